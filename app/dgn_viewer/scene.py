@@ -1,0 +1,128 @@
+"""What a panel shows, as plain data: the screen, the figures, the exported numbers are made of it.
+
+A panel returns a `Scene`; `plots` draws it with pyqtgraph, `figures` with matplotlib, and the
+data export writes it as CSV or NPZ, so that all of them show the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# One meaning, one colour (DESIGN.md, Tokens); resolved by `theme` for light, dark and paper.
+Role = Literal["value", "feature", "cross", "accent", "muted", "text"]
+Dash = Literal["solid", "dash", "dot", "dashdot"]
+# 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0.
+Ramp = Literal["gates", "sequential", "diverging"]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis: what it measures, in which unit, and how far it reaches (None: as the data do)."""
+
+    label: str = ""
+    unit: str = ""
+    log: bool = False
+    limits: tuple[float, float] | None = None
+    ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line through (x, y); NaN in y breaks it."""
+
+    name: str
+    x: Array
+    y: Array
+    role: Role = "text"
+    dash: Dash = "solid"
+    thick: bool = False
+    marker: bool = False
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """An image of `values` (rows, columns), row 0 at the top; NaN is drawn as empty."""
+
+    name: str
+    values: Array
+    ramp: Ramp
+    low: float
+    high: float
+    bar: str = ""  # label of the colour bar; empty: no bar
+    row_name: str = "row"
+    column_name: str = "column"
+    row_labels: tuple[str, ...] = ()  # shown on hover, one per row
+    column_labels: tuple[str, ...] = ()
+    dead_columns: tuple[int, ...] = ()  # drawn hatched
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A labelled event on a time axis."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One pair of axes: curves or one matrix."""
+
+    key: str  # stable while the panel lives, so that zoom and items are kept
+    title: str
+    x: Axis
+    y: Axis
+    curves: tuple[Curve, ...] = ()
+    matrix: Matrix | None = None
+    marks: tuple[Mark, ...] = ()
+    row: int = 0
+    column: int = 0
+    row_span: int = 1
+    column_span: int = 1
+    square: bool = False  # one datum, one square
+    small: bool = False  # an overview: no axis labels, no ticks
+    chosen: bool = False  # outlined: the one that is shown large
+    click: tuple[str, str] | None = None  # clicking sets this option of the panel to this value
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number or word shown above the charts: 'ν' '12.4'."""
+
+    name: str
+    value: str
+    about: str = ""  # tooltip: the formula and its place
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a panel shows at one moment."""
+
+    charts: tuple[Chart, ...]
+    facts: tuple[Fact, ...] = ()
+    step: int = 0  # the step that the data belong to
+    note: str = ""  # one muted line below: normalisation, ridge, definition
+
+
+@dataclass(frozen=True)
+class Empty:
+    """Nothing to show, and why: what will appear and when, or which regime shows it."""
+
+    reason: str
+
+
+Shown = Scene | Empty
+
+
+def finite_range(values: Array) -> tuple[float, float]:
+    """Smallest and largest finite value; (0, 0) where there is none."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return 0.0, 0.0
+    return float(finite.min()), float(finite.max())

@@ -1,0 +1,40 @@
+"""Gates: the hard step and the soft sigmoid of THEORY §1, with the derivatives kernels need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Gate:
+    """γ_r(q) = 1{q > 0} (hard) or γ_sr(q) = (1+ε)/(1+exp(-βq)) (soft)."""
+
+    soft: bool = False
+    beta: float = 8.0
+    epsilon: float = 0.0
+
+    def __call__(self, q: Tensor) -> Tensor:
+        """Gate values for pre-activations of any shape; hard gates carry no gradient."""
+        if self.soft:
+            return (1.0 + self.epsilon) * torch.sigmoid(self.beta * q)
+        return (q > 0).to(q.dtype)
+
+    def derivative(self, q: Tensor) -> Tensor:
+        """∂γ/∂q = βγ(1 - γ/(1+ε)) for soft gates, zero for hard ones."""
+        if not self.soft:
+            return torch.zeros_like(q)
+        sigmoid = torch.sigmoid(self.beta * q)
+        return (1.0 + self.epsilon) * self.beta * sigmoid * (1.0 - sigmoid)
+
+    def sensitivity(self, q: Tensor, kappa: float = 0.1) -> Tensor:
+        """D of THEORY §5: ∂γ (soft), or 1{|q| < κ·rms(q)} (hard), rms over the whole layer."""
+        if self.soft:
+            return self.derivative(q)
+        rms = q.square().mean().sqrt()
+        return (q.abs() < kappa * rms).to(q.dtype)
+
+
+HARD = Gate(soft=False)

@@ -1,0 +1,76 @@
+"""The deep gated network: a feature network makes the gates, a value network uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.config import ValueInput
+from dgn_engine.gating import HARD, Gate
+from dgn_engine.stack import Stack, Trace
+
+
+@dataclass(frozen=True)
+class NetworkTrace:
+    """Both passes; `feature` is None where the network makes its own gates.
+
+    `value.gates[l]` is the gate that value layer l used, after the wiring;
+    `gate_pre[l]` is the pre-activation that this very gate was made from.
+    """
+
+    value: Trace
+    feature: Trace | None
+    gate_pre: tuple[Tensor, ...]
+
+
+class GatedNetwork(nn.Module):
+    """Θ^f (`feature`) and Θ^v (`value`) of one architecture, with the dials of THEORY §1.
+
+    `own_gates`: the value network gates itself (ReLU, soft-ReLU) and Θ^f is kept aside.
+    `wiring`: value layer l uses G_{wiring[l]} of the feature network.
+    `value_input`: the value network sees the image, all ones, or one fixed random tensor;
+    a network with its own gates always sees the image.
+    """
+
+    def __init__(self, architecture: Architecture, bias: bool = False) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.feature = Stack(architecture, bias)
+        self.value = Stack(architecture, bias)
+        self.gate: Gate = HARD
+        self.own_gates = True
+        self.wiring: tuple[int, ...] = tuple(range(len(architecture.gated_shapes)))
+        self.value_input: ValueInput = "image"
+        self.register_buffer("random_input", torch.zeros(architecture.input_shape))
+
+    def dial(self, *, beta: float, epsilon: float) -> None:
+        """Set the steepness of the soft gate and its ε."""
+        self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
+
+    def input_of_value(self, x: Tensor) -> Tensor:
+        """x^v for the images x, (n, *input_shape)."""
+        if self.own_gates or self.value_input == "image":
+            return x
+        if self.value_input == "ones":
+            return torch.ones_like(x)
+        fixed: Tensor = self.get_buffer("random_input")
+        return fixed.to(x.dtype).expand_as(x)
+
+    def trace(self, x: Tensor) -> NetworkTrace:
+        """Run both networks on x (n, *input_shape) and keep every intermediate."""
+        if self.own_gates:
+            value = self.value.run(x, lambda _, q: self.gate(q))
+            return NetworkTrace(value, None, value.pre)
+        # χ^f is ReLU whatever the gate: only the gate itself is soft in DL (THEORY §1).
+        feature = self.feature.run(x, lambda _, q: HARD(q))
+        pre = tuple(feature.pre[source] for source in self.wiring)
+        gates = [self.gate(q) for q in pre]
+        value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])
+        return NetworkTrace(value, feature, pre)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (n, classes)."""
+        return self.trace(x).value.output

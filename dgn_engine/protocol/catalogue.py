@@ -1,0 +1,61 @@
+"""What the engine can do, told to the viewer as data when the engine is ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dgn_engine.config import OptionValue
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """One question of a network's form."""
+
+    name: str
+    label: str
+    default: OptionValue
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RegimeEntry:
+    """A gating regime as the selector shows it."""
+
+    id: str  # 'DL', 'FR-II', … as written in a configuration
+    title: str
+    about: str
+    own_gates: bool  # the network's own gates: no feature network, nothing to wire
+    soft: bool
+    trains_feature: bool
+
+
+@dataclass(frozen=True)
+class NetEntry:
+    """A network and its form."""
+
+    id: str
+    title: str
+    options: tuple[OptionField, ...]
+
+
+@dataclass(frozen=True)
+class DataEntry:
+    """A data set; `available` says whether it can be loaded now without a download."""
+
+    id: str
+    title: str
+    available: bool
+    hint: str  # how to get it where it is not available
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Everything a run dialog can offer."""
+
+    regimes: tuple[RegimeEntry, ...]
+    nets: tuple[NetEntry, ...]
+    data: tuple[DataEntry, ...]
+    probes: tuple[str, ...]
+    devices: tuple[str, ...]

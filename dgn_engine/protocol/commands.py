@@ -1,0 +1,145 @@
+"""Commands: what the viewer may ask. Obeyed between two steps; the answer is an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dgn_engine.config import OptionValue, RunConfig, ValueInput
+
+
+@dataclass(frozen=True)
+class StartRun:
+    """Begin a new run with this configuration; the run in progress ends."""
+
+    config: RunConfig
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on training."""
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Stop between two steps, keep everything."""
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Take this many steps, then pause."""
+
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Begin the current run again with the same configuration and seed."""
+
+
+@dataclass(frozen=True)
+class SwapRegime:
+    """Change the gating regime at the next step (THEORY §1, 'Swapping in mid-run').
+
+    `restart_value` redraws the value network too; it is meant for FL, where it is the default.
+    """
+
+    regime: str
+    restart_value: bool = True
+
+
+@dataclass(frozen=True)
+class Rewire:
+    """Value layer l uses gate layer order[l] from the next step on (0-based permutation)."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SetLearningRate:
+    """Of the optimiser, from the next step on."""
+
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class SetBeta:
+    """Steepness of the soft gate, from the next step on."""
+
+    beta: float
+
+
+@dataclass(frozen=True)
+class SetValueInput:
+    """What the value network is fed."""
+
+    value_input: ValueInput
+
+
+@dataclass(frozen=True)
+class SetPace:
+    """At most this many steps a second; 0 lifts the limit."""
+
+    steps_per_second: float
+
+
+@dataclass(frozen=True)
+class ProbeRequest:
+    """A probe that somebody looks at, with its options (a chosen layer, a chosen unit)."""
+
+    probe: str
+    options: tuple[tuple[str, OptionValue], ...] = ()
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Compute just these probes from now on; replaces the previous request."""
+
+    requests: tuple[ProbeRequest, ...]
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """List what a checkpoint holds and match it with the layers. Training goes on meanwhile."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class TakeGates:
+    """Copy the matched weights of the file listed under `ticket` into the feature network (FL)."""
+
+    ticket: int
+    restart_value: bool = True
+
+
+@dataclass(frozen=True)
+class CloseFile:
+    """Forget a listed file."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """End the run and the thread."""
+
+
+Command = (
+    StartRun
+    | Resume
+    | Pause
+    | Advance
+    | Reset
+    | SwapRegime
+    | Rewire
+    | SetLearningRate
+    | SetBeta
+    | SetValueInput
+    | SetPace
+    | Watch
+    | OpenFile
+    | TakeGates
+    | CloseFile
+    | Shutdown
+)

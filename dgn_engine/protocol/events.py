@@ -1,0 +1,249 @@
+"""Events: what happened, in order, none lost. The engine speaks last: buttons follow events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.protocol.catalogue import Catalogue
+
+
+@dataclass(frozen=True)
+class EngineReady:
+    """torch is loaded; this is what can be chosen."""
+
+    catalogue: Catalogue
+    torch_version: str
+
+
+@dataclass(frozen=True)
+class LayerInfo:
+    """One gated layer: `kind` is 'dense' or 'conv'; `shape` (w,) or (channels, height, width)."""
+
+    index: int  # 0-based
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ProbeSet:
+    """The training examples that feed every kernel panel, sorted by class."""
+
+    indices: tuple[int, ...]
+    labels: tuple[int, ...]
+    class_names: tuple[str, ...]
+    digest: str  # sha256 of inputs and labels
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """A run begins; everything about it that will not change."""
+
+    run: int
+    config: RunConfig
+    regime: str  # the regime it begins in: FL begins with ReLU when it must pre-train
+    device: str  # 'cpu', 'NVIDIA …'
+    layers: tuple[LayerInfo, ...]
+    wiring: tuple[int, ...]
+    parameters_value: int
+    parameters_feature: int
+    train_examples: int
+    test_examples: int
+    classes: int
+    steps_per_epoch: int
+    total_steps: int  # 0: until stopped
+    probe_set: ProbeSet
+    paused: bool
+
+
+@dataclass(frozen=True)
+class Running:
+    """Training goes on."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Paused:
+    """Training stands between two steps."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The run reached its last epoch (it can be resumed for more)."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Loss and accuracy (0…1). Train: mean over the steps since the last; test: whole set."""
+
+    step: int
+    epoch: float
+    train_loss: float
+    train_accuracy: float
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The scalars of a probe's reading, so that no point of a trace is lost with a frame."""
+
+    step: int
+    probe: str
+    values: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class RegimeSwapped:
+    """The regime changed; each tuple names groups ('value weights', 'feature weights', …)."""
+
+    step: int
+    before: str
+    after: str
+    kept: tuple[str, ...]
+    frozen: tuple[str, ...]
+    redrawn: tuple[str, ...]
+    copied: tuple[str, ...]
+    source: str = ""  # 'resnet18.pth' where the gates came from a file
+    parameters_feature: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """What it did to which weights, in words."""
+        parts = [
+            f"{word}: {', '.join(names)}"
+            for word, names in (
+                ("kept", self.kept),
+                ("copied", self.copied),
+                ("redrawn", self.redrawn),
+                ("frozen", self.frozen),
+            )
+            if names
+        ]
+        origin = f" with the gates of {self.source}" if self.source else ""
+        return f"{self.before} → {self.after}{origin} at step {self.step:,}. {'; '.join(parts)}."
+
+
+@dataclass(frozen=True)
+class Rewired:
+    """The gate layers are in a new order."""
+
+    step: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SettingChanged:
+    """A dial moved: learning rate, β, value input or pace as they are now."""
+
+    step: int
+    learning_rate: float
+    beta: float
+    value_input: ValueInput
+    pace: float
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor of a listed file."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class LayerMatch:
+    """What a layer of the feature network would receive, or why not."""
+
+    layer: str
+    needed: tuple[int, ...]
+    tensor: str  # empty: nothing found
+    found: tuple[int, ...] | None
+    fits: bool
+    remark: str = ""  # 'with bias', …
+
+
+@dataclass(frozen=True)
+class FileListed:
+    """A checkpoint was read in a child process; nothing has been changed yet."""
+
+    ticket: int
+    path: str
+    file_name: str
+    tensors: tuple[Tensor, ...]
+    matches: tuple[LayerMatch, ...]
+    fits: bool
+    verdict: str  # one sentence
+    ignored: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class FileClosed:
+    """The listed file was used or forgotten."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Something the user asked cannot be done; nothing was changed."""
+
+    what: str  # the kind of command, in words: 'new run', 'swap to FL', 'drop of x.pt'
+    reason: str
+
+
+@dataclass(frozen=True)
+class Working:
+    """A slow thing goes on (reading data, downloading); `fraction` is None where unknown."""
+
+    what: str
+    fraction: float | None = None
+
+
+@dataclass(frozen=True)
+class Diverged:
+    """The loss is no longer finite; the run stands at this step."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A fault of ours: one sentence and the traceback; the session lives on."""
+
+    what: str
+    traceback: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The thread has ended; nothing comes after this."""
+
+
+Event = (
+    EngineReady
+    | RunStarted
+    | Running
+    | Paused
+    | Finished
+    | Measured
+    | Traced
+    | RegimeSwapped
+    | Rewired
+    | SettingChanged
+    | FileListed
+    | FileClosed
+    | Refused
+    | Working
+    | Diverged
+    | Failed
+    | Stopped
+)

@@ -1,0 +1,49 @@
+"""Frames: what the probes saw at one step. Newest wins; a frame may be dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one probe saw at one step.
+
+    `arrays` are read-only copies; their names and shapes are documented by the probe.
+    `absent` is empty, or one sentence: why there is nothing in this regime and which shows it.
+    """
+
+    probe: str
+    step: int
+    seconds: float = 0.0  # what it cost
+    interval: float = 0.0  # seconds until it is due again
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    absent: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The newest state of a run: where it is, how fast, and the newest reading of each probe."""
+
+    run: int  # counts the runs of a session from 1
+    step: int
+    epoch: float  # steps done / steps in an epoch
+    steps_per_second: float
+    eta_seconds: float | None  # None: trains until stopped
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+
+
+def freeze(array: Array) -> Array:
+    """A contiguous copy that nobody can write to (a view of a tensor would change under us)."""
+    copy = np.array(array, order="C", copy=True)
+    copy.flags.writeable = False
+    return copy

@@ -1,0 +1,128 @@
+"""A chain of weights: one network, run with its own gates or with gates that are given to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dgn_engine.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    Weighted,
+    fan_in,
+    weight_shape,
+)
+from dgn_engine.config import Initialisation
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything one pass computed, for n examples.
+
+    `inputs[l]`: what weight layer l was fed, (n, a) or (n, C, H, W); `pre[l]`: its output before
+    the gate, for the gated layers; `gates[l]`: the gate that multiplied it; `output`: (n, classes).
+    """
+
+    inputs: tuple[Tensor, ...]
+    pre: tuple[Tensor, ...]
+    gates: tuple[Tensor, ...]
+    output: Tensor
+
+
+def apply_weight(layer: Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
+    """One dense or convolutional layer without its gate."""
+    if isinstance(layer, Dense):
+        return F.linear(z, weight, bias)
+    if layer.circular:
+        z = F.pad(z, (layer.padding,) * 4, mode="circular")
+    return F.conv2d(z, weight, bias, layer.stride, 0 if layer.circular else layer.padding)
+
+
+def run(
+    architecture: Architecture,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor | None],
+    x: Tensor,
+    gate: Callable[[int, Tensor], Tensor],
+) -> Trace:
+    """Pass x (n, *input_shape) through the chain; `gate(l, q)` gives G_l, and z_l = q_l ⊙ G_l."""
+    inputs: list[Tensor] = []
+    pre: list[Tensor] = []
+    gates: list[Tensor] = []
+    z = x
+    for node in architecture.nodes:
+        match node:
+            case GlobalAveragePool():
+                z = z.mean(dim=(2, 3))
+            case Flatten():
+                z = z.flatten(1)
+            case Dense() | Conv():
+                place = len(inputs)
+                inputs.append(z)
+                z = apply_weight(node, weights[place], biases[place], z)
+                if node.gated:
+                    pre.append(z)
+                    gates.append(gate(len(gates), z))
+                    z = z * gates[-1]
+    return Trace(tuple(inputs), tuple(pre), tuple(gates), z)
+
+
+class Stack(nn.Module):
+    """The weights of one network: `weights.l` and, where there are any, `biases.l`."""
+
+    def __init__(self, architecture: Architecture, bias: bool = False) -> None:
+        super().__init__()
+        self.architecture = architecture
+        layers = architecture.weighted
+        self.weights = nn.ParameterList([torch.zeros(weight_shape(layer)) for layer in layers])
+        self.biases = nn.ParameterList(
+            [torch.zeros(layer.outputs) for layer in layers] if bias else []
+        )
+
+    def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Weights and biases, one of each per weight layer (None where there is no bias)."""
+        weights = [cast(Tensor, weight) for weight in self.weights]
+        biases: list[Tensor | None] = [cast(Tensor, bias) for bias in self.biases]
+        return weights, biases or [None] * len(weights)
+
+    def run(self, x: Tensor, gate: Callable[[int, Tensor], Tensor]) -> Trace:
+        """See `run`."""
+        weights, biases = self.tensors()
+        return run(self.architecture, weights, biases, x, gate)
+
+    @torch.no_grad()
+    def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:
+        """Draw fresh weights in place; biases become zero.
+
+        'kaiming': N(0, 2/fan_in); 'bernoulli': ±σ with equal chance, σ = √(2/fan_in) unless given
+        (THEORY §4, normalising choice); 'glorot': U(±√(6/(fan_in+fan_out))) as Keras draws it.
+        Drawn on the CPU, so that a seed means the same weights on every device.
+        """
+        for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
+            weight.copy_(_fresh(layer, init, generator, sigma))
+        for bias in self.biases:
+            bias.zero_()
+
+
+def _fresh(
+    layer: Weighted, init: Initialisation, generator: torch.Generator, sigma: float
+) -> Tensor:
+    shape, inputs = weight_shape(layer), fan_in(layer)
+    scale = sigma or (2.0 / inputs) ** 0.5
+    if init == "bernoulli":
+        signs = torch.randint(0, 2, shape, generator=generator).to(torch.get_default_dtype())
+        return scale * (2.0 * signs - 1.0)
+    if init == "glorot":
+        outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
+        bound = (6.0 / (inputs + outputs)) ** 0.5
+        return bound * (2.0 * torch.rand(shape, generator=generator) - 1.0)
+    normal: Tensor = torch.randn(shape, generator=generator)
+    return scale * normal
