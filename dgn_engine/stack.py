@@ -123,6 +123,7 @@ def _fresh(
     if init == "glorot":
         outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
         bound = (6.0 / (inputs + outputs)) ** 0.5
-        return bound * (2.0 * torch.rand(shape, generator=generator) - 1.0)
+        uniform: Tensor = torch.rand(shape, generator=generator)
+        return bound * (2.0 * uniform - 1.0)
     normal: Tensor = torch.randn(shape, generator=generator)
     return scale * normal
