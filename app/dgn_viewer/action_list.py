@@ -1,0 +1,256 @@
+"""The declarations: what the menus, the toolbar, the palette and the shortcut list are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.commands import Advance, Pause, Reset, Resume, SwapRegime
+from dgn_viewer.actions import ActionSpec, Shell
+from dgn_viewer.panel import PanelSpec
+
+MENUS = ("File", "Run", "Gates", "View", "Help")
+
+
+def _has_run(shell: Shell) -> bool:
+    return shell.situation.has_run
+
+
+def _ready(shell: Shell) -> bool:
+    return shell.situation.ready
+
+
+def _run_or_pause(shell: Shell) -> None:
+    shell.send(Pause() if shell.situation.running else Resume())
+
+
+def fixed_actions() -> tuple[ActionSpec, ...]:
+    """The actions that do not depend on what the engine can do."""
+    return (*_run_actions(), *_file_actions(), *_view_actions(), *_help_actions())
+
+
+def _run_actions() -> tuple[ActionSpec, ...]:
+    return (
+        ActionSpec(
+            "run.toggle",
+            "Run",
+            "Run",
+            _run_or_pause,
+            ("Space",),
+            "run",
+            "Train, or pause between two steps",
+            enabled=_has_run,
+            text_now=lambda shell: "Pause" if shell.situation.running else "Run",
+            icon_now=lambda shell: "pause" if shell.situation.running else "run",
+        ),
+        ActionSpec(
+            "run.step",
+            "One step",
+            "Run",
+            lambda shell: shell.send(Advance(1)),
+            (".",),
+            "step",
+            "Take one training step, then pause",
+            enabled=_has_run,
+        ),
+        ActionSpec(
+            "run.epoch",
+            "One epoch",
+            "Run",
+            lambda shell: shell.send(Advance(shell.situation.epoch_steps)),
+            ("Shift+.", ">"),
+            "epoch",
+            "Train to the end of this epoch, then pause",
+            enabled=_has_run,
+        ),
+        ActionSpec(
+            "run.reset",
+            "Reset",
+            "Run",
+            lambda shell: shell.send(Reset()),
+            ("Ctrl+R",),
+            "reset",
+            "Begin again with the same settings and seed",
+            enabled=_has_run,
+        ),
+    )
+
+
+def _file_actions() -> tuple[ActionSpec, ...]:
+    return (
+        ActionSpec(
+            "file.new_run",
+            "New run…",
+            "File",
+            lambda shell: shell.new_run(),
+            ("Ctrl+N",),
+            "new",
+            "Choose data, network and gating, and begin a new run",
+            enabled=_ready,
+        ),
+        ActionSpec(
+            "file.open_checkpoint",
+            "Open checkpoint…",
+            "File",
+            lambda shell: shell.open_checkpoint(),
+            ("Ctrl+O",),
+            "open",
+            "List the weights of a .pt, .pth, .safetensors or .npz file and take its gates",
+            enabled=_ready,
+        ),
+        ActionSpec(
+            "file.save_configuration",
+            "Save configuration…",
+            "File",
+            lambda shell: shell.save_configuration(),
+            ("Ctrl+S",),
+            "save",
+            "Write the settings of this run as TOML, for --config and dgn train",
+            enabled=lambda shell: shell.situation.run is not None,
+        ),
+        ActionSpec(
+            "file.export_panel",
+            "Export panel…",
+            "File",
+            lambda shell: shell.export_front(),
+            ("Ctrl+E",),
+            "export",
+            "Save the panel in front as a figure or as data",
+            section=1,
+        ),
+        ActionSpec(
+            "file.export_all",
+            "Export all panels…",
+            "File",
+            lambda shell: shell.export_all(),
+            ("Ctrl+Shift+E",),
+            "export",
+            "Save every visible panel as a figure or as data",
+            section=1,
+        ),
+        ActionSpec(
+            "file.quit",
+            "Quit",
+            "File",
+            lambda shell: shell.close(),
+            ("Ctrl+Q",),
+            section=2,
+        ),
+    )
+
+
+def _view_actions() -> tuple[ActionSpec, ...]:
+    themes = tuple(
+        ActionSpec(
+            f"view.theme.{name}",
+            f"{title}",
+            "View",
+            lambda shell, name=name: shell.choose_theme(name),  # type: ignore[misc]
+            checked=lambda shell, name=name: shell.theme_choice == name,  # type: ignore[misc]
+            tip=f"{title} theme",
+            section=2,
+            submenu="Theme",
+        )
+        for name, title in (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
+    )
+    return (
+        ActionSpec(
+            "view.palette",
+            "Command palette…",
+            "View",
+            lambda shell: shell.open_palette(),
+            ("Ctrl+Shift+P",),
+            "search",
+            "Find any action by its name",
+        ),
+        ActionSpec(
+            "view.reset_layout",
+            "Reset layout",
+            "View",
+            lambda shell: shell.reset_layout(),
+            tip="Put every panel back to where it was at first",
+            section=1,
+        ),
+        ActionSpec(
+            "view.notices",
+            "Recent notices",
+            "View",
+            lambda shell: shell.show_notices(),
+            tip="Show the last notices again",
+            section=3,
+        ),
+        *themes,
+    )
+
+
+def _help_actions() -> tuple[ActionSpec, ...]:
+    return (
+        ActionSpec(
+            "help.panel",
+            "About this panel",
+            "Help",
+            lambda shell: shell.about_front(),
+            ("F1",),
+            "about",
+            "What the panel in front shows, with its formulas",
+        ),
+        ActionSpec(
+            "help.shortcuts",
+            "Keyboard shortcuts",
+            "Help",
+            lambda shell: shell.show_shortcuts(),
+            ("?",),
+            tip="Every shortcut in one list",
+        ),
+    )
+
+
+def panel_actions(panels: Mapping[str, PanelSpec]) -> tuple[ActionSpec, ...]:
+    """One action per panel: open or close it."""
+    return tuple(
+        ActionSpec(
+            f"panel.{name}",
+            spec.title,
+            "View",
+            lambda shell, name=name: shell.toggle_panel(name),  # type: ignore[misc]
+            (f"Ctrl+{place}",) if place <= 9 else (),
+            tip=f"Open or close {spec.title}",
+            checked=lambda shell, name=name: shell.panel_is_open(name),  # type: ignore[misc]
+            section=0,
+            submenu="Panels",
+        )
+        for place, (name, spec) in enumerate(panels.items(), start=1)
+    )
+
+
+def regime_actions(catalogue: Catalogue) -> tuple[ActionSpec, ...]:
+    """One action per regime, and 'FL' once more with the value weights kept."""
+    actions: list[ActionSpec] = []
+    for place, entry in enumerate(catalogue.regimes, start=1):
+        actions.append(_regime_action(entry, (f"Alt+{place}",) if place <= 9 else ()))
+    if any(entry.id == "FL" for entry in catalogue.regimes):
+        actions.append(
+            ActionSpec(
+                "regime.FL.keep",
+                "FL, value weights kept",
+                "Gates",
+                lambda shell: shell.send(SwapRegime("FL", restart_value=False)),
+                tip="Freeze the feature network; the value network goes on from where it is",
+                enabled=_has_run,
+                section=1,
+            )
+        )
+    return tuple(actions)
+
+
+def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...]) -> ActionSpec:
+    return ActionSpec(
+        f"regime.{entry.id}",
+        f"{entry.id} · {entry.title}" if entry.title != entry.id else entry.id,
+        "Gates",
+        lambda shell: shell.send(SwapRegime(entry.id)),
+        shortcuts,
+        tip=entry.about,
+        enabled=_has_run,
+        checked=lambda shell: shell.situation.regime == entry.id,
+    )

@@ -1,0 +1,115 @@
+"""Where engine and window stand, folded from events: what buttons and status bar depend on."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Literal
+
+from dgn_engine.protocol.catalogue import Catalogue
+from dgn_engine.protocol.events import (
+    Diverged,
+    EngineReady,
+    Event,
+    Finished,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    RunStarted,
+    SettingChanged,
+    Stopped,
+    Working,
+)
+
+Phase = Literal["starting", "idle", "working", "running", "paused", "finished", "stopped"]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The engine's last word. `working` names the slow thing that goes on, if any."""
+
+    phase: Phase = "starting"
+    catalogue: Catalogue | None = None
+    run: RunStarted | None = None
+    regime: str = ""
+    wiring: tuple[int, ...] = ()
+    settings: SettingChanged | None = None
+    step: int = 0
+    working: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Commands are obeyed."""
+        return self.catalogue is not None and self.phase != "stopped"
+
+    @property
+    def has_run(self) -> bool:
+        """There is a run that can be resumed, advanced, swapped."""
+        return self.run is not None and self.phase in ("running", "paused", "finished")
+
+    @property
+    def running(self) -> bool:
+        """Training goes on."""
+        return self.phase == "running"
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps from here to the end of the current epoch, at least 1."""
+        length = self.run.steps_per_epoch if self.run else 1
+        return length - self.step % length if length > 0 else 1
+
+    def at(self, step: int) -> Situation:
+        """The same at this step."""
+        return self if step == self.step else dataclasses.replace(self, step=step)
+
+    def after(self, event: Event) -> Situation:
+        """What the event makes of it."""
+        match event:
+            case EngineReady(catalogue=catalogue):
+                return dataclasses.replace(self, phase="idle", catalogue=catalogue)
+            case RunStarted():
+                return dataclasses.replace(
+                    self,
+                    phase="paused" if event.paused else "running",
+                    run=event,
+                    regime=event.regime,
+                    wiring=event.wiring,
+                    settings=_settings_of(event),
+                    step=0,
+                    working="",
+                )
+            case Running(step=step):
+                return dataclasses.replace(self, phase="running", step=step, working="")
+            case Paused(step=step) | Diverged(step=step):
+                return dataclasses.replace(self, phase="paused", step=step, working="")
+            case Finished(step=step):
+                return dataclasses.replace(self, phase="finished", step=step, working="")
+            case RegimeSwapped(after=regime):
+                return dataclasses.replace(self, regime=regime)
+            case Rewired(order=order):
+                return dataclasses.replace(self, wiring=order)
+            case SettingChanged():
+                return dataclasses.replace(self, settings=event)
+            case Working(what=what, fraction=fraction):
+                return dataclasses.replace(self, working=working_sentence(what, fraction))
+            case Stopped():
+                return dataclasses.replace(self, phase="stopped")
+            case _:
+                return self
+
+
+def working_sentence(what: str, fraction: float | None) -> str:
+    """'Reading mnist, 40 %'."""
+    return what if fraction is None else f"{what}, {fraction:.0%}".replace("%", " %")
+
+
+def _settings_of(run: RunStarted) -> SettingChanged:
+    config = run.config
+    return SettingChanged(
+        step=0,
+        learning_rate=config.training.learning_rate,
+        beta=config.gating.beta,
+        value_input=config.gating.value_input,
+        pace=config.training.pace,
+    )
