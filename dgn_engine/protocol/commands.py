@@ -121,6 +121,13 @@ class CloseFile:
 
 
 @dataclass(frozen=True)
+class SaveWeights:
+    """Write both networks to this file (safetensors)."""
+
+    path: str
+
+
+@dataclass(frozen=True)
 class Shutdown:
     """End the run and the thread."""
 
@@ -141,5 +148,6 @@ Command = (
     | OpenFile
     | TakeGates
     | CloseFile
+    | SaveWeights
     | Shutdown
 )

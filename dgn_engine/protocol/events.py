@@ -193,6 +193,14 @@ class FileClosed:
 
 
 @dataclass(frozen=True)
+class Saved:
+    """Both networks were written to this file."""
+
+    step: int
+    path: str
+
+
+@dataclass(frozen=True)
 class Refused:
     """Something the user asked cannot be done; nothing was changed."""
 
@@ -241,6 +249,7 @@ Event = (
     | SettingChanged
     | FileListed
     | FileClosed
+    | Saved
     | Refused
     | Working
     | Diverged

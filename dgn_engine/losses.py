@@ -1,0 +1,38 @@
+"""Losses and accuracy, for C classes and for the ±1 problem with one logit."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dgn_engine.config import Loss
+
+
+def signs(labels: Tensor, classes: int) -> Tensor:
+    """Targets ±1: (n, 1) for a pair of classes (the first is -1), one-versus-rest (n, C) else."""
+    if classes == 1:
+        return (2.0 * labels.to(torch.get_default_dtype()) - 1.0).unsqueeze(1)
+    return 2.0 * F.one_hot(labels, classes).to(torch.get_default_dtype()) - 1.0
+
+
+def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean over the examples of the cross entropy, or of ½Σ_c e_c² against ±1 targets.
+
+    logits (n, C) or (n, 1) for a ±1 problem, labels (n,) int. With one logit the cross entropy
+    is the logistic loss log(1 + exp(-yŷ)).
+    """
+    classes = logits.shape[1]
+    if kind == "squared":
+        error = logits - signs(labels, classes).to(logits.dtype)
+        return 0.5 * error.square().sum(dim=1).mean()
+    if classes == 1:
+        return F.softplus(-signs(labels, 1).to(logits.dtype) * logits).mean()
+    return F.cross_entropy(logits, labels)
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """How many are classified correctly, as a scalar tensor."""
+    if logits.shape[1] == 1:
+        return ((logits[:, 0] > 0).long() == labels).sum()
+    return (logits.argmax(dim=1) == labels).sum()

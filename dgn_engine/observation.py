@@ -1,0 +1,115 @@
+"""When each probe is read: only what somebody watches, and never more than its share of time."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.probes import Probe, Sight, all_probes
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import Event, Failed, Traced
+from dgn_engine.protocol.frames import Reading, freeze
+from dgn_engine.refusal import Refusal
+
+SHARE = 0.05  # of the run's time, for each probe
+SHORTEST = 0.25  # seconds between two readings of one probe
+TOO_LONG = 10.0  # seconds that a reading may be expected to hold training up
+ASSUMED_FLOPS = 2e10  # of one CPU core or better, to estimate a cost before it was measured
+
+
+class Observation:
+    """The watched probes of one run, their newest readings and when they are due again."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._probes: dict[str, Probe] = all_probes()
+        self._wanted: dict[str, Mapping[str, OptionValue]] = {}
+        self._due: dict[str, float] = {}
+        self._memory: dict[str, object] = {}
+        self._broken: set[str] = set()
+        self.readings: dict[str, Reading] = {}
+
+    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
+        """Replace what is watched; a new or changed request is due at once."""
+        wanted: dict[str, Mapping[str, OptionValue]] = {}
+        for request in requests:
+            if request.probe not in self._probes:
+                known = ", ".join(self._probes)
+                raise Refusal(f"There is no probe '{request.probe}'; there are {known}.")
+            wanted[request.probe] = {**wanted.get(request.probe, {}), **dict(request.options)}
+        for name, options in wanted.items():
+            if self._wanted.get(name) != options:
+                self._due[name] = 0.0
+        self._wanted = wanted
+
+    def invalidate(self) -> None:
+        """Something other than a step changed the gates: everything is due at once."""
+        self._due = dict.fromkeys(self._wanted, 0.0)
+
+    def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
+        """Probes whose time has come; `catch_up`: all that have not seen this step."""
+        now = time.monotonic()
+        return tuple(
+            name
+            for name in self._wanted
+            if self._due.get(name, 0.0) == 0.0
+            or (self._stale(name, step) and (catch_up or self._due[name] <= now))
+        )
+
+    def look(self, names: tuple[str, ...], sight: Sight, step: int) -> None:
+        """Read these probes; a probe that fails is reported once and the run goes on."""
+        for name in names:
+            began = time.monotonic()
+            reading = self._read(name, sight, step)
+            seconds = time.monotonic() - began
+            interval = max(SHORTEST, seconds / SHARE)
+            self._due[name] = time.monotonic() + interval
+            self.readings[name] = Reading(
+                probe=name,
+                step=step,
+                seconds=seconds,
+                interval=interval,
+                arrays=reading.arrays,
+                scalars=reading.scalars,
+                facts=reading.facts,
+                absent=reading.absent,
+            )
+            if reading.scalars:
+                self._emit(Traced(step, name, reading.scalars))
+
+    def _stale(self, name: str, step: int) -> bool:
+        return name not in self.readings or self.readings[name].step != step
+
+    def _read(self, name: str, sight: Sight, step: int) -> Reading:
+        probe, options = self._probes[name], self._wanted[name]
+        estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS
+        if estimate > TOO_LONG and not options.get("anyway", False):
+            return Reading(name, step, absent=_too_expensive(probe, estimate, len(sight.x)))
+        try:
+            result = probe.read(sight, options, self._memory.get(name))
+        except Exception as error:  # the run must outlive a faulty probe
+            if name not in self._broken:
+                self._broken.add(name)
+                self._emit(
+                    Failed(f"The probe '{probe.title}' failed: {error}.", traceback.format_exc())
+                )
+            return Reading(name, step, absent=f"The probe failed at step {step}: {error}.")
+        self._broken.discard(name)
+        self._memory[name] = result.memory
+        return Reading(
+            name,
+            step,
+            arrays={key: freeze(array) for key, array in result.arrays.items()},
+            scalars=dict(result.scalars),
+            facts=dict(result.facts),
+            absent=result.absent,
+        )
+
+
+def _too_expensive(probe: Probe, seconds: float, examples: int) -> str:
+    return (
+        f"{probe.title}: too expensive at this size, about {seconds:,.0f} s a reading with "
+        f"{examples} probe examples; choose fewer probe examples or smaller images."
+    )

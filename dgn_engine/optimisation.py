@@ -1,0 +1,50 @@
+"""The optimiser over both networks, which can forget a group that was redrawn."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from dgn_engine.config import TrainingConfig
+from dgn_engine.network import GatedNetwork
+
+
+class Optimisation:
+    """One torch optimiser with two groups: 0 the value network, 1 the feature network."""
+
+    def __init__(self, config: TrainingConfig, network: GatedNetwork) -> None:
+        groups = [
+            {"params": list(network.value.parameters())},
+            {"params": list(network.feature.parameters())},
+        ]
+        fused = next(network.parameters()).device.type in ("cpu", "cuda", "mps")
+        rate = config.learning_rate
+        self.torch: torch.optim.Optimizer
+        match config.optimiser:
+            case "adam":
+                self.torch = torch.optim.Adam(groups, lr=rate, fused=fused)
+            case "sgd":
+                self.torch = torch.optim.SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
+            case "rmsprop":
+                self.torch = torch.optim.RMSprop(groups, lr=rate)
+
+    def set_learning_rate(self, rate: float) -> None:
+        """From the next step on, for both groups."""
+        for group in self.torch.param_groups:
+            group["lr"] = rate
+
+    def step(self) -> None:
+        """Move the weights that have a gradient, then clear the gradients."""
+        self.torch.step()
+        self.torch.zero_grad(set_to_none=True)
+
+    def forget(self, network: nn.Module) -> None:
+        """Drop the state (moments, step counts) of redrawn weights."""
+        for parameter in network.parameters():
+            self.torch.state.pop(parameter, None)
+
+    def replace_feature(self, feature: nn.Module) -> None:
+        """Θ^f became a new module (an import with biases); its state starts afresh."""
+        for parameter in self.torch.param_groups[1]["params"]:
+            self.torch.state.pop(parameter, None)
+        self.torch.param_groups[1]["params"] = list(feature.parameters())

@@ -1,0 +1,80 @@
+"""What a probe is, and the sight that all probes of one step share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.config import OptionValue
+from dgn_engine.network import GatedNetwork, NetworkTrace
+from dgn_engine.protocol.frames import Array
+from dgn_engine.regimes import Regime
+
+
+class Sight:
+    """One step as the probes see it: what several of them need is computed once, when asked for.
+
+    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force.
+    """
+
+    def __init__(self, network: GatedNetwork, x: Tensor, labels: Tensor, regime: Regime) -> None:
+        self.network = network
+        self.x = x
+        self.labels = labels
+        self.regime = regime
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of both networks."""
+        return self.network.architecture
+
+    @cached_property
+    def trace(self) -> NetworkTrace:
+        """One forward pass of both networks."""
+        with torch.no_grad():
+            return self.network.trace(self.x)
+
+    @property
+    def gates(self) -> tuple[Tensor, ...]:
+        """G_l as value layer l uses it."""
+        return self.trace.value.gates
+
+    @property
+    def x_value(self) -> Tensor:
+        """x^v: what the value network is fed."""
+        return self.network.input_of_value(self.x)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a probe returns; `memory` comes back to it at its next reading of the same run."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    absent: str = ""
+    memory: object = None
+
+
+def no_cost(architecture: Architecture, examples: int) -> float:
+    """For probes that cost no more than a forward pass."""
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`read(sight, options, memory)` measures; `cost(architecture, n)` estimates its FLOP."""
+
+    title: str
+    read: Callable[[Sight, Mapping[str, OptionValue], object], Result]
+    cost: Callable[[Architecture, int], float] = no_cost
+
+
+def numpy(tensor: Tensor) -> Array:
+    """The values of a tensor on the CPU (frozen later, at the border)."""
+    return tensor.detach().cpu().numpy()

@@ -1,0 +1,48 @@
+"""Overlap of active sub-networks, Λ, beside that of sensitive ones, S (THEORY §3 and §5).
+
+Arrays, all (n, n) with unit diagonal, NaN where the diagonal is zero: `active` (Λ), `sensitive`
+(S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine import kernels as k
+from dgn_engine.architecture import Architecture
+from dgn_engine.config import OptionValue
+from dgn_engine.probes._probe import Probe, Result, Sight, numpy
+from dgn_engine.protocol.frames import Array
+
+KAPPA = 0.1
+
+
+def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+    """See the module's first lines."""
+    gate = sight.network.gate
+    sensitivities = tuple(gate.sensitivity(q, KAPPA) for q in sight.trace.gate_pre)
+    active = k.overlap(sight.architecture, sight.gates, normalise="width")
+    sensitive = k.sensitive_overlap(
+        sight.architecture, sight.gates, sensitivities, normalise="width"
+    )
+    arrays: dict[str, Array] = {
+        "labels": numpy(sight.labels),
+        "active": numpy(k.unit_diagonal(active)),
+        "sensitive": numpy(k.unit_diagonal(sensitive)),
+    }
+    for layer, (gates, slopes) in enumerate(zip(sight.gates, sensitivities, strict=True)):
+        arrays[f"active_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(gates)))
+        arrays[f"sensitive_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(slopes)))
+    if gate.soft:
+        facts = {"gate": f"D = ∂γ, β = {gate.beta:g}"}
+    else:
+        facts = {"kappa": f"D = 1{{|q| < {KAPPA:g}·rms(q)}}"}
+    return Result(arrays, facts=facts)
+
+
+def cost(architecture: Architecture, examples: int) -> float:
+    """Λ and S: the recursion with values and derivatives."""
+    return 3.0 * k.npk_cost(architecture, examples)
+
+
+PROBE = Probe("Overlap", read, cost)

@@ -1,0 +1,273 @@
+"""One run from its configuration to its last step: data, trainer, measuring, observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dgn_engine.architecture import Architecture, Conv, Weighted
+from dgn_engine.checkpoints.matching import Match, match_layers
+from dgn_engine.checkpoints.reading import read_tensors
+from dgn_engine.checkpoints.saving import save_network
+from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.devices import choose_device, device_name, set_threads
+from dgn_engine.measuring import Measuring
+from dgn_engine.nets import build_architecture
+from dgn_engine.observation import Observation
+from dgn_engine.probes import Sight
+from dgn_engine.protocol.events import (
+    Diverged,
+    Event,
+    LayerInfo,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    Saved,
+    SettingChanged,
+)
+from dgn_engine.refusal import Refusal
+from dgn_engine.regimes import find_regime
+from dgn_engine.residence import choose_probe_set, reside
+from dgn_engine.trainer import Trainer
+from dgn_engine.transition import Change
+
+Report = Callable[[str, float | None], None]
+ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of epochs is given
+
+
+class Run:
+    """A run that is stepped from outside; all that happens is told through `emit`.
+
+    Raises `Refusal` where the configuration cannot be carried out.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        config: RunConfig,
+        emit: Callable[[Event], None],
+        report: Report,
+        live: bool,
+    ) -> None:
+        self.number = number
+        self.config = config
+        self._emit = emit
+        self.target = find_regime(config.gating.regime)
+        self.device = choose_device(config.device)
+        examples = load_examples(config.data, report)
+        classes = len(examples.class_names)
+        self.architecture = build_architecture(
+            config.net, examples.train_x.shape[1:], 1 if config.data.binary else classes
+        )
+        set_threads(self.architecture)
+        imported = self._imported(report)
+        self.pretrain_steps = 0
+        pretrains = self.target.offers_restart and imported is None
+        regime = find_regime("ReLU") if pretrains else self.target
+        data = reside(examples, self.architecture, self.device)
+        self.trainer = Trainer(config, self.architecture, data, regime, self.device)
+        if pretrains:
+            epochs = config.gating.pretrain_epochs or config.training.epochs
+            self.pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
+        if imported is not None:
+            self._copy(imported)
+        self.total_steps = config.training.epochs * self.trainer.steps_per_epoch
+        if self.total_steps:
+            self.total_steps += self.pretrain_steps
+        self.pace = config.training.pace
+        self.learning_rate = config.training.learning_rate
+        self.measuring = Measuring(self.trainer, emit, live)
+        self.observation = Observation(emit)
+        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
+        chosen = torch.tensor(self.probe_set.indices, device=self.device)
+        self._probe_x, self._probe_y = data.train_x[chosen], data.train_y[chosen]
+        self.diverged = False
+        self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
+        self.fingerprint = examples.fingerprint
+
+    def started(self, paused: bool) -> RunStarted:
+        """The event that opens the run."""
+        trainer = self.trainer
+        return RunStarted(
+            run=self.number,
+            config=self.config,
+            regime=trainer.regime.name,
+            device=device_name(self.device),
+            layers=_layers(self.architecture),
+            wiring=trainer.network.wiring,
+            parameters_value=_count(trainer.network.value),
+            parameters_feature=_count(trainer.network.feature),
+            train_examples=self.examples[0],
+            test_examples=self.examples[1],
+            classes=len(self.probe_set.class_names),
+            steps_per_epoch=trainer.steps_per_epoch,
+            total_steps=self.total_steps,
+            probe_set=self.probe_set,
+            paused=paused,
+        )
+
+    @property
+    def step_count(self) -> int:
+        """Steps done."""
+        return self.trainer.step_count
+
+    @property
+    def finished(self) -> bool:
+        """The last epoch is over (never, where the run trains until stopped)."""
+        return bool(self.total_steps) and self.step_count >= self.total_steps
+
+    def step(self) -> None:
+        """One training step, then what is due; a loss that is not finite ends the run."""
+        if self.pretrain_steps and self.step_count == self.pretrain_steps:
+            self.pretrain_steps = 0
+            self.swap(self.target.name, restart_value=True)
+        self.trainer.step()
+        if not self.measuring.after_step():
+            self.diverged = True
+            self._emit(Diverged(self.step_count))
+
+    def sight(self) -> Sight:
+        """The probe set under the network as it is now."""
+        trainer = self.trainer
+        return Sight(trainer.network, self._probe_x, self._probe_y, trainer.regime)
+
+    def swap(self, name: str, restart_value: bool) -> None:
+        """Another regime from the next step on."""
+        after = find_regime(name)
+        restart = restart_value and after.offers_restart
+        self.pretrain_steps = 0
+        before = self.trainer.regime.name
+        self._swapped(before, self.trainer.swap(after, restart))
+
+    def take_gates(self, match: Match, source: str, restart_value: bool) -> None:
+        """Θ^f := the weights of a file; the regime becomes FL."""
+        before, after = self.trainer.regime, find_regime("FL")
+        self.pretrain_steps = 0
+        # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.
+        change = self.trainer.swap(after, restart_value)
+        self._copy(match)
+        kept = tuple(name for name in change.kept if not name.startswith("feature"))
+        copied = (f"feature weights (from {source})",)
+        self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
+
+    def rewire(self, order: tuple[int, ...]) -> None:
+        """Another order of the gate layers from the next step on."""
+        if self.trainer.regime.own_gates:
+            raise Refusal(
+                f"In {self.trainer.regime.name} the network uses its own gates: there is nothing "
+                "to permute; choose FR-II, FR-DI, FL or DL first."
+            )
+        self.trainer.rewire(order)
+        self.observation.invalidate()
+        self._emit(Rewired(self.step_count, order))
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Of the optimiser; must be positive."""
+        replace(self.config.training, learning_rate=rate)  # validates
+        self.learning_rate = rate
+        self.trainer.optimisation.set_learning_rate(rate)
+        self.tell_settings()
+
+    def set_beta(self, beta: float) -> None:
+        """Steepness of the soft gate; must be positive."""
+        gating = replace(self.config.gating, beta=beta)  # validates
+        self.trainer.network.dial(beta=beta, epsilon=gating.epsilon)
+        self.observation.invalidate()
+        self.tell_settings()
+
+    def set_value_input(self, value_input: ValueInput) -> None:
+        """What the value network is fed."""
+        replace(self.config.gating, value_input=value_input)  # validates
+        self.trainer.network.value_input = value_input
+        self.observation.invalidate()
+        self.tell_settings()
+
+    def set_pace(self, pace: float) -> None:
+        """Steps a second at most; 0 lifts the limit."""
+        replace(self.config.training, pace=pace)  # validates
+        self.pace = pace
+        self.tell_settings()
+
+    def tell_settings(self) -> None:
+        """Emit the dials as they are."""
+        network = self.trainer.network
+        self._emit(
+            SettingChanged(
+                self.step_count,
+                self.learning_rate,
+                network.gate.beta,
+                network.value_input,
+                self.pace,
+            )
+        )
+
+    def save(self, path: Path) -> None:
+        """Write both networks with what is needed to read them."""
+        network = self.trainer.network
+        metadata = {
+            "format": "dgn-viewer weights 1",
+            "regime": self.trainer.regime.name,
+            "step": str(self.step_count),
+            "wiring": ",".join(str(i) for i in network.wiring),
+            "config": self.config.to_toml(),
+        }
+        save_network(path, network.state_dict(), metadata)
+        self._emit(Saved(self.step_count, str(path)))
+
+    def _imported(self, report: Report) -> Match | None:
+        source = self.config.gating.gates_from
+        if not source:
+            return None
+        if not self.target.offers_restart:
+            raise Refusal(
+                f"gates_from needs the regime FL, not {self.target.name}: its gates are not copied."
+            )
+        report(f"reading {source}", None)
+        match = match_layers(read_tensors(Path(source)), self.architecture)
+        if not match.fits:
+            raise Refusal(match.verdict)
+        return match
+
+    def _copy(self, match: Match) -> None:
+        weights = [torch.from_numpy(array.copy()) for array in match.weights]
+        biases = [None if b is None else torch.from_numpy(b.copy()) for b in match.biases]
+        self.trainer.take_gates(weights, biases)
+
+    def _swapped(self, before: str, change: Change, source: str = "") -> None:
+        self.observation.invalidate()
+        trainer = self.trainer
+        self._emit(
+            RegimeSwapped(
+                step=self.step_count,
+                before=before,
+                after=trainer.regime.name,
+                kept=change.kept,
+                frozen=change.frozen,
+                redrawn=change.redrawn,
+                copied=change.copied,
+                source=source,
+                parameters_feature=_count(trainer.network.feature),
+            )
+        )
+
+
+def _count(network: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def _layers(architecture: Architecture) -> tuple[LayerInfo, ...]:
+    def kind(layer: Weighted) -> str:
+        return "conv" if isinstance(layer, Conv) else "dense"
+
+    pairs = zip(architecture.weighted, architecture.gated_shapes, strict=False)
+    return tuple(
+        LayerInfo(index, f"{kind(layer)} {index + 1}", kind(layer), shape)
+        for index, (layer, shape) in enumerate(pairs)
+    )
+
+
+__all__ = ["Examples", "Run"]

@@ -1,0 +1,177 @@
+"""The training loop of one run, readable from top to bottom; it knows no clock and no viewer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.config import RunConfig
+from dgn_engine.losses import correct, loss
+from dgn_engine.network import GatedNetwork
+from dgn_engine.optimisation import Optimisation
+from dgn_engine.refusal import Refusal
+from dgn_engine.regimes import Regime
+from dgn_engine.residence import Resident, epoch_order, stream
+from dgn_engine.stack import Stack
+from dgn_engine.transition import Change, enter
+
+EVALUATION_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean loss and accuracy (0…1) over some examples."""
+
+    loss: float
+    accuracy: float
+
+
+class Trainer:
+    """Network, optimiser and data of one run; `step` takes one batch."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        architecture: Architecture,
+        data: Resident,
+        regime: Regime,
+        device: torch.device,
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.step_count = 0
+        self._draws = 0
+        self.network = GatedNetwork(architecture, config.net.bias)
+        self._draw(self.network.value)
+        self._draw(self.network.feature)
+        random_input = torch.rand(architecture.input_shape, generator=stream("input", config.seed))
+        self.network.random_input.copy_(random_input)
+        self.network.dial(beta=config.gating.beta, epsilon=config.gating.epsilon)
+        self.network.value_input = config.gating.value_input
+        if config.gating.wiring:
+            self.rewire(config.gating.wiring)
+        self.network.to(device)
+        self.regime = regime
+        enter(self.network, None, regime, self._draw)
+        self.optimisation = Optimisation(config.training, self.network)
+        self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
+        self._sums = self._sums.to(device)
+        self._seen = 0
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch; the last one may be smaller."""
+        return math.ceil(len(self.data.train_y) / self.config.training.batch)
+
+    @property
+    def epoch(self) -> float:
+        """Steps done over steps in an epoch."""
+        return self.step_count / self.steps_per_epoch
+
+    def step(self) -> None:
+        """One batch: forward, loss, backward, optimiser."""
+        epoch, place = divmod(self.step_count, self.steps_per_epoch)
+        chosen = self._epoch_order(epoch)[self._slice(place)]
+        x, y = self.data.train_x[chosen], self.data.train_y[chosen]
+        logits = self.network(x)
+        value = loss(self.config.training.loss, logits, y)
+        value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
+        self.optimisation.step()
+        with torch.no_grad():
+            self._sums += torch.stack((value.detach() * len(y), correct(logits, y)))
+        self._seen += len(y)
+        self.step_count += 1
+
+    def train_score(self) -> Score:
+        """Mean over the batches since the last call; NaN where there was none."""
+        total, right = (float(v) for v in self._sums.tolist())
+        seen = self._seen or math.nan
+        self._sums.zero_()
+        self._seen = 0
+        return Score(total / seen, right / seen)
+
+    @torch.no_grad()
+    def test_score(self) -> Score:
+        """Loss and accuracy on the whole test set; no randomness, no gradient."""
+        x, y = self.data.test_x, self.data.test_y
+        total = right = 0.0
+        for begin in range(0, len(y), EVALUATION_CHUNK):
+            part = slice(begin, begin + EVALUATION_CHUNK)
+            logits = self.network(x[part])
+            total += float(loss(self.config.training.loss, logits, y[part])) * len(logits)
+            right += float(correct(logits, y[part]))
+        return Score(total / len(y), right / len(y))
+
+    def swap(self, regime: Regime, restart_value: bool) -> Change:
+        """Enter another regime between two steps; redrawn groups lose their optimiser state."""
+        change = enter(self.network, self.regime, regime, self._draw, restart_value)
+        self.regime = regime
+        if "value weights" in change.redrawn:
+            self.optimisation.forget(self.network.value)
+        if "feature weights" in change.redrawn or change.copied:
+            self.optimisation.forget(self.network.feature)
+        return change
+
+    def rewire(self, order: tuple[int, ...]) -> None:
+        """Value layer l uses gate layer order[l]; raises `Refusal` where shapes do not fit."""
+        check_wiring(self.network.architecture, order)
+        self.network.wiring = order
+
+    def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
+        """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
+        network = self.network
+        biased = any(bias is not None for bias in biases)
+        if biased and not len(network.feature.biases):
+            feature = Stack(network.architecture, bias=True).to(self.data.train_x.device)
+            for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
+                ours.data.copy_(theirs.data)
+            network.feature = feature
+            self.optimisation.replace_feature(feature)
+        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            network.feature.weights[place].data.copy_(weight)
+            if len(network.feature.biases):
+                target = network.feature.biases[place].data
+                target.copy_(bias) if bias is not None else target.zero_()
+        self.optimisation.forget(network.feature)
+
+    def _draw(self, stack: Stack) -> None:
+        """Fresh weights; the n-th draw of a run is a function of (seed, n)."""
+        net = self.config.net
+        stack.draw(net.init, stream("weights", self.config.seed, self._draws), net.sigma)
+        self._draws += 1
+
+    def _slice(self, place: int) -> slice:
+        batch = self.config.training.batch
+        return slice(place * batch, (place + 1) * batch)
+
+    def _epoch_order(self, epoch: int) -> Tensor:
+        if self._order[0] != epoch:
+            order = epoch_order(self.config.seed, epoch, len(self.data.train_y))
+            self._order = (epoch, order.to(self.data.train_x.device))
+        return self._order[1]
+
+
+def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:
+    """Raise `Refusal` unless `order` is a permutation that respects the shapes of the layers."""
+    shapes = architecture.gated_shapes
+    if sorted(order) != list(range(len(shapes))):
+        raise Refusal(
+            f"The order {list(order)} does not name each of the {len(shapes)} gate layers once."
+        )
+    for layer, source in enumerate(order):
+        if shapes[source] != shapes[layer]:
+            raise Refusal(
+                f"Gate layer {source + 1} ({_words(shapes[source])}) does not fit "
+                f"value layer {layer + 1} ({_words(shapes[layer])})."
+            )
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    if len(shape) == 1:
+        return f"{shape[0]} units"
+    return f"{shape[0]} channels of {shape[1]}×{shape[2]}"
