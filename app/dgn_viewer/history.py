@@ -1,0 +1,196 @@
+"""What the viewer remembers of the current run: recorded scalars, marks, newest readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dgn_engine.protocol.events import (
+    Event,
+    Measured,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    SettingChanged,
+    Traced,
+)
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_viewer.panel import Series, View
+from dgn_viewer.scene import Array, Mark
+
+TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
+_FIRST_CAPACITY = 256
+
+
+class Recorded:
+    """One append-only series. Views that were handed out keep their content: nothing is moved."""
+
+    def __init__(self) -> None:
+        self._steps = np.empty(_FIRST_CAPACITY, dtype=np.int64)
+        self._values = np.empty(_FIRST_CAPACITY, dtype=np.float64)
+        self._length = 0
+
+    def append(self, step: int, value: float) -> None:
+        """Add a point at the end."""
+        if self._length == len(self._steps):
+            self._steps = _doubled(self._steps)
+            self._values = _doubled(self._values)
+        self._steps[self._length] = step
+        self._values[self._length] = value
+        self._length += 1
+
+    def series(self) -> Series:
+        """All points so far, read-only, without a copy."""
+        return Series(_read_only(self._steps, self._length), _read_only(self._values, self._length))
+
+
+class History:
+    """Folds events and frames into what a `View` needs; a new run starts from nothing.
+
+    `revision(source)` counts what has changed: a panel is drawn again when a revision of one of
+    its sources moved.
+    """
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._run: RunStarted | None = None
+        self._regime = ""
+        self._wiring: tuple[int, ...] = ()
+        self._settings: SettingChanged | None = None
+        self._step = 0
+        self._readings: dict[str, Reading] = {}
+        self._recorded: dict[tuple[str, str], Recorded] = {}
+        self._marks: list[Mark] = []
+        self._last: Measured | None = None
+        self._revisions: dict[str, int] = {}
+        self._common = 0
+
+    @property
+    def step(self) -> int:
+        """The newest step that was heard of."""
+        return self._step
+
+    @property
+    def readings(self) -> Mapping[str, Reading]:
+        """The newest reading of each probe."""
+        return self._readings
+
+    def revision(self, source: str) -> tuple[int, int, int]:
+        """Changes when the source ('training' or a probe) or what concerns all panels changes."""
+        return self._runs, self._common, self._revisions.get(source, 0)
+
+    def on_event(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case RunStarted():
+                self._begin(event)
+            case Measured():
+                self._measure(event)
+            case Traced():
+                for name, value in event.values.items():
+                    self._append((event.probe, name), event.step, value)
+                self._touch(event.probe, event.step)
+            case RegimeSwapped():
+                self._regime = event.after
+                self._mark(event.step, event.after)
+            case Rewired():
+                self._wiring = event.order
+                self._mark(event.step, "π")
+            case SettingChanged():
+                for label in _labels(self._settings, event):
+                    self._mark(event.step, label)
+                self._settings = event
+            case _:
+                pass
+
+    def on_frame(self, frame: Frame) -> None:
+        """Take in the newest frame; one of an earlier run is left aside."""
+        if self._run is None or frame.run != self._run.run:
+            return
+        self._step = max(self._step, frame.step)
+        for probe, reading in frame.readings.items():
+            if reading is not self._readings.get(probe):
+                self._readings[probe] = reading
+                self._touch(probe, frame.step)
+
+    def view(self, choices: Mapping[str, str]) -> View:
+        """What a panel is given, with these choices; nothing in it changes afterwards."""
+        return View(
+            run=self._run,
+            regime=self._regime,
+            wiring=self._wiring,
+            step=self._step,
+            readings=dict(self._readings),
+            series={key: recorded.series() for key, recorded in self._recorded.items()},
+            marks=tuple(self._marks),
+            last=self._last,
+            choices=dict(choices),
+        )
+
+    def _begin(self, run: RunStarted) -> None:
+        self._forget()
+        self._runs += 1
+        self._run = run
+        self._regime = run.regime
+        self._wiring = run.wiring
+        config = run.config
+        self._settings = SettingChanged(
+            0,
+            config.training.learning_rate,
+            config.gating.beta,
+            config.gating.value_input,
+            config.training.pace,
+        )
+
+    def _measure(self, event: Measured) -> None:
+        self._last = event
+        measured = {
+            "train_loss": event.train_loss,
+            "train_accuracy": event.train_accuracy,
+            "test_loss": event.test_loss,
+            "test_accuracy": event.test_accuracy,
+        }
+        for name, value in measured.items():
+            if value is not None:
+                self._append((TRAINING, name), event.step, value)
+        self._touch(TRAINING, event.step)
+
+    def _append(self, key: tuple[str, str], step: int, value: float) -> None:
+        self._recorded.setdefault(key, Recorded()).append(step, value)
+
+    def _touch(self, source: str, step: int) -> None:
+        self._revisions[source] = self._revisions.get(source, 0) + 1
+        self._step = max(self._step, step)
+
+    def _mark(self, step: int, label: str) -> None:
+        self._marks.append(Mark(float(step), label))
+        self._common += 1
+        self._step = max(self._step, step)
+
+
+def _labels(before: SettingChanged | None, now: SettingChanged) -> list[str]:
+    """What a change of the dials is called on a time axis; the pace changes no curve."""
+    labels: list[str] = []
+    if before is None or now.beta != before.beta:
+        labels.append(f"β {now.beta:g}")
+    if before is None or now.learning_rate != before.learning_rate:
+        labels.append(f"lr {now.learning_rate:g}")
+    if before is None or now.value_input != before.value_input:
+        labels.append(f"input {now.value_input}")
+    return labels
+
+
+def _doubled(array: Array) -> Array:
+    larger = np.empty(2 * len(array), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _read_only(array: Array, length: int) -> Array:
+    view = array[:length]
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,92 @@
+"""Checks the display and Qt's system libraries before Qt does: Qt would abort without a word."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+
+NEEDED: dict[str, str] = {  # library: Debian package
+    "libEGL.so.1": "libegl1",
+    "libGL.so.1": "libgl1",
+    "libxkbcommon.so.0": "libxkbcommon0",
+    "libdbus-1.so.3": "libdbus-1-3",
+    "libfontconfig.so.1": "libfontconfig1",
+}
+NEEDED_FOR_X11: dict[str, str] = {
+    "libxcb-cursor.so.0": "libxcb-cursor0",
+    "libxcb-icccm.so.4": "libxcb-icccm4",
+    "libxcb-image.so.0": "libxcb-image0",
+    "libxcb-keysyms.so.1": "libxcb-keysyms1",
+    "libxcb-render-util.so.0": "libxcb-render-util0",
+    "libxcb-shape.so.0": "libxcb-shape0",
+    "libxcb-xkb.so.1": "libxcb-xkb1",
+    "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
+}
+NO_DISPLAY = (
+    "There is no display to open a window on: train without one with 'dgn train', take a picture "
+    "with 'dgn-viewer --offscreen --steps 500 --screenshot shot.png', or bring a display with "
+    "'xvfb-run dgn-viewer' or 'ssh -X'."
+)
+
+
+def qt_platform(environment: Mapping[str, str], system: str = sys.platform) -> str:
+    """The Qt platform that this environment leads to; empty where there is no display."""
+    asked = environment.get("QT_QPA_PLATFORM", "")
+    if asked:
+        return asked.split(";")[0].split(":")[0]
+    if not system.startswith("linux"):
+        return "native"
+    if environment.get("WAYLAND_DISPLAY"):
+        return "wayland"
+    return "xcb" if environment.get("DISPLAY") else ""
+
+
+def missing_packages(
+    platform: str, loads: Callable[[str], bool] | None = None, system: str = sys.platform
+) -> tuple[str, ...]:
+    """Debian packages of the libraries that Qt needs on this platform and that do not load."""
+    if not system.startswith("linux"):
+        return ()
+    loads = loads or _loads
+    needed = NEEDED | (NEEDED_FOR_X11 if platform == "xcb" else {})
+    return tuple(package for library, package in needed.items() if not loads(library))
+
+
+def complaint(packages: Iterable[str]) -> str:
+    """One sentence that names what is missing and how to get it; empty if nothing is."""
+    names = " ".join(packages)
+    if not names:
+        return ""
+    return (
+        f"Qt's system libraries are not complete; install them with: sudo apt-get install {names}"
+    )
+
+
+def trouble(environment: Mapping[str, str]) -> str:
+    """Why a window cannot be opened here, in one sentence; empty if it can."""
+    platform = qt_platform(environment)
+    if not platform:
+        return NO_DISPLAY
+    return complaint(missing_packages(platform))
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+def main() -> int:
+    """Check the libraries alone (a display may come later); 0 if they are there, else 2."""
+    found = complaint(missing_packages(qt_platform(os.environ) or "offscreen"))
+    if found:
+        print(found, file=sys.stderr)
+    return 2 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
