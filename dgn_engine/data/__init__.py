@@ -1,0 +1,53 @@
+"""Data sets: one file each with its `DATA`; here they are found, loaded and cut to size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._selection import only_first, only_pair
+from dgn_engine.discovery import discover
+from dgn_engine.protocol.catalogue import DataEntry
+from dgn_engine.refusal import Refusal
+
+__all__ = ["DataSet", "Examples", "Report", "catalogue", "data_sets", "load_examples", "quiet"]
+
+
+def quiet(_what: str, _fraction: float | None) -> None:
+    """A report that nobody reads."""
+
+
+def data_sets() -> dict[str, DataSet]:
+    """Every data set by the name that a configuration uses ('fashion-mnist', …)."""
+    found = discover("dgn_engine.data", "DATA", DataSet)
+    return {module.replace("_", "-"): entry for module, entry in found.items()}
+
+
+def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
+    """Load what the configuration names, keep its pair of classes and its share of training.
+
+    'folder:PATH' is the data set `folder` with a path. With `binary`, labels are 0 and 1
+    in the order of the pair. Raises `Refusal` with one sentence for whatever is not there or
+    not sound.
+    """
+    known = data_sets()
+    name, colon, _ = config.name.partition(":")
+    if name not in known or (colon and name != "folder"):
+        raise Refusal(
+            f"There is no data set '{config.name}'; known: {', '.join(known)} (folder:PATH)."
+        )
+    examples = known[name].load(config, report)
+    if config.binary is not None:
+        examples = only_pair(examples, config.binary)
+    if config.train_limit:
+        examples = only_first(examples, config.train_limit)
+    return examples
+
+
+def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:
+    """What can be chosen, and whether it is there already."""
+    return tuple(
+        DataEntry(name, entry.title, entry.available(root), entry.hint)
+        for name, entry in data_sets().items()
+    )

@@ -1,0 +1,81 @@
+"""What a data set is to the rest of the engine: examples in memory, and how they are come by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.config import DataConfig
+from dgn_engine.refusal import Refusal
+
+Report: TypeAlias = Callable[[str, float | None], None]
+"""Told what goes on and which fraction of it is done (None where that is unknown)."""
+
+Images: TypeAlias = npt.NDArray[np.float32]
+Labels: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A data set in memory: images (n, C, H, W) in [0, 1], labels (n,) that index `class_names`.
+
+    `fingerprint` is a sha256 that differs wherever pixels, labels, their order or names differ.
+    """
+
+    train_x: Images
+    train_y: Labels
+    test_x: Images
+    test_y: Labels
+    class_names: tuple[str, ...]
+    name: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A plug-in: how to load it, and whether that needs a download first.
+
+    `available` takes the folder that data sets lie in (None: the default one).
+    """
+
+    title: str
+    load: Callable[[DataConfig, Report], Examples]
+    available: Callable[[Path | None], bool]
+    hint: str  # how to get it, one sentence
+
+
+def examples_from_levels(
+    name: str,
+    train: tuple[npt.NDArray[np.uint8], npt.NDArray[np.integer]],
+    test: tuple[npt.NDArray[np.uint8], npt.NDArray[np.integer]],
+    class_names: tuple[str, ...],
+    top: int = 255,
+) -> Examples:
+    """Examples from whole grey or colour levels 0…`top`, (n, C, H, W), and their labels (n,).
+
+    Raises `Refusal` where there is nothing to learn from, or a label names no class.
+    """
+    digest = hashlib.sha256(json.dumps([class_names, top]).encode())
+    parts: list[tuple[Images, Labels]] = []
+    for what, (levels, numbers) in (("training", train), ("test", test)):
+        labels = numbers.astype(np.int64)
+        if len(levels) == 0 or len(levels) != len(labels):
+            raise Refusal(
+                f"The {what} part of {name} has {len(levels)} images and {len(labels)} labels; "
+                "it needs as many of one as of the other, and at least one."
+            )
+        if labels.min() < 0 or labels.max() >= len(class_names):
+            raise Refusal(f"The {what} part of {name} has labels outside 0…{len(class_names) - 1}.")
+        digest.update(str(levels.shape).encode())
+        digest.update(np.ascontiguousarray(levels).data)
+        digest.update(labels.data)
+        parts.append((np.divide(levels, np.float32(top), dtype=np.float32), labels))
+    (train_x, train_y), (test_x, test_y) = parts
+    return Examples(train_x, train_y, test_x, test_y, class_names, name, digest.hexdigest())

@@ -1,0 +1,94 @@
+"""Which of the examples take part: splits, a pair of classes, a smaller training set."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.data._dataset import Examples, Labels
+from dgn_engine.refusal import Refusal
+
+Places = npt.NDArray[np.int64]
+
+
+def stratified_split(labels: Labels, tests: int, seed: int = 0) -> tuple[Places, Places]:
+    """Places of the training and of the test examples, ascending; every class in proportion.
+
+    Shares are rounded by largest remainder, so that exactly `tests` examples are held out,
+    or fewer where a class would otherwise have nothing left for training.
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    wanted = counts * (tests / len(labels))
+    shares = np.floor(wanted).astype(int)
+    order = np.argsort(shares - wanted, kind="stable")
+    open_to_more = [place for place in order if shares[place] + 1 < counts[place]]
+    shares[open_to_more[: tests - int(shares.sum())]] += 1
+    held: list[Places] = []
+    for label, share in zip(classes, shares, strict=True):
+        held.append(_shuffled(np.flatnonzero(labels == label), seed)[:share])
+    test = np.sort(np.concatenate(held))
+    return np.setdiff1d(np.arange(len(labels)), test), test
+
+
+def balanced(labels: Labels, limit: int, seed: int = 0) -> Places:
+    """Places, ascending, of `limit` examples drawn in turn from every class."""
+    turns: list[tuple[int, int, int]] = []
+    for label in np.unique(labels):
+        members = _shuffled(np.flatnonzero(labels == label), seed)
+        turns.extend((turn, int(label), int(place)) for turn, place in enumerate(members))
+    return np.sort(np.array([place for _, _, place in sorted(turns)[:limit]], dtype=np.int64))
+
+
+def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
+    """Only two classes: the first of the pair becomes label 0, the second 1."""
+    top = len(examples.class_names) - 1
+    for number in pair:
+        if not 0 <= number <= top:
+            raise Refusal(
+                f"{examples.name} has no class {number}; data.binary takes two of 0 to {top}."
+            )
+    train_x, train_y = _pair_of(examples.train_x, examples.train_y, pair)
+    test_x, test_y = _pair_of(examples.test_x, examples.test_y, pair)
+    if len(np.unique(train_y)) < 2 or not len(test_y):
+        raise Refusal(f"{examples.name} has no examples of one of the classes {list(pair)}.")
+    return replace(
+        examples,
+        train_x=train_x,
+        train_y=train_y,
+        test_x=test_x,
+        test_y=test_y,
+        class_names=(examples.class_names[pair[0]], examples.class_names[pair[1]]),
+        fingerprint=_derived(examples, f"binary {pair[0]} {pair[1]}"),
+    )
+
+
+def only_first(examples: Examples, limit: int) -> Examples:
+    """At most `limit` training examples, balanced over the classes; the test set stays whole."""
+    if limit >= len(examples.train_y):
+        return examples
+    places = balanced(examples.train_y, limit)
+    return replace(
+        examples,
+        train_x=examples.train_x[places],
+        train_y=examples.train_y[places],
+        fingerprint=_derived(examples, f"limit {limit}"),
+    )
+
+
+def _pair_of(
+    images: npt.NDArray[np.float32], labels: Labels, pair: tuple[int, int]
+) -> tuple[npt.NDArray[np.float32], Labels]:
+    places = np.flatnonzero(np.isin(labels, pair))
+    return images[places], (labels[places] == pair[1]).astype(np.int64)
+
+
+def _derived(examples: Examples, how: str) -> str:
+    return hashlib.sha256(f"{examples.fingerprint} {how}".encode()).hexdigest()
+
+
+def _shuffled(places: npt.NDArray[np.intp], seed: int) -> Places:
+    # RandomState, not Generator: its stream is frozen for ever (NEP 19), so a split is too.
+    return np.random.RandomState(seed).permutation(places).astype(np.int64)

@@ -1,0 +1,81 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import Examples, catalogue, load_examples
+from dgn_engine.data._selection import balanced, stratified_split
+from dgn_engine.refusal import Refusal
+
+
+@pytest.fixture(scope="module")
+def digits() -> Examples:
+    return load_examples(DataConfig())
+
+
+def test_digits_are_1437_training_and_360_test_images_between_0_and_1(digits: Examples) -> None:
+    assert digits.train_x.shape == (1437, 1, 8, 8)
+    assert digits.test_x.shape == (360, 1, 8, 8)
+    assert digits.train_x.dtype == np.float32
+    assert digits.train_y.dtype == np.int64
+    assert digits.train_x.min() == 0.0
+    assert digits.train_x.max() == 1.0
+    assert digits.class_names == tuple("0123456789")
+
+
+def test_digits_are_the_same_examples_every_time(digits: Examples) -> None:
+    again = load_examples(DataConfig())
+    assert again.fingerprint == digits.fingerprint
+    assert np.array_equal(again.train_x, digits.train_x)
+
+
+def test_the_digits_split_holds_out_every_class_in_proportion(digits: Examples) -> None:
+    whole = np.bincount(digits.train_y) + np.bincount(digits.test_y)
+    assert np.abs(np.bincount(digits.test_y) - whole * 360 / 1797).max() < 1
+
+
+def test_a_pair_of_classes_keeps_just_those_two_first_is_0(digits: Examples) -> None:
+    pair = load_examples(DataConfig(binary=(7, 4)))
+    assert pair.class_names == ("7", "4")
+    assert set(pair.train_y.tolist()) == {0, 1}
+    assert np.array_equal(pair.train_x[pair.train_y == 0], digits.train_x[digits.train_y == 7])
+    assert np.array_equal(pair.test_x[pair.test_y == 1], digits.test_x[digits.test_y == 4])
+    assert pair.fingerprint != digits.fingerprint
+
+
+def test_a_training_limit_is_balanced_and_leaves_the_test_set_whole(digits: Examples) -> None:
+    few = load_examples(DataConfig(train_limit=100))
+    assert np.bincount(few.train_y).tolist() == [10] * 10
+    assert few.test_x.shape == digits.test_x.shape
+    assert load_examples(DataConfig(train_limit=100)).fingerprint == few.fingerprint
+    assert load_examples(DataConfig(train_limit=10**6)).fingerprint == digits.fingerprint
+
+
+@pytest.mark.parametrize("pair", [(0, 10), (-1, 3)])
+def test_a_class_that_does_not_exist_is_refused(pair: tuple[int, int]) -> None:
+    with pytest.raises(Refusal, match="0 to 9"):
+        load_examples(DataConfig(binary=pair))
+
+
+@pytest.mark.parametrize("name", ["minst", "digits:x", "_root"])
+def test_an_unknown_data_set_is_refused_with_the_known_names(name: str) -> None:
+    with pytest.raises(Refusal, match=r"known: .*digits"):
+        load_examples(replace(DataConfig(), name=name))
+
+
+def test_digits_are_in_the_catalogue_and_always_available() -> None:
+    (entry,) = [entry for entry in catalogue() if entry.id == "digits"]
+    assert entry.available
+
+
+def test_a_split_has_exactly_the_wanted_size_and_loses_nothing() -> None:
+    labels = np.repeat(np.arange(3), [7, 11, 5])
+    train, test = stratified_split(labels, 5)
+    assert len(test) == 5
+    assert sorted([*train.tolist(), *test.tolist()]) == list(range(23))
+
+
+def test_a_balanced_draw_takes_all_of_a_class_that_is_too_small() -> None:
+    labels = np.array([0] * 2 + [1] * 50)
+    assert np.bincount(labels[balanced(labels, 12)]).tolist() == [2, 10]
