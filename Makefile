@@ -1,0 +1,67 @@
+# make run · make test · make lint · make package · make screenshot · make clean
+# `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
+
+PYTHON ?= python3
+VENV := .venv
+IN := $(VENV)/bin/python
+PIP := $(IN) -m pip --disable-pip-version-check install --quiet
+# One thread: more of them slow small networks down (docs/decisions/0004).
+OFFSCREEN := env QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1
+
+.PHONY: help run test lint package screenshot clean qt
+
+help:
+	@echo "make run         open the viewer (installs it into .venv first)"
+	@echo "make test        run the tests, without a display"
+	@echo "make lint        ruff, mypy, import-linter"
+	@echo "make package     build the wheel into dist/"
+	@echo "make screenshot  take docs/images/window.png anew"
+	@echo "make clean       remove .venv and everything built"
+
+run: qt $(VENV)/installed
+	@$(IN) -m dgn_viewer
+
+test: qt $(VENV)/installed-test
+	$(OFFSCREEN) $(IN) -m pytest
+
+lint: $(VENV)/installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(IN) -m mypy
+	$(VENV)/bin/lint-imports
+
+package: $(VENV)/bin/python
+	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
+
+screenshot: qt $(VENV)/installed
+	$(OFFSCREEN) $(IN) -m dgn_viewer --offscreen --steps 500 --screenshot docs/images/window.png
+	rm -f docs/images/window.json
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+# Qt's system libraries, before anything is downloaded: the module needs nothing but Python.
+qt: $(VENV)/bin/python
+	@PYTHONPATH=app $(IN) -m dgn_viewer.system
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dgn-viewer needs Python 3.11 or newer; name one with make PYTHON=python3.11 $(MAKECMDGOALS)." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "Python cannot make virtual environments here; run: sudo apt install python3-venv" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dgn-viewer into $(VENV); the first time this takes a few minutes."
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dgn-viewer and what its tests need into $(VENV)."
+	@$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "Installing dgn-viewer and what its developers need into $(VENV)."
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/installed $(VENV)/installed-test

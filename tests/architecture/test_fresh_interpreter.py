@@ -1,0 +1,71 @@
+"""What an import drags in, seen in an interpreter that has imported nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "torchvision", "sklearn")
+QT = ("PySide6", "pyqtgraph")
+SOURCES = (ROOT / "app" / "dgn_viewer", ROOT / "dgn_engine")
+PANELS = sorted(
+    f"dgn_viewer.panels.{path.stem}"
+    for path in (ROOT / "app" / "dgn_viewer" / "panels").glob("*.py")
+    if path.stem != "__init__"
+)
+PROTOCOL = sorted(
+    f"dgn_engine.protocol.{path.stem}"
+    for path in (ROOT / "dgn_engine" / "protocol").glob("*.py")
+    if path.stem != "__init__"
+)
+
+
+def roots_after(statement: str) -> set[str]:
+    """Names of the top-level packages in sys.modules once the statement has run."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    paths = [str(ROOT / "app"), str(ROOT / "resources"), str(ROOT)]
+    environment = {k: v for k, v in os.environ.items() if k not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    environment |= {"PYTHONPATH": os.pathsep.join(paths)}
+    environment.pop("QT_QPA_PLATFORM", None)
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return {name.split(".")[0] for name in json.loads(result.stdout)}
+
+
+def test_the_protocol_needs_neither_torch_nor_qt() -> None:
+    loaded = roots_after("\n".join(f"import {name}" for name in (*PROTOCOL, "dgn_engine.config")))
+    assert loaded.isdisjoint({*HEAVY, *QT})
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_needs_neither_torch_nor_qt(panel: str) -> None:
+    assert roots_after(f"import {panel}").isdisjoint({*HEAVY, *QT, "matplotlib"})
+
+
+def test_the_viewer_imports_without_a_display_and_without_torch() -> None:
+    statement = "import dgn_viewer, dgn_viewer.__main__, dgn_viewer.panel, dgn_viewer.scene"
+    assert roots_after(statement).isdisjoint(HEAVY)
+
+
+def test_looking_for_system_libraries_needs_nothing_but_python() -> None:
+    """`make run` asks for them before anything is installed."""
+    loaded = roots_after("import dgn_viewer.system")
+    assert loaded.isdisjoint({*HEAVY, *QT, "numpy", "matplotlib", "dgn_engine"})
+
+
+def test_the_whole_engine_loads_without_qt() -> None:
+    statement = (
+        "import importlib, pkgutil, dgn_engine\n"
+        "for found in pkgutil.walk_packages(dgn_engine.__path__, 'dgn_engine.'):\n"
+        "    if not found.name.endswith('__main__'):\n"
+        "        importlib.import_module(found.name)"
+    )
+    assert roots_after(statement).isdisjoint({*QT, "dgn_viewer"})
