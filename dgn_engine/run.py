@@ -13,7 +13,7 @@ from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.reading import read_tensors
 from dgn_engine.checkpoints.saving import save_network
 from dgn_engine.config import RunConfig, ValueInput
-from dgn_engine.data import Examples, load_examples
+from dgn_engine.data import load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
 from dgn_engine.measuring import Measuring
 from dgn_engine.nets import build_architecture
@@ -268,6 +268,3 @@ def _layers(architecture: Architecture) -> tuple[LayerInfo, ...]:
         LayerInfo(index, f"{kind(layer)} {index + 1}", kind(layer), shape)
         for index, (layer, shape) in enumerate(pairs)
     )
-
-
-__all__ = ["Examples", "Run"]

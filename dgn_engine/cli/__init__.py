@@ -1,0 +1,45 @@
+"""`dgn`: the engine without a window. One command a file, each with the constant COMMAND."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from dgn_engine import __version__
+from dgn_engine.cli._command import Command
+from dgn_engine.discovery import discover
+from dgn_engine.refusal import Refusal
+
+REFUSED, INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; a refusal is one sentence on stderr and exit code 2."""
+    parser, commands = _parser()
+    arguments = parser.parse_args(argv)
+    try:
+        return commands[arguments.command].run(arguments)
+    except Refusal as refusal:
+        print(f"dgn {arguments.command}: {refusal}", file=sys.stderr)
+        return REFUSED
+    except KeyboardInterrupt:
+        print(f"dgn {arguments.command}: interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `dgn … | head` is no fault of ours
+        sys.stderr.close()
+        return 1
+
+
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, Command]]:
+    parser = argparse.ArgumentParser(
+        prog="dgn", description="Train deep gated networks and measure what their gates know."
+    )
+    parser.add_argument("--version", action="version", version=f"dgn {__version__}")
+    chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = discover("dgn_engine.cli", "COMMAND", Command)
+    for name, command in commands.items():
+        command.add_arguments(
+            chosen.add_parser(name, help=command.about, description=command.about)
+        )
+    return parser, commands

@@ -1,0 +1,124 @@
+"""The options of a run on the command line, laid over a configuration file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+from dgn_engine.config import Device, Initialisation, Loss, Optimiser, RunConfig, ValueInput
+from dgn_engine.refusal import Refusal
+
+# option → place in the configuration; argparse gives None where it was not said
+PLACES: dict[str, tuple[str, str]] = {
+    "data": ("data", "name"),
+    "data_root": ("data", "root"),
+    "download": ("data", "download"),
+    "binary": ("data", "binary"),
+    "train_limit": ("data", "train_limit"),
+    "net": ("net", "name"),
+    "bias": ("net", "bias"),
+    "init": ("net", "init"),
+    "sigma": ("net", "sigma"),
+    "regime": ("gating", "regime"),
+    "beta": ("gating", "beta"),
+    "epsilon": ("gating", "epsilon"),
+    "value_input": ("gating", "value_input"),
+    "wiring": ("gating", "wiring"),
+    "gates_from": ("gating", "gates_from"),
+    "pretrain_epochs": ("gating", "pretrain_epochs"),
+    "loss": ("training", "loss"),
+    "optimiser": ("training", "optimiser"),
+    "lr": ("training", "learning_rate"),
+    "momentum": ("training", "momentum"),
+    "batch": ("training", "batch"),
+    "epochs": ("training", "epochs"),
+    "seed": ("", "seed"),
+    "device": ("", "device"),
+}
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """CONFIG.toml and every option that overrides it."""
+    parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml")
+    data = parser.add_argument_group("data")
+    data.add_argument("--data", help="digits, mnist, fashion-mnist, cifar10, …, folder:PATH")
+    data.add_argument("--data-root", metavar="DIR", help="where data sets lie")
+    data.add_argument("--download", action="store_true", default=None, help="fetch if missing")
+    data.add_argument("--binary", type=_numbers, metavar="A,B", help="two classes as -1 and +1")
+    data.add_argument("--train-limit", type=int, metavar="N", help="use N training examples")
+    net = parser.add_argument_group("network")
+    net.add_argument("--net", help="fc, cnn4, gconv, vconv")
+    net.add_argument("--width", type=int, help="short for --option width=…")
+    net.add_argument("--depth", type=int, help="short for --option depth=…")
+    net.add_argument("--channels", type=int, help="short for --option channels=…")
+    net.add_argument("--stride", type=int, help="short for --option stride=…")
+    net.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    net.add_argument("--bias", action="store_true", default=None)
+    net.add_argument("--init", choices=get_args(Initialisation))
+    net.add_argument("--sigma", type=float, help="of the ±σ initialisation")
+    gating = parser.add_argument_group("gating")
+    gating.add_argument("--regime", help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL")
+    gating.add_argument("--beta", type=float)
+    gating.add_argument("--epsilon", type=float)
+    gating.add_argument("--value-input", choices=get_args(ValueInput))
+    gating.add_argument("--wiring", type=_numbers, metavar="2,0,1", help="0-based permutation")
+    gating.add_argument("--gates-from", metavar="FILE", help="FL: copy the gates of a checkpoint")
+    gating.add_argument("--pretrain-epochs", type=int, help="FL: epochs of ReLU before")
+    training = parser.add_argument_group("training")
+    training.add_argument("--loss", choices=get_args(Loss))
+    training.add_argument("--optimiser", choices=get_args(Optimiser))
+    training.add_argument("--lr", type=float)
+    training.add_argument("--momentum", type=float)
+    training.add_argument("--batch", type=int)
+    training.add_argument("--epochs", type=int)
+    training.add_argument("--seed", type=int)
+    training.add_argument("--device", choices=get_args(Device))
+
+
+def run_config(arguments: argparse.Namespace) -> RunConfig:
+    """The configuration that file and options make together; raises `Refusal`."""
+    base = RunConfig.from_file(arguments.config) if arguments.config else RunConfig()
+    tree = base.to_dict()
+    for option, (part, key) in PLACES.items():
+        value = getattr(arguments, option)
+        if value is not None:
+            (tree[part] if part else tree)[key] = value
+    net_changed = arguments.net is not None and arguments.net != base.net.name
+    options = {} if net_changed else dict(tree["net"]["options"])
+    options.update(_net_options(arguments))
+    tree["net"]["options"] = options
+    return RunConfig.from_dict(tree)
+
+
+def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    for name in ("width", "depth", "channels", "stride"):
+        value = getattr(arguments, name)
+        if value is not None:
+            yield name, value
+    for text in arguments.option:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Refusal(f"--option {text!r} must be of the form NAME=VALUE.")
+        yield name, _value(value)
+
+
+def _value(text: str) -> int | float | str | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of whole numbers such as 2,0,1"
+        ) from None
