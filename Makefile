@@ -4,9 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 IN := $(VENV)/bin/python
-PIP := $(IN) -m pip --disable-pip-version-check install --quiet
-# One thread: more of them slow small networks down (docs/decisions/0004).
-OFFSCREEN := env QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1
+PIP := $(IN) -m pip --disable-pip-version-check install
 
 .PHONY: help run test lint package screenshot clean qt
 
@@ -21,8 +19,12 @@ help:
 run: qt $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
+# No display is needed; one thread, because more of them slow small networks down.
+test screenshot: export QT_QPA_PLATFORM := offscreen
+test screenshot: export OMP_NUM_THREADS := 1
+
 test: qt $(VENV)/installed-test
-	$(OFFSCREEN) $(IN) -m pytest
+	$(IN) -m pytest
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
@@ -34,7 +36,7 @@ package: $(VENV)/bin/python
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 screenshot: qt $(VENV)/installed
-	$(OFFSCREEN) $(IN) -m dgn_viewer --offscreen --steps 500 --screenshot docs/images/window.png
+	$(IN) -m dgn_viewer --offscreen --steps 500 --screenshot docs/images/window.png
 	rm -f docs/images/window.json
 
 clean:
