@@ -1,0 +1,95 @@
+"""MNIST and sets in its format: four IDX files in torchvision's layout, ROOT/NAME/raw."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
+from dgn_engine.data._download import fetch, whole_file
+from dgn_engine.data._root import data_root, missing
+from dgn_engine.refusal import Refusal
+
+MOST = 1 << 30  # bytes of one unpacked file
+FILES = (
+    ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
+    ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
+)
+
+
+@dataclass(frozen=True)
+class IdxSet:
+    """`name` in a configuration, `kind` as torchvision calls the class and the folder."""
+
+    name: str
+    title: str
+    kind: str
+    class_names: tuple[str, ...]
+
+    def data_set(self) -> DataSet:
+        """The plug-in."""
+        hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
+        return DataSet(self.title, self.load, self.available, hint)
+
+    def folder(self, root: str | Path | None) -> Path:
+        """Where the four files lie."""
+        return data_root(root) / self.kind / "raw"
+
+    def available(self, root: Path | None) -> bool:
+        """Whether all four files are there (whether they are sound shows on loading)."""
+        folder = self.folder(root)
+        return all((folder / name).is_file() for pair in FILES for name in pair)
+
+    def load(self, config: DataConfig, report: Report) -> Examples:
+        """Read the files; fetch them first where they are not there and that is allowed."""
+        if not self.available(Path(config.root) if config.root else None):
+            if not config.download:
+                raise missing(self.title, data_root(config.root))
+            self._download(self.folder(config.root), report)
+        report(f"reading {self.title}", None)
+        folder = self.folder(config.root)
+        (train_x, train_y), (test_x, test_y) = (
+            (read_idx(folder / images, 3)[:, None], read_idx(folder / labels, 1))
+            for images, labels in FILES
+        )
+        train, test = (train_x, train_y), (test_x, test_y)
+        return examples_from_levels(self.name, train, test, self.class_names)
+
+    def _download(self, folder: Path, report: Report) -> None:
+        from dgn_engine.data._torchvision import mnist_source  # seconds: only when it is wanted
+
+        source = mnist_source(self.kind)
+        for name, md5 in source.resources:
+            packed, plain = folder / name, folder / name.removesuffix(".gz")
+            if plain.is_file():
+                continue
+            urls = [mirror + name for mirror in source.mirrors]
+            fetch(urls, packed, md5, f"{self.title} ({name})", report)
+            try:
+                with gzip.open(packed) as stream, whole_file(plain) as file:
+                    file.write(stream.read(MOST))
+                packed.unlink()
+            except (OSError, EOFError, zlib.error) as error:
+                raise Refusal(f"Cannot unpack {packed}: {error}.") from None
+
+
+def read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
+    """The bytes of an IDX file as an array with this many axes; `Refusal` where it is damaged."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MOST)
+    except OSError as error:
+        raise Refusal(f"Cannot read {path}: {error.strerror}.") from None
+    start = 4 + 4 * axes
+    shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
+    # The magic number: two zeros, 8 for unsigned bytes, the number of axes.
+    if content[:4] != bytes((0, 0, 8, axes)) or len(content) - start != math.prod(shape):
+        raise Refusal(f"{path} is damaged; delete it and download it again (--download).")
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

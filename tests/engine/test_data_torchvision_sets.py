@@ -1,0 +1,255 @@
+import gzip
+import hashlib
+import io
+import os
+import pickle
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import catalogue, load_examples
+from dgn_engine.data._torchvision import import_torchvision
+from dgn_engine.refusal import Refusal
+
+MNIST_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+
+
+class Silent(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder and the local address that serves it."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield folder, f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def md5(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()
+
+
+def idx(array: np.ndarray) -> bytes:
+    sides = b"".join(side.to_bytes(4, "big") for side in array.shape)
+    return bytes((0, 0, 8, array.ndim)) + sides + array.astype(np.uint8).tobytes()
+
+
+def tiny_mnist() -> dict[str, bytes]:
+    rng = np.random.default_rng(0)
+    contents = [
+        idx(rng.integers(0, 256, (20, 28, 28))),
+        idx(np.arange(20) % 10),
+        idx(rng.integers(0, 256, (10, 28, 28))),
+        idx(np.arange(10)),
+    ]
+    return {f"{n}-ubyte": c for n, c in zip(MNIST_FILES, contents, strict=True)}
+
+
+def put_mnist(root: Path, kind: str = "MNIST") -> dict[str, bytes]:
+    folder = root / kind / "raw"
+    folder.mkdir(parents=True)
+    files = tiny_mnist()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return files
+
+
+def serve_mnist(
+    served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, kind: str = "MNIST"
+) -> dict[str, bytes]:
+    folder, address = served
+    files = tiny_mnist()
+    packed = {f"{name}.gz": gzip.compress(content) for name, content in files.items()}
+    for name, content in packed.items():
+        (folder / name).write_bytes(content)
+    table = getattr(import_torchvision()[0], kind)
+    monkeypatch.setattr(table, "mirrors", [address + "gone/", address])
+    monkeypatch.setattr(table, "resources", [(n, md5(c)) for n, c in packed.items()])
+    return files
+
+
+def cifar_batch(examples: int, key: str = "labels") -> bytes:
+    rng = np.random.default_rng(examples)
+    pixels = rng.integers(0, 256, (examples, 3072)).astype(np.uint8)
+    table = {"data": pixels, key: [i % 10 for i in range(examples)], "batch_label": "tiny"}
+    return pickle.dumps(table, protocol=4)
+
+
+def serve_cifar(
+    served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, **swapped: bytes
+) -> dict[str, bytes]:
+    folder, address = served
+    files = {"data_batch_1": cifar_batch(20), "data_batch_2": cifar_batch(10)}
+    files |= {"test_batch": cifar_batch(11)}
+    files |= {"batches.meta": pickle.dumps({"label_names": [f"class {i}" for i in range(10)]})}
+    files |= swapped
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        evil = tarfile.TarInfo("cifar-10-batches-py/../../outside")
+        evil.size = 4
+        tar.addfile(evil, io.BytesIO(b"evil"))
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"cifar-10-batches-py/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    (folder / "cifar.tar.gz").write_bytes(buffer.getvalue())
+    table = import_torchvision()[0].CIFAR10
+    monkeypatch.setattr(table, "url", address + "cifar.tar.gz")
+    monkeypatch.setattr(table, "tgz_md5", md5(buffer.getvalue()))
+    names = ("data_batch_1", "data_batch_2")
+    monkeypatch.setattr(table, "train_list", [[n, md5(files[n])] for n in names])
+    monkeypatch.setattr(table, "test_list", [["test_batch", md5(files["test_batch"])]])
+    meta = {"filename": "batches.meta", "key": "label_names", "md5": md5(files["batches.meta"])}
+    monkeypatch.setattr(table, "meta", meta)
+    return files
+
+
+def test_torchvision_imports_beside_the_torch_that_is_here() -> None:
+    datasets, _ = import_torchvision()
+    assert datasets.MNIST.resources
+
+
+def test_mnist_is_read_from_torchvisions_layout(tmp_path: Path) -> None:
+    files = put_mnist(tmp_path)
+    examples = load_examples(DataConfig(name="mnist", root=str(tmp_path)))
+    assert examples.train_x.shape == (20, 1, 28, 28)
+    assert examples.test_y.tolist() == list(range(10))
+    levels = np.frombuffer(files["train-images-idx3-ubyte"][16:], np.uint8).astype(np.float32)
+    assert np.array_equal(examples.train_x.ravel(), levels / np.float32(255))
+
+
+def test_the_environment_names_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_mnist(tmp_path, "FashionMNIST")
+    monkeypatch.setenv("DGN_DATA_ROOT", str(tmp_path))
+    assert load_examples(DataConfig(name="fashion-mnist")).class_names[0] == "T-shirt/top"
+    available = {entry.id: entry.available for entry in catalogue()}
+    assert available["fashion-mnist"]
+    assert not available["mnist"]
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100"])
+def test_a_missing_set_is_one_sentence_that_says_how_to_get_it(name: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"--download.*--data-root or DGN_DATA_ROOT"):
+        load_examples(DataConfig(name=name, root=str(tmp_path)))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda c: c[:-1], lambda c: b"", lambda c: b"<html>" + c, lambda c: c + b"0"]
+)
+def test_a_damaged_mnist_file_is_named(damage: object, tmp_path: Path) -> None:
+    put_mnist(tmp_path)
+    path = tmp_path / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
+    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
+    with pytest.raises(Refusal, match=r"t10k-images-idx3-ubyte is damaged"):
+        load_examples(DataConfig(name="mnist", root=str(tmp_path)))
+
+
+@pytest.mark.parametrize("kind", ["MNIST", "FashionMNIST"])
+def test_mnist_is_downloaded_with_progress_from_the_next_mirror(
+    kind: str,
+    served: tuple[Path, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = serve_mnist(served, monkeypatch, kind)
+    said: list[tuple[str, float | None]] = []
+    name = {"MNIST": "mnist", "FashionMNIST": "fashion-mnist"}[kind]
+    config = DataConfig(name=name, root=str(tmp_path / "new" / "root"), download=True)
+    examples = load_examples(config, lambda *line: said.append(line))
+    assert len(examples.train_y) == 20
+    assert ("train-images-idx3-ubyte.gz" in said[0][0], said[0][1]) == (True, 1.0)
+    folder = tmp_path / "new" / "root" / kind / "raw"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
+    theirs = getattr(import_torchvision()[0], kind)(str(tmp_path / "new" / "root"))
+    assert len(theirs) == 20
+
+
+def test_a_download_with_another_checksum_leaves_nothing(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_mnist(served, monkeypatch)
+    (served[0] / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
+    with pytest.raises(Refusal, match=r"could not be downloaded .*checksum"):
+        load_examples(DataConfig(name="mnist", root=str(tmp_path / "root"), download=True))
+    assert not list((tmp_path / "root" / "MNIST" / "raw").iterdir())
+
+
+def test_no_network_is_one_sentence(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_mnist(served, monkeypatch)
+    monkeypatch.setattr(import_torchvision()[0].MNIST, "mirrors", ["http://127.0.0.1:9/"])
+    with pytest.raises(Refusal, match="could not be downloaded"):
+        load_examples(DataConfig(name="mnist", root=str(tmp_path), download=True))
+
+
+def test_a_root_that_cannot_be_written_is_one_sentence(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_mnist(served, monkeypatch)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(Refusal, match="Cannot make the folder"):
+        load_examples(DataConfig(name="mnist", root=str(tmp_path / "file"), download=True))
+
+
+def test_cifar_is_downloaded_and_read_and_nothing_climbs_out(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = serve_cifar(served, monkeypatch)
+    root = tmp_path / "root"
+    examples = load_examples(DataConfig(name="cifar10", root=str(root), download=True))
+    assert examples.train_x.shape == (30, 3, 32, 32)
+    assert examples.test_x.shape == (11, 3, 32, 32)
+    assert examples.class_names[3] == "class 3"
+    first = pickle.loads(files["data_batch_1"])["data"][0].reshape(3, 32, 32)
+    assert np.array_equal(examples.train_x[0], first.astype(np.float32) / np.float32(255))
+    assert [path.name for path in root.iterdir()] == ["cifar-10-batches-py"]
+    assert not (tmp_path / "outside").exists()
+    monkeypatch.setattr(import_torchvision()[0].CIFAR10, "url", "http://127.0.0.1:9/")
+    again = load_examples(DataConfig(name="cifar10", root=str(root), download=True))
+    assert again.fingerprint == examples.fingerprint
+
+
+def test_a_cifar_file_with_another_checksum_is_not_unpickled(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve_cifar(served, monkeypatch)
+    load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
+    path = tmp_path / "cifar-10-batches-py" / "data_batch_2"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(Refusal, match="data_batch_2 is damaged"):
+        load_examples(DataConfig(name="cifar10", root=str(tmp_path)))
+
+
+class Evil:
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, (str(self.canary),)
+
+
+def test_a_cifar_pickle_builds_arrays_and_nothing_else_even_with_the_right_checksum(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary = tmp_path / "canary"
+    serve_cifar(served, monkeypatch, data_batch_1=pickle.dumps(Evil(canary)))
+    with pytest.raises(Refusal, match="not part of an array"):
+        load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
+    assert not canary.exists()
