@@ -1,0 +1,222 @@
+"""The path-kernel recursion that Λ, S and the NPK share (THEORY §3 and §5).
+
+Legend: n examples, P = H·W positions of a map, C channels, B pairs handled at once. Every layer's
+τ is divided by its width on the way, so that nothing overflows; `normalised` multiplies it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.kernels.gram import accumulator, input_gram
+from dgn_engine.refusal import Refusal
+
+TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
+
+
+@dataclass(frozen=True)
+class PathKernels:
+    """`kernel`: the recursion's result (n, n); `derivative`: its derivative under
+    GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l."""
+
+    kernel: Tensor
+    derivative: Tensor | None
+    widths: float
+
+
+def path_recursion(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor | None = None,
+    sensitivities: Sequence[Tensor] | None = None,
+    tile_bytes: int = TILE_BYTES,
+) -> PathKernels:
+    """Run the recursion for gates (n, *gated_shape) of each gate layer.
+
+    `x_value` (n, *input_shape) starts it at Σ; None starts it at K_0 ≡ 1, which gives Λ.
+    Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
+    """
+    check_layers(architecture, gates, "gates")
+    if sensitivities is not None:
+        check_layers(architecture, sensitivities, "sensitivities")
+    convolutions = sum(isinstance(node, Conv) for node in architecture.nodes)
+    if convolutions:
+        start = _map_part(architecture, gates, x_value, sensitivities, tile_bytes)
+    else:
+        start = (_vector_start(architecture, gates, x_value), None)
+    kernel, derivative = start
+    widths = 1.0
+    for place, layer in enumerate(gates):
+        widths *= float(layer.shape[1])
+        if place < convolutions:
+            continue
+        tau = _tau(layer)
+        if sensitivities is not None:
+            change = kernel * _tau(sensitivities[place])
+            derivative = change if derivative is None else derivative * tau + change
+        kernel = kernel * tau
+    if sensitivities is not None and derivative is None:
+        derivative = torch.zeros_like(kernel)
+    return PathKernels(kernel, derivative, widths)
+
+
+def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str) -> None:
+    """Refuse gates that do not fit the architecture, naming the layer."""
+    wanted = architecture.gated_shapes
+    if len(layers) != len(wanted):
+        raise Refusal(f"{len(layers)} layers of {name} were given; the network has {len(wanted)}.")
+    for place, (layer, shape) in enumerate(zip(layers, wanted, strict=True)):
+        if tuple(layer.shape[1:]) != shape or layer.shape[0] != layers[0].shape[0]:
+            raise Refusal(
+                f"Layer {place} of {name} has shape {tuple(layer.shape)}; "
+                f"({layers[0].shape[0]}, {', '.join(map(str, shape))}) is needed."
+            )
+
+
+def _tau(layer: Tensor) -> Tensor:
+    """G Gᵀ / w of a dense gate layer (n, w), in the accumulator's type."""
+    return (layer @ layer.T).to(accumulator(layer)) / layer.shape[1]
+
+
+def _vector_start(
+    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor | None
+) -> Tensor:
+    """Σ of the network's flattened (or summed) input, or ones."""
+    if x_value is None:
+        like = gates[0]
+        n = like.shape[0]
+        return torch.ones((n, n), dtype=accumulator(like), device=like.device)
+    if any(isinstance(node, GlobalAveragePool) for node in architecture.nodes):
+        x_value = x_value.sum(dim=(2, 3))  # path counts: the mean's 1/P² belongs to β
+    return input_gram(x_value).to(accumulator(x_value))
+
+
+def _map_part(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor | None,
+    sensitivities: Sequence[Tensor] | None,
+    tile_bytes: int,
+) -> tuple[Tensor, Tensor | None]:
+    """The convolutions and the pooling after them, for every pair: (n, n) each."""
+    n = gates[0].shape[0]
+    dtype, device = accumulator(gates[0]), gates[0].device
+    kernel = torch.zeros((n, n), dtype=dtype, device=device)
+    derivative = None if sensitivities is None else torch.zeros_like(kernel)
+    for row, columns in _tiles(architecture, n, gates[0].element_size(), tile_bytes):
+        tile, change = _pairs(architecture, gates, x_value, sensitivities, row, columns)
+        kernel[row, columns] = tile
+        kernel[columns, row] = tile
+        if derivative is not None and change is not None:
+            derivative[row, columns] = change
+            derivative[columns, row] = change
+    return kernel, derivative
+
+
+def _tiles(
+    architecture: Architecture, n: int, item: int, tile_bytes: int
+) -> Iterator[tuple[int, slice]]:
+    """Row s with columns s' ≥ s: the symmetric half, a bounded number of pairs at a time."""
+    positions = max(shape[1] * shape[2] for shape in _map_shapes(architecture))
+    pairs = max(1, tile_bytes // (item * positions**2))
+    for row in range(n):
+        for left in range(row, n, pairs):
+            yield row, slice(left, min(n, left + pairs))
+
+
+def _map_shapes(architecture: Architecture) -> list[tuple[int, ...]]:
+    shapes = [architecture.input_shape, *(shape for _, shape in architecture.shapes())]
+    return [shape for shape in shapes if len(shape) == 3]
+
+
+def _pairs(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor | None,
+    sensitivities: Sequence[Tensor] | None,
+    row: int,
+    columns: slice,
+) -> tuple[Tensor, Tensor | None]:
+    """The map part of pairs (row, s') for s' in `columns`: (B,) each."""
+    height, width = architecture.input_shape[1:]
+    if x_value is None:
+        count = columns.stop - columns.start
+        like = gates[0]
+        K = torch.ones((count,) + (height, width) * 2, dtype=like.dtype, device=like.device)
+    else:
+        K = _position_gram(x_value, row, columns)
+    dual: Tensor | None = None
+    place = 0
+    for node in architecture.nodes:
+        match node:
+            case Conv():
+                channels = gates[place].shape[1]
+                tau = _position_gram(gates[place], row, columns) / channels
+                K = box_sum(K, node)
+                if sensitivities is not None:
+                    sensitive = _position_gram(sensitivities[place], row, columns) / channels
+                    change = sensitive * K
+                    dual = change if dual is None else change + tau * box_sum(dual, node)
+                K = tau * K
+                place += 1
+            case GlobalAveragePool():
+                return _total(K), None if dual is None else _total(dual)
+            case Flatten():
+                return _same_place(K), None if dual is None else _same_place(dual)
+            case Dense():
+                break
+    raise AssertionError("a map must be pooled or flattened before a dense layer")
+
+
+def _total(K: Tensor) -> Tensor:
+    return K.sum(dim=(1, 2, 3, 4), dtype=accumulator(K))
+
+
+def _same_place(K: Tensor) -> Tensor:
+    return torch.einsum("byxyx->b", K.to(accumulator(K)))
+
+
+def _position_gram(maps: Tensor, row: int, columns: slice) -> Tensor:
+    """⟨m(s,·,p), m(s',·,p')⟩ over channels: (B, H, W, H, W) for maps (n, C, H, W)."""
+    height, width = maps.shape[2:]
+    one = maps[row].flatten(1)
+    many = maps[columns].flatten(2)
+    gram = one.T @ many
+    return gram.reshape(-1, height, width, height, width)
+
+
+def box_sum(K: Tensor, node: Conv) -> Tensor:
+    """Σ_r K[p+r; p'+r] over the window, for K (B, H, W, H', W'): separable in the two axes."""
+    margin = node.padding
+    if margin:
+        K = _pad(K, margin, node.circular)
+    for axis in (1, 2):
+        K = _window_sum(K, axis, node.kernel, node.stride)
+    return K
+
+
+def _pad(K: Tensor, margin: int, circular: bool) -> Tensor:
+    if not circular:
+        return F.pad(K, (margin,) * 8)
+    for axis in (1, 2, 3, 4):
+        side = K.shape[axis]
+        K = torch.cat([K.narrow(axis, side - margin, margin), K, K.narrow(axis, 0, margin)], axis)
+    return K
+
+
+def _window_sum(K: Tensor, axis: int, kernel: int, stride: int) -> Tensor:
+    steps = (K.shape[axis] - kernel) // stride
+    total: Tensor | None = None
+    for offset in range(kernel):
+        index = [slice(None)] * 5
+        index[axis] = index[axis + 2] = slice(offset, offset + steps * stride + 1, stride)
+        part = K[tuple(index)]
+        total = part if total is None else total + part
+    assert total is not None
+    return total

@@ -1,0 +1,174 @@
+"""One backward sweep of deltas through a network, for each logit, without a Jacobian (KERNELS §4).
+
+Legend: n examples, c logits of this sweep; a delta is ∂(logit)/∂(what leaves a layer), shape
+(n, c, ...). The first axis may be 1 as long as the delta is the same for all examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dgn_engine.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    Node,
+    Weighted,
+)
+
+
+@dataclass(frozen=True)
+class LayerFactors:
+    """What the tangent kernel needs of one weight layer.
+
+    `inputs` (n, ...): what the layer was fed; `value`: deltas with every gate held constant;
+    `feature`: the deltas that reach the layer through the gates. Either may be None.
+    """
+
+    layer: Weighted
+    bias: bool
+    inputs: Tensor
+    value: Tensor | None
+    feature: Tensor | None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass as tensors: the weights, what each weight layer was fed, and slopes.
+
+    `gates[l]` multiplied q_l; `slopes[l]` is ∂z_l/∂q_l where gates move with their own q_l.
+    """
+
+    architecture: Architecture
+    weights: Sequence[Tensor]
+    bias: bool
+    inputs: Sequence[Tensor]
+    pre: Sequence[Tensor]
+    gates: Sequence[Tensor]
+    slopes: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
+class Deltas:
+    """Reached at weight layer `place`: the delta of its output, and (gated layers) E ⊙ q, the
+    sensitivity of the logits to its gate."""
+
+    place: int
+    delta: Tensor
+    gate_gradient: Tensor | None
+
+
+def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Tensor:
+    """e_k for each logit of the slice, (1, c, classes); or their sum, (1, 1, classes)."""
+    unit = torch.eye(classes, dtype=like.dtype, device=like.device)[logits]
+    return unit.sum(0)[None, None] if summed else unit[None]
+
+
+def value_sweep(run: Pass, top: Tensor) -> Iterator[Deltas]:
+    """Deltas with every gate a constant, from the output layer down to the first."""
+    E = top
+    for place, node, shape in _backwards(run.architecture):
+        if place is None:
+            E = pool_adjoint(node, E, shape)
+            continue
+        assert isinstance(node, (Dense, Conv))
+        gradient = None
+        if node.gated:
+            gradient = E * run.pre[place].unsqueeze(1)
+            E = E * run.gates[place].unsqueeze(1)
+        yield Deltas(place, E, gradient)
+        if not place:
+            return
+        E = weight_adjoint(node, run.weights[place], E, shape)
+
+
+def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Deltas]:
+    """Deltas that enter at the gates: `sources[l]` = Σ ∂(logit)/∂G · χ'(q_l) of gate layer l.
+
+    The deltas above the highest source are zero and are not yielded.
+    """
+    E: Tensor | None = None
+    for place, node, shape in _backwards(run.architecture):
+        if place is None:
+            E = None if E is None else pool_adjoint(node, E, shape)
+            continue
+        assert isinstance(node, (Dense, Conv))
+        if not node.gated:
+            continue
+        source = sources[place]
+        delta = None if E is None else E * run.slopes[place].unsqueeze(1)
+        if source is not None:
+            delta = source if delta is None else delta + source
+        if delta is None:
+            continue
+        yield Deltas(place, delta, None)
+        if not place:
+            return
+        E = weight_adjoint(node, run.weights[place], delta, shape)
+
+
+def _backwards(
+    architecture: Architecture,
+) -> Iterator[tuple[int | None, Node, tuple[int, ...]]]:
+    """Nodes from last to first: the place among the weight layers, and the shape that enters."""
+    steps: list[tuple[int | None, Node, tuple[int, ...]]] = []
+    shape, place = architecture.input_shape, 0
+    for node, after in architecture.shapes():
+        weighted = isinstance(node, (Dense, Conv))
+        steps.append((place if weighted else None, node, shape))
+        place += weighted
+        shape = after
+    return reversed(steps)
+
+
+def pool_adjoint(node: Node, delta: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The transpose of a pooling or flattening; `shape` is what entered it, without batch."""
+    if isinstance(node, GlobalAveragePool):
+        return (delta / (shape[1] * shape[2]))[..., None, None].expand(*delta.shape, *shape[1:])
+    assert isinstance(node, Flatten)
+    return delta.reshape(*delta.shape[:2], *shape)
+
+
+def weight_adjoint(
+    layer: Weighted, weight: Tensor, delta: Tensor, shape: tuple[int, ...]
+) -> Tensor:
+    """The transpose of a weight layer on deltas (n, c, ...); `shape` is what entered it."""
+    if isinstance(layer, Dense):
+        return delta @ weight
+    flat = delta.reshape(-1, *delta.shape[2:])
+    margin = layer.padding
+    # Positions that no window reached when the stride left a remainder get a zero delta.
+    rest = [(side + 2 * margin - layer.kernel) % layer.stride for side in shape[1:]]
+    cut = 0 if layer.circular else margin
+    back = F.conv_transpose2d(flat, weight, None, layer.stride, cut, rest)
+    if layer.circular:
+        back = _unwrap(back, margin)
+    return back.reshape(*delta.shape[:2], *shape)
+
+
+def _unwrap(back: Tensor, margin: int) -> Tensor:
+    """Add what circular padding copied to the margins back to where it came from."""
+    if not margin:
+        return back
+    for axis in (2, 3):
+        side = back.shape[axis] - 2 * margin
+        core = back.narrow(axis, margin, side).clone()
+        core.narrow(axis, side - margin, margin).add_(back.narrow(axis, 0, margin))
+        core.narrow(axis, 0, margin).add_(back.narrow(axis, margin + side, margin))
+        back = core
+    return back
+
+
+def patches(layer: Conv, z: Tensor) -> Tensor:
+    """The window under every output position: (n, C·kernel², P) for maps (n, C, H, W)."""
+    if layer.circular and layer.padding:
+        z = F.pad(z, (layer.padding,) * 4, mode="circular")
+    margin = 0 if layer.circular else layer.padding
+    return F.unfold(z, layer.kernel, padding=margin, stride=layer.stride)

@@ -1,0 +1,87 @@
+"""Tiny networks in float64 on which every kernel can be counted path by path."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.gating import Gate
+from dgn_engine.network import GatedNetwork
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "fc": Architecture((3,), (Dense(3, 3), Dense(3, 3), Dense(3, 3), Dense(3, 2, gated=False))),
+    "fc-flat": Architecture((1, 2, 2), (Flatten(), Dense(4, 3), Dense(3, 3, gated=False))),
+    "gap": Architecture(
+        (2, 3, 4),
+        (Conv(2, 2), Conv(2, 2), GlobalAveragePool(), Dense(2, 3, gated=False)),
+    ),
+    "gap-circular-dense": Architecture(
+        (1, 3, 3),
+        (
+            Conv(1, 2, circular=True),
+            Conv(2, 2, circular=True),
+            GlobalAveragePool(),
+            Dense(2, 3),
+            Dense(3, 3),
+            Dense(3, 2, gated=False),
+        ),
+    ),
+    "stride-flatten": Architecture(
+        (1, 5, 4),
+        (Conv(1, 2, stride=2), Conv(2, 2, padding=0, kernel=2), Flatten(), Dense(4, 3),
+         Dense(3, 3, gated=False)),
+    ),
+    "circular-stride": Architecture(
+        (2, 4, 4),
+        (Conv(2, 2, kernel=3, stride=2, circular=True), Conv(2, 2, kernel=2, padding=1),
+         Flatten(), Dense(18, 2, gated=False)),
+    ),
+    "padding-two": Architecture(
+        (1, 3, 3),
+        (Conv(1, 2, padding=2, circular=True), Conv(2, 1, padding=2), GlobalAveragePool(),
+         Dense(1, 2, gated=False)),
+    ),
+}  # fmt: skip
+
+
+every_architecture = pytest.mark.parametrize("name", list(ARCHITECTURES))
+
+
+def images(architecture: Architecture, n: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn((n, *architecture.input_shape), generator=generator, dtype=torch.float64)
+
+
+def random_gates(architecture: Architecture, n: int, hard: bool, seed: int = 1) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    draws = [
+        torch.rand((n, *shape), generator=generator, dtype=torch.float64)
+        for shape in architecture.gated_shapes
+    ]
+    return [(draw > 0.4).to(torch.float64) if hard else draw for draw in draws]
+
+
+def make_network(
+    architecture: Architecture,
+    *,
+    bias: bool = False,
+    own: bool = True,
+    soft: bool = False,
+    wiring: tuple[int, ...] | None = None,
+    value_input: str = "image",
+    epsilon: float = 0.1,
+) -> GatedNetwork:
+    generator = torch.Generator().manual_seed(7)
+    network = GatedNetwork(architecture, bias).double()
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.7)
+        network.get_buffer("random_input").normal_(generator=generator)
+    network.own_gates = own
+    network.gate = Gate(soft=soft, beta=1.5, epsilon=epsilon)
+    network.value_input = value_input  # type: ignore[assignment]  # parametrised by word
+    if wiring is not None:
+        network.wiring = wiring
+    return network
