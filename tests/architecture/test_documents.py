@@ -1,0 +1,131 @@
+"""The documents are true: examples run, paths exist, dependencies and options are as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.cli import main
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SOURCES = sorted([*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")])
+SOURCE_FOLDERS = ("app", "resources", "dgn_engine")
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# ((?:app|dgn_engine)/\S+\.py)\n")
+RUN_ALL = (
+    "import sys\nfor path in sys.argv[1:]:\n    exec(compile(open(path).read(), path, 'exec'), {})"
+)
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_the_examples_of_adding_one_thing_run(tmp_path: Path) -> None:
+    for folder in SOURCE_FOLDERS:
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
+    demonstrations: list[str] = []
+    written = 0
+    for block in BLOCK.findall((ROOT / "docs" / "adding.md").read_text("utf-8")):
+        if place := FILE.match(block):
+            target = tmp_path / place[1]
+            assert not target.exists(), f"{place[1]} exists already: the example needs another name"
+            target.write_text(block[place.end() :], encoding="utf-8")
+            written += 1
+        else:
+            script = tmp_path / f"see_{len(demonstrations)}.py"
+            script.write_text(block, encoding="utf-8")
+            demonstrations.append(str(script))
+    assert written == len(demonstrations) == 6
+    paths = [str(tmp_path / folder) for folder in ("app", "resources", ".")]
+    result = subprocess.run(
+        [sys.executable, "-c", RUN_ALL, *demonstrations],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_dependency_is_explained_with_its_window() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    required = [*project["dependencies"], *extras["test"], *extras["dev"]]
+    wanted = dict(re.fullmatch(r"([\w-]+)(.*)", item).groups() for item in required)  # type: ignore[union-attr]
+    wanted.pop("dgn-viewer")
+    text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    assert dict(re.findall(r"^\| `([\w-]+)` \| `(\S+)` \|", text, re.MULTILINE)) == wanted
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_and_paths_in_a_document_lead_somewhere(document: Path) -> None:
+    text = document.read_text("utf-8")
+    links = [
+        link.split("#")[0]
+        for link in re.findall(r"\]\(([^)\s]+)\)", text)
+        if not link.startswith(("http", "#"))
+    ]
+    lost = [link for link in links if not (document.parent / link).exists()]
+    paths = re.findall(r"`((?:app|dgn_engine|docs|tests|resources)/[\w./-]+)`", text)
+    lost += [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
+    assert lost == []
+
+
+def test_comments_cite_only_documents_that_ship() -> None:
+    known = {path.name for path in DOCUMENTS}
+    cited = {
+        (name(path), document)
+        for path in SOURCES
+        for document in re.findall(r"[\w-]+\.md\b", path.read_text("utf-8"))
+        if document not in known
+    }
+    assert cited == set()
+
+
+def test_cited_sections_of_the_theory_exist() -> None:
+    sections = set(re.findall(r"^## (\d)\. ", (ROOT / "docs/theory.md").read_text("utf-8"), re.M))
+    cited = {
+        section
+        for path in SOURCES
+        for group in re.findall(r"THEORY ((?:§\d(?:–\d)?(?: and |, )?)+)", path.read_text("utf-8"))
+        for section in re.findall(r"\d", group)
+    }
+    assert cited <= sections
+
+
+def test_every_option_of_dgn_train_in_the_documents_exists(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    known = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
+    lines = [
+        line
+        for document in DOCUMENTS
+        for line in document.read_text("utf-8").replace("\\\n", " ").splitlines()
+        if "dgn train" in line
+    ]
+    used = {option for line in lines for option in re.findall(r"--[a-z][a-z-]+", line)}
+    assert used - known == set()
+
+
+def test_every_target_of_make_in_the_documents_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE))
+    used = {
+        target
+        for document in DOCUMENTS
+        for target in re.findall(r"\bmake ([a-z]+)\b(?= *(?:`|$|#|,))", document.read_text("utf-8"))
+    }
+    assert used - targets == set()
