@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from importlib.resources import files
 
 from PySide6.QtCore import QByteArray, QSize, Qt
@@ -146,3 +147,8 @@ def stylesheet(theme: Theme) -> str:
     for name, value in tokens.items():
         sheet = sheet.replace(f"@{name}@", value)
     return sheet
+
+
+def tip(text: str) -> str:
+    """A tool tip that shows `text` as it is: names from files must not be read as markup."""
+    return f"<span>{escape(text)}</span>"

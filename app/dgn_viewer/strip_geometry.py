@@ -1,0 +1,73 @@
+"""Where things stand in the layers strip: columns by layer, rows for feature, gates and value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPointF, QRectF
+
+HEIGHT = 108
+LABELS = 76  # width of the row names
+TERMINAL = 56  # width of 'x' and of 'ŷ'
+LEAST_PITCH = 48
+_WIDEST_BOX = 176
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Positions for `count` layers in a canvas of this width, in pixels."""
+
+    count: int
+    width: float
+
+    @property
+    def pitch(self) -> float:
+        """From one column to the next."""
+        room = self.width - LABELS - 2 * TERMINAL
+        return max(room / max(self.count, 1), LEAST_PITCH)
+
+    @property
+    def box_width(self) -> float:
+        """Of a chip and of a value layer."""
+        return min(self.pitch - (28 if self.pitch > 100 else 14), _WIDEST_BOX)
+
+    def middle(self, column: int) -> float:
+        """x of the middle of a column."""
+        return LABELS + TERMINAL + self.pitch * (column + 0.5)
+
+    def node(self, column: int) -> QRectF:
+        """A layer of the feature network."""
+        return QRectF(self.middle(column) - 12, 8, 24, 18)
+
+    def chip(self, column: int) -> QRectF:
+        """A gate chip's place."""
+        return QRectF(self.middle(column) - self.box_width / 2, 46, self.box_width, 24)
+
+    def value(self, column: int) -> QRectF:
+        """A layer of the value network."""
+        return QRectF(self.middle(column) - self.box_width / 2, 76, self.box_width, 24)
+
+    def slot(self, column: int) -> QRectF:
+        """Gate and value layer together: where a chip may be dropped."""
+        return self.chip(column).united(self.value(column)).adjusted(-4, -4, 4, 4)
+
+    def column_at(self, point: QPointF) -> int | None:
+        """The column whose slot a chip's centre is over, with a margin above and below."""
+        for column in range(self.count):
+            area = QRectF(self.middle(column) - self.pitch / 2, 30, self.pitch, HEIGHT - 30)
+            if area.contains(point):
+                return column
+        return None
+
+    def input_end(self) -> QPointF:
+        """Right of the name of the input, on the value row."""
+        return QPointF(LABELS + TERMINAL, self.value(0).center().y())
+
+    def output_end(self) -> QPointF:
+        """Left of ŷ, on the value row."""
+        return QPointF(LABELS + TERMINAL + self.pitch * self.count, self.value(0).center().y())
+
+    @property
+    def least_width(self) -> float:
+        """What the canvas needs before it scrolls."""
+        return LABELS + 2 * TERMINAL + self.count * LEAST_PITCH
