@@ -1,0 +1,72 @@
+"""The slow, obvious twin: every bundle of paths, walked one by one through the real network.
+
+A bundle is one weight per layer that chains from input to logit 0; with these weights one and all
+others zero, the network computes its feature φ_x(bundle), pooled positions included.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    weight_shape,
+)
+from dgn_engine.stack import run
+
+
+def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:
+    """The index of the one weight in each layer, for every bundle that ends in logit 0."""
+    chains: list[tuple[tuple[int, ...], ...]] = [()]
+    spread = 0  # positions behind one channel when a map was just flattened; 0: not flattened
+    shape = architecture.input_shape
+    for node, after in architecture.shapes():
+        if isinstance(node, Flatten) and len(shape) == 3:
+            spread = shape[1] * shape[2]
+        if isinstance(node, (Conv, Dense)):
+            outputs = range(node.outputs) if node.gated else range(1)
+            window = [range(node.kernel)] * 2 if isinstance(node, Conv) else []
+            longer = []
+            for chain in chains:
+                inputs = range(node.inputs)
+                if chain:
+                    unit = chain[-1][0]
+                    inputs = range(unit * spread, (unit + 1) * spread) if spread else [unit]
+                longer += [(*chain, index) for index in product(outputs, inputs, *window)]
+            chains, spread = longer, 0
+        shape = after
+    return chains
+
+
+def features(architecture: Architecture, gates: list[Tensor], x: Tensor) -> Tensor:
+    """φ (n, bundles) for x (n, *input_shape); pooling sums, it does not average."""
+    chains = bundles(architecture)
+    weights = []
+    for place, layer in enumerate(architecture.weighted):
+        stack = torch.zeros((len(chains), *weight_shape(layer)), dtype=x.dtype)
+        for number, chain in enumerate(chains):
+            stack[(number, *chain[place])] = 1.0
+        weights.append(stack)
+    nothing: list[Tensor | None] = [None] * len(weights)
+
+    def walk(chosen: list[Tensor]) -> Tensor:
+        return run(architecture, chosen, nothing, x, lambda place, _: gates[place]).output[:, 0]
+
+    return torch.func.vmap(walk)(weights).T * pooled_positions(architecture)
+
+
+def pooled_positions(architecture: Architecture) -> int:
+    """P of the map that global average pooling averages; one without it."""
+    shape = architecture.input_shape
+    for node, after in architecture.shapes():
+        if isinstance(node, GlobalAveragePool):
+            return shape[1] * shape[2]
+        shape = after
+    return 1

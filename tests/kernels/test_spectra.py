@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import dgn_engine.kernels as k
+from dgn_engine.refusal import Refusal
+
+
+def kernel_of_rank(n: int, rank: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn((n, rank), generator=generator, dtype=torch.float64)
+    return root @ root.T
+
+
+def test_nu_is_the_quadratic_form_of_the_inverse_scaled_to_trace_one() -> None:
+    H = kernel_of_rank(6, 9)
+    y = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0, -1.0], dtype=torch.float64)
+    found = k.spectrum(H, y)
+    expected = float(y @ torch.linalg.solve(H / H.trace(), y))
+    assert found.nu == pytest.approx(expected, rel=1e-10)
+    assert found.rank == 6
+    assert found.outside == pytest.approx(0.0, abs=1e-12)
+
+
+def test_many_classes_are_averaged_one_versus_rest() -> None:
+    H = kernel_of_rank(6, 9)
+    Y = k.class_targets(torch.tensor([0, 1, 2, 0, 1, 2]), 3)
+    found = k.spectrum(H, Y)
+    expected = float((Y.T @ torch.linalg.solve(H / H.trace(), Y)).trace()) / 3
+    assert found.nu == pytest.approx(expected, rel=1e-10)
+    alignment = (H * (Y @ Y.T)).sum() / (H.norm() * (Y @ Y.T).norm())
+    assert found.target_alignment == pytest.approx(float(alignment), rel=1e-10)
+    assert found.alignment is not None
+    assert float(found.alignment.sum()) == pytest.approx(6.0)
+
+
+def test_a_ridge_is_used_and_reported() -> None:
+    H = kernel_of_rank(5, 3)
+    y = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0], dtype=torch.float64)
+    found = k.spectrum(H, y, ridge=0.01)
+    eye = torch.eye(5, dtype=torch.float64)
+    expected = float(y @ torch.linalg.solve(H / H.trace() + 0.01 * eye, y))
+    assert found.nu == pytest.approx(expected, rel=1e-8)
+    assert found.ridge == 0.01
+
+
+def test_a_singular_kernel_says_its_rank_and_what_it_left_out() -> None:
+    H = kernel_of_rank(5, 2)
+    y = torch.tensor([1.0, -1.0, 1.0, 1.0, -1.0], dtype=torch.float64)
+    found = k.spectrum(H, y)
+    vectors = torch.linalg.eigh(H).eigenvectors[:, :3]
+    assert found.rank == 2
+    assert found.cutoff > 0
+    expected = float((vectors.T @ y).square().sum()) / 5
+    assert found.outside == pytest.approx(expected, rel=1e-8)
+
+
+def test_eigenvalues_descend_and_their_energy_adds_up_to_one() -> None:
+    H = kernel_of_rank(7, 7)
+    found = k.spectrum(H)
+    expected = np.linalg.eigvalsh(H.numpy())[::-1] / float(H.trace())
+    np.testing.assert_allclose(found.eigenvalues.numpy(), expected, rtol=1e-10, atol=1e-14)
+    assert float(found.cumulative[-1]) == pytest.approx(1.0)
+    assert found.rho_max == float(found.eigenvalues[0])
+    assert found.rho_min == float(found.eigenvalues[-1])
+    assert found.nu is None
+    assert found.alignment is None
+    assert found.trace == pytest.approx(float(H.trace()))
+
+
+def test_the_identity_has_full_effective_rank() -> None:
+    found = k.spectrum(torch.eye(8))
+    assert found.effective_rank == pytest.approx(8.0)
+
+
+def test_the_cutoff_follows_the_precision_the_kernel_was_computed_in() -> None:
+    H = kernel_of_rank(6, 6)
+    assert k.spectrum(H.float()).cutoff > 1e6 * k.spectrum(H).cutoff
+
+
+def test_two_classes_become_plus_and_minus_one() -> None:
+    assert k.class_targets(torch.tensor([0, 1, 1]), 2).tolist() == [[-1.0], [1.0], [1.0]]
+    assert k.class_targets(torch.tensor([0, 2]), 3).tolist() == [
+        [1.0, -1.0, -1.0],
+        [-1.0, -1.0, 1.0],
+    ]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_kernel_that_is_not_finite_is_refused(value: float) -> None:
+    H = torch.eye(3)
+    H[0, 1] = value
+    with pytest.raises(Refusal, match="not finite"):
+        k.spectrum(H)
+
+
+def test_kernels_and_targets_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(Refusal, match="trace is 0"):
+        k.spectrum(torch.zeros((3, 3)))
+    with pytest.raises(Refusal, match="square"):
+        k.spectrum(torch.zeros((3, 2)))
+    with pytest.raises(Refusal, match="4 targets"):
+        k.spectrum(torch.eye(3), torch.ones(4))
+    with pytest.raises(Refusal, match="between 0 and 2"):
+        k.class_targets(torch.tensor([3]), 3)
