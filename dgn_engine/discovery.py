@@ -18,7 +18,7 @@ def discover(package: str, constant: str, kind: type[T]) -> dict[str, T]:
     found: dict[str, T] = {}
     module = importlib.import_module(package)
     for info in sorted(pkgutil.iter_modules(module.__path__), key=lambda i: i.name):
-        if info.name.startswith("_"):
+        if info.name.startswith("_"):  # `_private`, and `__main__` where there is one
             continue
         plugin = getattr(importlib.import_module(f"{package}.{info.name}"), constant, None)
         if not isinstance(plugin, kind):

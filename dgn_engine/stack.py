@@ -118,8 +118,8 @@ def _fresh(
     shape, inputs = weight_shape(layer), fan_in(layer)
     scale = sigma or (2.0 / inputs) ** 0.5
     if init == "bernoulli":
-        signs = torch.randint(0, 2, shape, generator=generator).to(torch.get_default_dtype())
-        return scale * (2.0 * signs - 1.0)
+        coins: Tensor = torch.randint(0, 2, shape, generator=generator)
+        return scale * (2.0 * coins.to(torch.get_default_dtype()) - 1.0)
     if init == "glorot":
         outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
         bound = (6.0 / (inputs + outputs)) ** 0.5

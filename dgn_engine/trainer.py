@@ -49,7 +49,7 @@ class Trainer:
         self._draw(self.network.value)
         self._draw(self.network.feature)
         random_input = torch.rand(architecture.input_shape, generator=stream("input", config.seed))
-        self.network.random_input.copy_(random_input)
+        self.network.get_buffer("random_input").copy_(random_input)
         self.network.dial(beta=config.gating.beta, epsilon=config.gating.epsilon)
         self.network.value_input = config.gating.value_input
         if config.gating.wiring:

@@ -1,0 +1,8 @@
+"""`python -m dgn_engine.cli` is `dgn`."""
+
+import sys
+
+from dgn_engine.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""`dgn train`: exit codes, one sentence for bad input, and a folder that can be read again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
+
+SMALL = ["--width", "16", "--depth", "4", "--epochs", "1"]
+
+
+def test_a_run_leaves_its_configuration_log_and_weights(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", *SMALL, "--regime", "FR-II", "--out", str(out)]) == 0
+    assert "best test accuracy" in capsys.readouterr().out
+    config = RunConfig.from_file(out / "config.toml")
+    assert config.gating.regime == "FR-II"
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert lines[-1]["test_accuracy"] > 0
+    assert json.loads((out / "run.json").read_text())["probe_set"]
+    assert (out / "weights.safetensors").stat().st_size > 0
+
+
+def test_the_gates_of_a_run_can_be_used_by_another(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", *SMALL, "--regime", "ReLU", "--out", str(out), "--quiet"]) == 0
+    weights = str(out / "weights.safetensors")
+    assert main(["train", *SMALL, "--regime", "FL", "--gates-from", weights, "--quiet"]) == 0
+    assert "FL: 45 steps" in capsys.readouterr().out
+    wrong = ["train", "--width", "20", "--depth", "4", "--regime", "FL", "--gates-from", weights]
+    assert main(wrong) == 2
+    assert "layer 1" in capsys.readouterr().err
+
+
+def test_the_result_is_on_stdout_and_progress_is_not(capsys):
+    assert main(["train", *SMALL]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 1
+    assert "epoch 1" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--data", "nothing"], "nothing"),
+        (["--regime", "FR-III"], "FR-II"),
+        (["--net", "resnet152"], "cnn4"),
+        (["--option", "width"], "NAME=VALUE"),
+        (["--option", "colour=3"], "colour"),
+        (["--width", "0"], "width"),
+        (["--epochs", "0"], "--epochs"),
+        (["--lr", "-1"], "learning_rate"),
+        (["no-such-file.toml"], "no-such-file.toml"),
+        (["--regime", "FL", "--gates-from", "no-such-file.pt"], "no-such-file.pt"),
+        (["--regime", "DL", "--gates-from", "no-such-file.pt"], "FL"),
+        (["--binary", "4,99"], "99"),
+        (["--wiring", "1,0"], "2"),
+    ],
+)
+def test_bad_input_is_one_sentence_on_stderr_and_exit_2(arguments, named, capsys):
+    assert main(["train", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert named in captured.err
+    assert captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(tmp_path, capsys):
+    (tmp_path / "precious").write_text("do not touch")
+    assert main(["train", *SMALL, "--out", str(tmp_path)]) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_diverging_run_exits_with_3(tmp_path, capsys):
+    wild = ["--optimiser", "sgd", "--lr", "1e6", "--loss", "squared"]
+    assert main(["train", *SMALL, *wild, "--quiet"]) == 3
+    assert "diverged at step" in capsys.readouterr().err
+
+
+def test_ctrl_c_saves_and_exits_130(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "dgn_engine.cli", "train", "--epochs", "10000"]
+    process = subprocess.Popen(
+        [*command, "--width", "16", "--depth", "4", "--out", str(out)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    log = out / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and log.stat().st_size > 0) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "saved in" in err
+    assert "Traceback" not in err
+    assert (out / "weights.safetensors").exists()
+
+
+def test_help_does_not_load_torch():
+    program = (
+        "import sys\n"
+        "from dgn_engine.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)

@@ -1,0 +1,54 @@
+"""The configuration refuses what cannot be run, by name, and survives TOML."""
+
+from __future__ import annotations
+
+import pytest
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.refusal import Refusal
+
+FULL = RunConfig(
+    data=DataConfig(name="mnist", root="/data", binary=(4, 7), train_limit=200),
+    net=NetConfig(name="fc", options=(("width", 100), ("depth", 5)), bias=True, init="bernoulli"),
+    gating=GatingConfig(regime="FL", beta=10.0, wiring=(2, 0, 1), value_input="ones"),
+    training=TrainingConfig(loss="squared", optimiser="rmsprop", learning_rate=1e-4, batch=64),
+    seed=3,
+)
+
+
+@pytest.mark.parametrize("config", [RunConfig(), FULL])
+def test_a_configuration_round_trips_through_toml(config: RunConfig) -> None:
+    assert RunConfig.from_toml(config.to_toml()) == config
+
+
+def test_options_are_equal_whatever_their_order() -> None:
+    assert NetConfig(options=(("width", 1), ("depth", 2))) == NetConfig(
+        options=(("depth", 2), ("width", 1))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[training]\nlearning_rate = 0", "training.learning_rate"),
+        ("[training]\nlearning_rate = 'fast'", "training.learning_rate"),
+        ("[training]\nbatch = true", "training.batch"),
+        ("[training]\noptimiser = 'lion'", "adam, sgd, rmsprop"),
+        ("[gating]\nbeta = -1", "gating.beta"),
+        ("[gating]\nwiring = [0, 0]", "gating.wiring"),
+        ("[gating]\nwiring = 3", "gating.wiring"),
+        ("[data]\nbinary = [4, 4]", "data.binary"),
+        ("[net]\nwidht = 3", "net.widht"),
+        ("net = 3", "net"),
+        ("seed = -1", "seed"),
+        ("seed = ", "TOML"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(Refusal, match=named):
+        RunConfig.from_toml(text)
+
+
+def test_a_missing_file_is_refused_with_its_name(tmp_path) -> None:
+    with pytest.raises(Refusal, match="nowhere"):
+        RunConfig.from_file(tmp_path / "nowhere.toml")
