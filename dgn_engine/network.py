@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from dgn_engine.architecture import Architecture
 from dgn_engine.config import ValueInput
 from dgn_engine.gating import HARD, Gate
 from dgn_engine.stack import Stack, Trace
+
+FeatureActivation = Literal["relu", "linear"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class GatedNetwork(nn.Module):
     `wiring`: value layer l uses G_{wiring[l]} of the feature network.
     `value_input`: the value network sees the image, all ones, or one fixed random tensor;
     a network with its own gates always sees the image.
+    `feature_activation`: χ^f, ReLU in every regime but linear features.
     """
 
     def __init__(self, architecture: Architecture, bias: bool = False) -> None:
@@ -44,6 +48,7 @@ class GatedNetwork(nn.Module):
         self.own_gates = True
         self.wiring: tuple[int, ...] = tuple(range(len(architecture.gated_shapes)))
         self.value_input: ValueInput = "image"
+        self.feature_activation: FeatureActivation = "relu"
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
     def dial(self, *, beta: float, epsilon: float) -> None:
@@ -64,8 +69,9 @@ class GatedNetwork(nn.Module):
         if self.own_gates:
             value = self.value.run(x, lambda _, q: self.gate(q))
             return NetworkTrace(value, None, value.pre)
-        # χ^f is ReLU whatever the gate: only the gate itself is soft in DL (THEORY §1).
-        feature = self.feature.run(x, lambda _, q: HARD(q))
+        # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
+        linear = self.feature_activation == "linear"
+        feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
         pre = tuple(feature.pre[source] for source in self.wiring)
         gates = [self.gate(q) for q in pre]
         value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])

@@ -27,7 +27,7 @@ NET = Net(
     title="4 convolutions + pooling",
     build=build,
     options=(
-        OptionField("channels", "channels C", 128, least=1, most=4096),
+        OptionField("channels", "channels C (128 in the paper)", 32, least=1, most=4096),
         OptionField("stride", "stride", 1, least=1, most=4),
     ),
 )
