@@ -4,9 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 IN := $(VENV)/bin/python
+# The interpreter that the checks use: that of .venv once it is there.
+BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test lint package screenshot clean qt
+.PHONY: help run test lint package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -16,14 +18,14 @@ help:
 	@echo "make screenshot  take docs/images/window.png anew"
 	@echo "make clean       remove .venv and everything built"
 
-run: qt $(VENV)/installed
+run: ready $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
 # No display is needed; one thread, because more of them slow small networks down.
 test screenshot: export QT_QPA_PLATFORM := offscreen
 test screenshot: export OMP_NUM_THREADS := 1
 
-test: qt $(VENV)/installed-test
+test: ready $(VENV)/installed-test
 	$(IN) -m pytest
 
 lint: $(VENV)/installed-dev
@@ -32,38 +34,42 @@ lint: $(VENV)/installed-dev
 	$(IN) -m mypy
 	$(VENV)/bin/lint-imports
 
-package: $(VENV)/bin/python
+package: $(IN)
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
-screenshot: qt $(VENV)/installed
+screenshot: ready $(VENV)/installed
 	$(IN) -m dgn_viewer --offscreen --steps 500 --screenshot docs/images/window.png
 	rm -f docs/images/window.json
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
-# Qt's system libraries, before anything is downloaded: the module needs nothing but Python.
-qt: $(VENV)/bin/python
-	@PYTHONPATH=app $(IN) -m dgn_viewer.system
+# What only the system can provide, all of it named at once and before anything is downloaded:
+# these checks need nothing but Python itself.
+ready:
+	@$(BASE) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dgn-viewer needs Python 3.11 or newer; name one with: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; \
+	  exit 2; }
+	@found=0; \
+	$(BASE) -c 'import ensurepip, venv' 2>/dev/null || { found=2; \
+	  echo "Python cannot make virtual environments here; run: sudo apt-get install python3-venv" >&2; }; \
+	PYTHONPATH=app $(BASE) -m dgn_viewer.system || found=2; \
+	exit $$found
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "dgn-viewer needs Python 3.11 or newer; name one with make PYTHON=python3.11 $(MAKECMDGOALS)." >&2; exit 2; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
-	  echo "Python cannot make virtual environments here; run: sudo apt install python3-venv" >&2; exit 2; }
+$(IN): | ready
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer into $(VENV); the first time this takes a few minutes."
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/installed-test: pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed-test: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer and what its tests need into $(VENV)."
 	@$(PIP) --editable '.[test]'
 	@touch $@ $(VENV)/installed
 
-$(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
+$(VENV)/installed-dev: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer and what its developers need into $(VENV)."
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/installed $(VENV)/installed-test
