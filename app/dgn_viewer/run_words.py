@@ -1,0 +1,40 @@
+"""A run in a few words: 'digits · fc 64×5 · 21,450 weights'."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from dgn_engine.config import DataConfig
+from dgn_engine.protocol.events import RunStarted
+
+
+def run_in_words(run: RunStarted, feature_weights: int) -> str:
+    """Data, network and the number of weights of both networks together."""
+    total = run.parameters_value + feature_weights
+    return f"{data_in_words(run.config.data)} · {net_in_words(run)} · {total:,} weights"
+
+
+def weights_in_words(run: RunStarted, feature_weights: int) -> str:
+    """How the weights are shared out."""
+    own = f"Value network {run.parameters_value:,}"
+    return f"{own}, feature network {feature_weights:,}" if feature_weights else own
+
+
+def data_in_words(data: DataConfig) -> str:
+    """'digits', 'mnist 4|7', 'folder flowers'."""
+    name, colon, path = data.name.partition(":")
+    words = f"{name} {PurePath(path).name}" if colon else name
+    return f"{words} {data.binary[0]}|{data.binary[1]}" if data.binary else words
+
+
+def net_in_words(run: RunStarted) -> str:
+    """'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
+    name, widths = run.config.net.name, {layer.shape[0] for layer in run.layers}
+    kinds = {layer.kind for layer in run.layers}
+    if kinds == {"dense"} and len(widths) == 1:
+        return f"{name} {widths.pop()}×{len(run.layers) + 1}"
+    options = dict(run.config.net.options)
+    channels = options.get("channels")
+    if channels is None and kinds == {"conv"} and len(widths) == 1:
+        channels = widths.pop()
+    return f"{name} {channels}" if channels is not None else name

@@ -1,0 +1,244 @@
+"""The toolbar under real clicks and keys: what it sends, and that the engine speaks last."""
+
+from collections.abc import Mapping
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QAction, QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.commands import (
+    Command,
+    SetBeta,
+    SetLearningRate,
+    SetPace,
+    SetValueInput,
+    SwapRegime,
+)
+from dgn_engine.protocol.events import (
+    EngineReady,
+    LayerInfo,
+    ProbeSet,
+    Refused,
+    RegimeSwapped,
+    RunStarted,
+    SettingChanged,
+)
+from dgn_viewer.number_field import LADDER, next_rung, number_text
+from dgn_viewer.toolbar import RunToolbar
+
+CATALOGUE = Catalogue(
+    (
+        RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
+        RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
+        RegimeEntry("FR-II", "FR-II", "", own_gates=False, soft=False, trains_feature=False),
+        RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
+    ),
+    (),
+    (),
+    (),
+    ("cpu",),
+)
+STARTED = RunStarted(
+    run=1,
+    config=RunConfig(
+        data=DataConfig("mnist", binary=(4, 7)),
+        net=NetConfig("fc"),
+        gating=GatingConfig(beta=8.0),
+        training=TrainingConfig(learning_rate=3e-4, pace=120),
+    ),
+    regime="DL",
+    device="cpu",
+    layers=tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4)),
+    wiring=(0, 1, 2, 3),
+    parameters_value=10_000,
+    parameters_feature=11_450,
+    train_examples=10,
+    test_examples=10,
+    classes=2,
+    steps_per_epoch=5,
+    total_steps=50,
+    probe_set=ProbeSet((), (), (), ""),
+    paused=False,
+)
+
+
+@pytest.fixture
+def sent() -> list[Command]:
+    return []
+
+
+@pytest.fixture
+def bar(qtbot: QtBot, sent: list[Command]) -> RunToolbar:
+    toolbar = RunToolbar(sent.append, {})
+    qtbot.addWidget(toolbar)
+    toolbar.resize(1440, 40)
+    toolbar.show()
+    return toolbar
+
+
+@pytest.fixture
+def live(bar: RunToolbar) -> RunToolbar:
+    bar.on_event(EngineReady(CATALOGUE, "2.13"))
+    bar.on_event(STARTED)
+    return bar
+
+
+def choose(box: object, place: int) -> None:
+    """Pick an entry of a combo box as a user does: open the list, press the row."""
+    assert hasattr(box, "showPopup")
+    box.showPopup()
+    view = box.view()
+    QTest.qWait(20)
+    index = view.model().index(place, 0)
+    QTest.mouseClick(
+        view.viewport(), Qt.MouseButton.LeftButton, pos=view.visualRect(index).center()
+    )
+
+
+def test_before_the_engine_is_ready_it_says_what_is_awaited(bar: RunToolbar) -> None:
+    assert bar.summary.text() == "loading torch…"
+    fields = (bar.regime, bar.value_input, bar.beta, bar.learning_rate, bar.pace)
+    assert not any(field.isEnabled() for field in fields)
+    assert bar.beta.text() == "–"
+    assert not bar.restart_value.isVisible()
+
+
+def test_a_run_is_summed_up_in_a_few_words(live: RunToolbar) -> None:
+    assert live.summary.text() == "mnist 4|7 · fc 64×5 · 21,450 weights"
+    assert live.regime.value == "DL"
+    assert live.pace.text() == "120 steps/s"
+    assert live.learning_rate.text() == "3e-4"
+
+
+@pytest.mark.parametrize("known", [{}, {"run.toggle": "Run"}])
+def test_an_action_that_is_absent_gets_no_button(
+    qtbot: QtBot, qapp: QApplication, known: Mapping[str, str]
+) -> None:
+    actions = {name: QAction(text) for name, text in known.items()}
+    toolbar = RunToolbar(lambda command: None, actions)
+    qtbot.addWidget(toolbar)
+    assert [action for action in toolbar.actions() if action.text()] == list(actions.values())
+
+
+def test_choosing_a_regime_asks_for_it_and_shows_it_when_it_is_so(
+    live: RunToolbar, sent: list[Command]
+) -> None:
+    choose(live.regime, 2)
+    assert sent == [SwapRegime("FR-II", restart_value=True)]
+    assert live.regime.currentText() == "DL"
+    live.on_event(RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
+    assert live.regime.currentText() == "FR-II"
+
+
+def test_going_to_fl_may_keep_the_value_network(
+    live: RunToolbar, sent: list[Command], qtbot: QtBot
+) -> None:
+    assert live.restart_value.isVisible()
+    QTest.mouseClick(live.restart_value, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
+    choose(live.regime, 1)
+    assert sent == [SwapRegime("FL", restart_value=False)]
+    live.on_event(RegimeSwapped(9, "DL", "FL", (), (), (), ()))
+    qtbot.waitUntil(lambda: not live.restart_value.isVisible())
+
+
+def test_arrows_and_the_wheel_choose_no_regime(live: RunToolbar, sent: list[Command]) -> None:
+    live.regime.setFocus()
+    QTest.keyClick(live.regime, Qt.Key.Key_Down)
+    live.regime.hidePopup()
+    for field in (live.regime, live.beta, live.learning_rate):
+        field.clearFocus()
+        at = QPointF(field.rect().center())
+        wheel = QWheelEvent(
+            at,
+            QPointF(field.mapToGlobal(field.rect().center())),
+            QPoint(0, 0),
+            QPoint(0, 120),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(field, wheel)
+    assert sent == []
+
+
+def test_beta_is_only_for_soft_gates_and_value_input_only_for_given_gates(
+    live: RunToolbar,
+) -> None:
+    assert live.beta.isEnabled()
+    assert live.value_input.isEnabled()
+    live.on_event(RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
+    assert not live.beta.isEnabled()
+    live.on_event(RegimeSwapped(9, "FR-II", "ReLU", (), (), (), ()))
+    assert not live.value_input.isEnabled()
+    assert "10,000 weights" in live.summary.text()
+
+
+def test_the_value_input_is_asked_for(live: RunToolbar, sent: list[Command]) -> None:
+    choose(live.value_input, 1)
+    assert sent == [SetValueInput("ones")]
+    assert live.value_input.value == "image"
+
+
+def test_a_learning_rate_may_be_typed_in_powers_of_ten(
+    live: RunToolbar, sent: list[Command]
+) -> None:
+    field = live.learning_rate
+    field.setFocus()
+    field.selectAll()
+    QTest.keyClicks(field, "1.5e-3")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert sent == [SetLearningRate(1.5e-3)]
+
+
+def test_nonsense_in_a_field_leaves_the_value(live: RunToolbar, sent: list[Command]) -> None:
+    field = live.learning_rate
+    field.setFocus()
+    field.selectAll()
+    QTest.keyClicks(field, "3e-e")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert sent == []
+    assert field.text() == "3e-4"
+
+
+def test_arrow_keys_step_along_the_ladder(live: RunToolbar, sent: list[Command]) -> None:
+    QTest.keyClick(live.learning_rate, Qt.Key.Key_Up)
+    QTest.keyClick(live.beta, Qt.Key.Key_Up)
+    assert sent == [SetLearningRate(5e-4), SetBeta(10.0)]
+
+
+def test_full_speed_stands_above_the_highest_pace(live: RunToolbar, sent: list[Command]) -> None:
+    live.on_event(SettingChanged(1, 3e-4, 8.0, "image", 5000.0))
+    QTest.keyClick(live.pace, Qt.Key.Key_Up)
+    assert sent == [SetPace(0.0)]
+    live.on_event(SettingChanged(1, 3e-4, 8.0, "image", 0.0))
+    assert live.pace.text() == "full speed"
+    QTest.keyClick(live.pace, Qt.Key.Key_Down)
+    assert sent[-1] == SetPace(5000.0)
+
+
+def test_a_refusal_shows_the_engines_value_again(live: RunToolbar) -> None:
+    QTest.keyClick(live.beta, Qt.Key.Key_Up)
+    assert live.beta.value() == 10.0
+    live.on_event(Refused("β", "No."))
+    assert live.beta.value() == 8.0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(3e-4, "3e-4"), (0.05, "0.05"), (1000.0, "1000"), (1.25e-7, "1.25e-7")]
+)
+def test_numbers_are_short_and_exact(value: float, text: str) -> None:
+    assert number_text(value) == text
+    assert float(text) == value
+
+
+def test_the_ladder_goes_through_every_decade() -> None:
+    assert next_rung(3e-4, LADDER) == 5e-4
+    assert next_rung(5e-4, LADDER) == 1e-3
+    assert next_rung(1e-3, LADDER, up=False) == 5e-4
+    assert next_rung(1.7, LADDER, up=False) == 1.0
