@@ -37,6 +37,7 @@ class View:
     marks: tuple[Mark, ...] = ()
     last: Measured | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
+    paused: bool = False
 
 
 @dataclass(frozen=True)

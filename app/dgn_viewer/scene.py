@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+# Names and labels may set mathematics between dollars, Greek as itself: 'trace $K^V$', '$ρ_i$';
+# `typeset` reads it for the screen, matplotlib's mathtext for figures.
+
 # One meaning, one colour (DESIGN.md, Tokens); resolved by `theme` for light, dark and paper.
 Role = Literal["value", "feature", "cross", "accent", "muted", "text"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
@@ -30,6 +33,7 @@ class Axis:
     log: bool = False
     limits: tuple[float, float] | None = None
     ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
+    lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Matrix:
     row_labels: tuple[str, ...] = ()  # shown on hover, one per row
     column_labels: tuple[str, ...] = ()
     dead_columns: tuple[int, ...] = ()  # drawn hatched
+    tile: tuple[int, int] | None = None  # a montage: size of a tile; one empty pixel between two
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,8 @@ class Chart:
     small: bool = False  # an overview: no axis labels, no ticks
     chosen: bool = False  # outlined: the one that is shown large
     click: tuple[str, str] | None = None  # clicking sets this option of the panel to this value
+    pick: str = ""  # clicking a column of the matrix sets this option to the column's index
+    narrow: tuple[int, int, int, int] | None = None  # row, column, spans where room is narrow
 
 
 @dataclass(frozen=True)

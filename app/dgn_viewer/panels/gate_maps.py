@@ -1,0 +1,203 @@
+"""Gate maps: which gates are open for which example, layer by layer."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.layer_names import layer_name, layer_tag, layers_in
+from dgn_viewer.panel import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
+
+_IN_A_ROW = 8  # overviews side by side before a second row begins
+
+
+def _layers(view: View) -> tuple[tuple[str, str], ...]:
+    reading = view.readings.get("gates")
+    layers = layers_in(list(reading.arrays), "layer") if reading else []
+    return tuple((str(layer), layer_name(view, layer)) for layer in layers)
+
+
+def _units(view: View) -> tuple[tuple[str, str], ...]:
+    reading = view.readings.get("gates")
+    layer = choice(view, LAYER)
+    if reading is None or not layer or not _is_conv(view, reading, int(layer)):
+        return ()
+    units = reading.arrays[f"layer_{layer}"].shape[1]
+    return tuple((str(unit), f"channel {unit}") for unit in range(units))
+
+
+LAYER = Option("layer", "Layer", _layers, engine=True)
+UNIT = Option("unit", "Channel", _units, engine=True)
+
+
+def draw(view: View) -> Shown:
+    """Overviews of all layers above the chosen layer's map, and a channel's maps beside it."""
+    reading = view.readings.get("gates")
+    if reading is None:
+        return Empty("The gates of every layer for the probe examples, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    layers = layers_in(list(reading.arrays), "layer")
+    if not layers:
+        return Empty("This network has no gate layer.")
+    chosen = int(choice(view, LAYER))
+    rows = math.ceil(len(layers) / _IN_A_ROW) if len(layers) > 1 else 0
+    per_row = math.ceil(len(layers) / rows) if rows else 1
+    charts = [
+        _overview(view, reading, layer, place // per_row, place % per_row, layer == chosen)
+        for place, layer in enumerate(layers)
+        if rows
+    ]
+    charts.extend(_large(view, reading, chosen, rows, per_row))
+    note = _note(reading, chosen)
+    return Scene(tuple(charts), _facts(reading, chosen), reading.step, note)
+
+
+def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
+    values = reading.arrays[f"layer_{layer}"]
+    labels = reading.arrays["labels"]
+    dead = reading.arrays.get(f"dead_{layer}")
+    conv = _is_conv(view, reading, layer)
+    soft = values.dtype != np.uint8
+    bar = ("mean gate over positions" if conv else "gate value") if soft else ""
+    top = float(np.nanmax(values)) if values.size else 1.0
+    return Matrix(
+        name=f"gates of {layer_name(view, layer)}",
+        values=values,
+        ramp="gates",
+        low=0.0,
+        high=1.0 if top <= 1.0 + 1e-6 else math.ceil(top * 20 - 1e-6) / 20,
+        bar=bar,
+        row_name="example",
+        column_name="channel" if conv else "unit",
+        row_labels=example_labels(labels, class_names(view, labels)),
+        dead_columns=tuple(int(unit) for unit in dead) if dead is not None else (),
+    )
+
+
+def _overview(
+    view: View, reading: Reading, layer: int, row: int, column: int, chosen: bool
+) -> Chart:
+    return Chart(
+        key=f"overview_{layer}",
+        title=layer_tag(view, layer),
+        x=Axis(label="unit"),
+        y=Axis(label="example"),
+        matrix=_matrix(view, reading, layer),
+        row=row,
+        column=column,
+        small=True,
+        chosen=chosen,
+        click=(LAYER.id, str(layer)),
+    )
+
+
+def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> list[Chart]:
+    labels = reading.arrays["labels"]
+    axis = example_axis(labels, class_names(view, labels), "class")
+    matrix = _matrix(view, reading, layer)
+    maps = reading.arrays.get("unit_map") if matrix.column_name == "channel" else None
+    # The overviews share the width; the large map and a channel's maps take half of it each.
+    left = max(columns // 2, 1) if maps is not None else columns
+    large = Chart(
+        key="large",
+        title=layer_name(view, layer).capitalize(),
+        x=Axis(label=matrix.column_name),
+        y=axis,
+        matrix=matrix,
+        row=row,
+        column_span=left,
+        pick=UNIT.id if maps is not None else "",
+    )
+    if maps is None:
+        return [large]
+    what = reading.facts.get("unit_map", f"layer {layer}, unit {choice(view, UNIT) or '0'}")
+    unit = Chart(
+        key="unit",
+        title=f"Channel {what.rpartition(' ')[2]}, each example",
+        x=Axis(ticks=()),
+        y=Axis(ticks=()),
+        matrix=_montage(view, maps, labels),
+        row=row,
+        column=left,
+        column_span=max(columns - left, 1),
+        square=True,
+    )
+    return [large, unit]
+
+
+def _montage(view: View, maps: Array, labels: Array) -> Matrix:
+    """The (n, H, W) maps of one channel as tiles in reading order, an empty line between them."""
+    n, high, wide = maps.shape
+    across = max(math.ceil(math.sqrt(n * high / wide)), 1)
+    down = math.ceil(n / across)
+    canvas = np.full((down * (high + 1) - 1, across * (wide + 1) - 1), np.nan, dtype=np.float32)
+    for index in range(n):
+        top, left = index // across * (high + 1), index % across * (wide + 1)
+        canvas[top : top + high, left : left + wide] = maps[index]
+    return Matrix(
+        name="maps of one channel",
+        values=canvas,
+        ramp="gates",
+        low=0.0,
+        high=max(1.0, float(maps.max())),
+        row_labels=example_labels(labels, class_names(view, labels)),
+        tile=(high, wide),
+    )
+
+
+def _is_conv(view: View, reading: Reading, layer: int) -> bool:
+    if view.run is not None and layer < len(view.run.layers):
+        return view.run.layers[layer].kind == "conv"
+    return "unit_map" in reading.arrays
+
+
+def _facts(reading: Reading, layer: int) -> tuple[Fact, ...]:
+    facts = []
+    active = reading.scalars.get(f"active_{layer}")
+    if active is not None:
+        facts.append(Fact("open", f"{active:.1%}", "Mean gate of the layer over probe examples."))
+    dead = reading.arrays.get(f"dead_{layer}")
+    if dead is not None and dead.size:
+        facts.append(Fact("dead", str(dead.size), "Units closed for every probe example."))
+    churn = reading.scalars.get("churn")
+    if churn is not None:
+        facts.append(
+            Fact("churn", f"{churn:.2%}", "Share of gates that switched since the last probe.")
+        )
+    return tuple(facts)
+
+
+def _note(reading: Reading, layer: int) -> str:
+    dead = reading.arrays.get(f"dead_{layer}")
+    return "Hatched: closed for every probe example." if dead is not None and dead.size else ""
+
+
+PANEL = PanelSpec(
+    title="Gate maps",
+    probes=("gates",),
+    draw=draw,
+    about=About(
+        text=(
+            "Each row is a probe example, each column a unit of the chosen layer; examples are "
+            "sorted by class. A gate decides whether a unit passes its input on: with hard gates "
+            "it is open or closed, with soft gates it takes any value between. Units that open "
+            "for the same classes show as blocks. Hatched units are closed for every probe "
+            "example. For convolutions a column is the mean over all positions, and the maps "
+            "of one channel stand beside it."
+        ),
+        formulas=(
+            r"$z^{\mathrm{v}}_l = q^{\mathrm{v}}_l \odot G_l$",
+            r"$\gamma_r(q) = 1\{q > 0\}, \quad \gamma_{sr}(q) = \frac{1}{1 + e^{-\beta q}}$",
+        ),
+        source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
+        "NeurIPS 2020, arXiv:2006.10529, §2 and §5",
+    ),
+    options=(LAYER, UNIT),
+    area="left",
+    order=0,
+)

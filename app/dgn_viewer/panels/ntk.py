@@ -1,0 +1,197 @@
+"""NTK: the value, feature and cross parts of the neural tangent kernel, over steps and now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.panel import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Dash,
+    Empty,
+    Fact,
+    Matrix,
+    Role,
+    Scene,
+    Shown,
+    finite_range,
+)
+from dgn_viewer.ticks import number
+
+# Part of the kernel, its name, its role (one colour everywhere), its dash.
+_PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
+    ("value", "$K^V$", "value", "solid"),
+    ("feature", "$K^F$", "feature", "dash"),
+    ("cross", "$K^X$", "cross", "dot"),
+)
+
+
+def _scales(view: View) -> tuple[tuple[str, str], ...]:
+    return (("unit", "unit diagonal"), ("raw", "as computed"))
+
+
+def _measures(view: View) -> tuple[tuple[str, str], ...]:
+    return (("trace", "trace"), ("norm", "norm"))
+
+
+SCALE = Option("scale", "Matrices", _scales)
+MEASURE = Option("measure", "Over steps", _measures)
+
+
+def draw(view: View) -> Shown:
+    """Traces over steps beside the matrices of the parts that exist."""
+    reading = view.readings.get("ntk")
+    if reading is None:
+        return Empty("The traces and matrices of the neural tangent kernel, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    parts = [part for part in _PARTS if part[0] in reading.arrays]
+    charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
+    scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
+    labels = reading.arrays["labels"]
+    for column, (part, name, _, _) in enumerate(parts):
+        last = column == len(parts) - 1
+        charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
+    why = reading.facts.get("feature", "").replace("K^F", "$K^F$")
+    note = f"Mean over logits. {why}".strip()
+    return Scene(tuple(charts), _facts(reading), reading.step, note)
+
+
+def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
+    curves = []
+    last = 1
+    for part, name, role, dash in _PARTS:
+        series = view.series.get(("ntk", f"{measure}_{part}"))
+        if series is None or not series.steps.size:
+            continue
+        # A logarithmic axis shows sizes: K^X may be negative, and 0 has no place on it.
+        size = np.abs(series.values)
+        values = np.where(size > 0, size, np.nan)
+        last = max(last, int(series.steps[-1]))
+        if not np.isfinite(values).any():
+            continue
+        signed = part == "cross" and measure == "trace" and bool((series.values < 0).any())
+        label = f"|{name}|" if signed else name
+        marker = bool(series.steps.size == 1)
+        curves.append(Curve(label, series.steps, values, role, dash, marker=marker))
+    return Chart(
+        key="over_steps",
+        title="Trace" if measure == "trace" else "Frobenius norm",
+        x=Axis(label="step", limits=(0.0, float(last))),
+        y=Axis(log=True),
+        curves=tuple(curves),
+        marks=view.marks,
+        narrow=(0, 0, 1, max(parts, 1)),
+    )
+
+
+Scaled = tuple[Array, float]
+
+
+def _as_computed(reading: Reading) -> Callable[[str], Scaled]:
+    def scaled(part: str) -> Scaled:
+        values = reading.arrays[part]
+        low, high = finite_range(values)
+        return values, max(abs(low), abs(high)) or 1.0
+
+    return scaled
+
+
+def _unit(reading: Reading) -> Callable[[str], Scaled]:
+    """K(s,s')/√(d_s d_s'), d its own diagonal; for K^X that of K^V + K^F, which bounds it by 1."""
+
+    def scaled(part: str) -> Scaled:
+        values = reading.arrays[part].astype(np.float64)
+        if part == "cross":
+            diagonal = sum(
+                np.diagonal(reading.arrays[p]).astype(np.float64)
+                for p in ("value", "feature")
+                if p in reading.arrays
+            )
+        else:
+            diagonal = np.diagonal(values)
+        root = np.sqrt(np.where(np.asarray(diagonal) > 0, diagonal, np.nan))
+        return values / root[:, None] / root[None, :], 1.0
+
+    return scaled
+
+
+def _matrix(
+    view: View, part: str, name: str, scaled: Scaled, labels: Array, column: int, last: bool
+) -> Chart:
+    values, reach = scaled
+    names = class_names(view, labels)
+    tags = example_labels(labels, names)
+    axis = example_axis(labels, names, "class")
+    bare = Axis(limits=axis.limits, ticks=(), lines=axis.lines)
+    unit = reach == 1.0
+    return Chart(
+        key=part,
+        title=name,
+        x=axis,
+        y=axis if column == 1 else bare,
+        matrix=Matrix(
+            name=part,
+            values=values,
+            ramp="diverging",
+            low=-reach,
+            high=reach,
+            bar=("normalised" if unit else "kernel value") if last or not unit else "",
+            row_name="example",
+            column_name="example",
+            row_labels=tags,
+            column_labels=tags,
+        ),
+        column=column,
+        square=True,
+        narrow=(1, column - 1, 1, 1),
+    )
+
+
+def _facts(reading: Reading) -> tuple[Fact, ...]:
+    facts = []
+    for part, name, _, _ in _PARTS:
+        trace = reading.scalars.get(f"trace_{part}")
+        if trace is not None and (trace != 0 or part in reading.arrays):
+            about = f"Trace over the probe examples; norm {_norm(reading, part)}."
+            facts.append(Fact(f"tr {name}", number(float(f"{trace:.4g}")), about))
+    return tuple(facts)
+
+
+def _norm(reading: Reading, part: str) -> str:
+    norm = reading.scalars.get(f"norm_{part}")
+    return number(float(f"{norm:.4g}")) if norm is not None else "–"
+
+
+PANEL = PanelSpec(
+    title="NTK",
+    probes=("ntk",),
+    draw=draw,
+    about=About(
+        text=(
+            "The tangent kernel says how a step on one example moves the output on another. It "
+            "has a part through the weights of the paths with the gates held fixed (value), and a "
+            "part through the gates themselves (feature); a soft-ReLU network, whose gates are "
+            "its own, has a cross part as well. With hard or frozen gates the feature part is "
+            "zero. Matrices are the mean over logits."
+        ),
+        formulas=(
+            r"$K = K^V + K^F + K^X$",
+            r"$K^V = \Psi_V^\top \Psi_V, \quad \psi_V = \langle \varphi, \partial v \rangle$",
+            r"$K^F = \Psi_F^\top \Psi_F, \quad \psi_F = \langle \partial \varphi, v \rangle$",
+            r"$K^X = \Psi_V^\top \Psi_F + \Psi_F^\top \Psi_V$",
+        ),
+        source="Lakshminarayanan & Singh, arXiv:2006.10529, eq. (3), with the cross term "
+        r"as ⟨ψV, ψF⟩ + ⟨ψF, ψV⟩",
+    ),
+    options=(MEASURE, SCALE),
+    area="right",
+    order=1,
+)

@@ -1,0 +1,115 @@
+"""Overlap: how much of the active and of the sensitive sub-network two examples share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_viewer.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.layer_names import layer_name, layers_in
+from dgn_viewer.panel import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
+
+
+def _parts(view: View) -> tuple[tuple[str, str], ...]:
+    reading = view.readings.get("overlap")
+    layers = layers_in(list(reading.arrays), "active") if reading else []
+    return (
+        ("all", "whole network"),
+        *((str(layer), layer_name(view, layer)) for layer in layers),
+    )
+
+
+PART = Option("part", "Show", _parts)
+
+
+def draw(view: View) -> Shown:
+    """Λ beside S, examples in the same order, both with unit diagonal."""
+    reading = view.readings.get("overlap")
+    if reading is None:
+        return Empty("The overlap of active and of sensitive sub-networks, with the first frame.")
+    if reading.absent:
+        return Empty(reading.absent)
+    part = choice(view, PART)
+    suffix = "" if part == "all" else f"_{part}"
+    labels = reading.arrays["labels"]
+    names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{int(part) + 1}$", f"$DD^T_{int(part) + 1}$")
+    titles = (f"Active {names[0]}", f"Sensitive {names[1]}")
+    charts: list[Chart] = []
+    facts: list[Fact] = []
+    for column, kind in enumerate(("active", "sensitive")):
+        values = reading.arrays.get(f"{kind}{suffix}")
+        if values is None:
+            continue
+        charts.append(_chart(view, kind, titles[column], values, labels, len(charts)))
+        facts.append(_mean(kind, names[column], values))
+    if not charts:
+        return Empty("This layer has no overlap in the last frame; choose another.")
+    return Scene(tuple(charts), tuple(facts), reading.step, _note(dict(reading.facts)))
+
+
+def _chart(view: View, kind: str, title: str, values: Array, labels: Array, column: int) -> Chart:
+    names = class_names(view, labels)
+    tags = example_labels(labels, names)
+    axis = example_axis(labels, names, "class")
+    return Chart(
+        key=kind,
+        title=title,
+        x=axis,
+        y=axis if column == 0 else Axis(limits=axis.limits, ticks=(), lines=axis.lines),
+        matrix=Matrix(
+            name=kind,
+            values=values,
+            ramp="sequential",
+            low=0.0,
+            high=1.0,
+            bar="normalised overlap" if column == 1 else "",
+            row_name="example",
+            column_name="example",
+            row_labels=tags,
+            column_labels=tags,
+        ),
+        column=column,
+        square=True,
+    )
+
+
+def _mean(kind: str, name: str, values: Array) -> Fact:
+    """The mean overlap of two different examples."""
+    n = values.shape[0]
+    others = values[~np.eye(n, dtype=bool)]
+    finite = others[np.isfinite(others)]
+    value = f"{finite.mean():.3f}" if finite.size else "–"
+    return Fact(f"mean {name}", value, f"Mean {kind} overlap of two different examples.")
+
+
+def _note(facts: dict[str, str]) -> str:
+    sensitive = facts.get("gate") or facts.get("kappa") or ""
+    parts = ["Unit diagonal; empty where an example has no active or sensitive path"]
+    return "; ".join([*parts, sensitive] if sensitive else parts) + "."
+
+
+PANEL = PanelSpec(
+    title="Overlap",
+    probes=("overlap",),
+    draw=draw,
+    about=About(
+        text=(
+            "Two examples overlap where the same paths are active for both. The left matrix "
+            "counts shared active paths, the right one shared pairs of a path and a sensitive "
+            "gate on it, that is, a gate close to switching. Both are scaled to unit diagonal, "
+            "so that 1 means the same sub-network. Bright blocks along the diagonal: examples "
+            "of a class share their sub-network."
+        ),
+        formulas=(
+            r"$\Lambda = \tau_1 \odot \cdots \odot \tau_{d-1}, \quad \tau_l = G_l G_l^\top$",
+            r"$S = \sum_l (D_l D_l^\top) \odot \prod_{l' \neq l} \tau_{l'}$",
+            r"$D_l = \partial\gamma(q_l)$ (soft), "
+            r"$D_l = 1\{|q_l| < \kappa\,\mathrm{rms}(q_l)\}$ (hard)",
+        ),
+        source="Lakshminarayanan & Singh, arXiv:2006.10529, §3 and §4; the sensitive overlap "
+        "counts pairs of a path and a sensitive layer, without cross terms between layers",
+    ),
+    options=(PART,),
+    area="left",
+    order=1,
+)

@@ -1,0 +1,119 @@
+"""Training: loss and accuracy over steps, on training batches and on the test set."""
+
+from __future__ import annotations
+
+from dgn_viewer.panel import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
+
+
+def _scales(view: View) -> tuple[tuple[str, str], ...]:
+    return (("linear", "linear"), ("log", "logarithmic"))
+
+
+SCALE = Option("scale", "Loss", _scales)
+
+
+def draw(view: View) -> Shown:
+    """Loss beside accuracy; train thin, test thick; swaps are marked."""
+    loss = _curves(view, "loss", 1.0)
+    accuracy = _curves(view, "accuracy", 100.0)
+    if not loss and not accuracy:
+        return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
+    steps = [int(curve.x[-1]) for curve in (*loss, *accuracy)]
+    x = Axis(label="step", limits=(0.0, float(max(*steps, 1))))
+    charts = (
+        Chart(
+            key="loss",
+            title="Loss",
+            x=x,
+            y=Axis(log=choice(view, SCALE) == "log"),
+            curves=loss,
+            marks=view.marks,
+            narrow=(0, 0, 1, 1),
+        ),
+        Chart(
+            key="accuracy",
+            title="Accuracy, %",
+            x=x,
+            y=Axis(limits=_reach(accuracy)),
+            curves=accuracy,
+            marks=view.marks,
+            column=1,
+            narrow=(1, 0, 1, 1),
+        ),
+    )
+    return Scene(charts, _facts(view), max(steps), _note(view))
+
+
+def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
+    found: list[Curve] = []
+    for split in ("train", "test"):
+        series = view.series.get(("training", f"{split}_{quantity}"))
+        if series is None or not series.steps.size:
+            continue
+        test = split == "test"
+        found.append(
+            Curve(
+                name=split,
+                x=series.steps,
+                y=series.values * scale,
+                role="accent" if test else "muted",
+                thick=test,
+                marker=bool(series.steps.size == 1),
+            )
+        )
+    return tuple(found)
+
+
+def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
+    """All values with a little air, but never far beyond 100 %."""
+    ranges = [finite_range(curve.y) for curve in curves]
+    if not ranges:
+        return None
+    low, high = min(r[0] for r in ranges), max(r[1] for r in ranges)
+    air = max((high - low) * 0.06, 1.0)
+    return max(low - air, -1.0), min(high + air, 101.0)
+
+
+def _facts(view: View) -> tuple[Fact, ...]:
+    facts: list[Fact] = []
+    accuracy = view.series.get(("training", "test_accuracy"))
+    if accuracy is not None and accuracy.values.size:
+        facts.append(Fact("test", f"{accuracy.values[-1]:.2%}", "Accuracy on the whole test set."))
+        best = finite_range(accuracy.values)[1]
+        facts.append(Fact("best", f"{best:.2%}", "Best test accuracy of this run so far."))
+    loss = view.series.get(("training", "train_loss"))
+    if loss is not None and loss.values.size:
+        about = "Mean loss over the training batches since the last measurement."
+        facts.append(Fact("train loss", f"{loss.values[-1]:.4g}", about))
+    return tuple(facts)
+
+
+def _note(view: View) -> str:
+    if view.run is None:
+        return ""
+    which = view.run.config.training.loss.replace("-", " ")
+    return f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
+
+
+PANEL = PanelSpec(
+    title="Training",
+    probes=(),
+    draw=draw,
+    about=About(
+        text=(
+            "The thin line is the mean over the training batches since the last measurement, "
+            "the thick line the whole test set. Each swap of the regime, each new wiring and each "
+            "dropped checkpoint stands as a labelled mark, so that its effect on the curves can "
+            "be seen."
+        ),
+        formulas=(
+            r"$L = \frac{1}{2}\sum_s (\hat{y}(x_s) - y_s)^2$ or "
+            r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
+        ),
+        source="Lakshminarayanan & Singh, arXiv:2006.10529, §5 and §6",
+    ),
+    options=(SCALE,),
+    area="right",
+    order=2,
+)

@@ -1,0 +1,122 @@
+"""Where an axis is labelled and how a number is written: few ticks, round values, SI prefixes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+Tick = tuple[float, str]
+
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def power_of_ten(exponent: int) -> str:
+    """'10⁻³', with real raised figures."""
+    return "10" + str(exponent).translate(_RAISED)
+
+
+def number(value: float) -> str:
+    """A value for reading: four figures, true minus sign, powers of ten set as powers."""
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size and (size >= 1e6 or size < 1e-3):
+        exponent = math.floor(math.log10(size))
+        mantissa = f"{value / 10.0**exponent:.3g}"
+        return f"{mantissa}×{power_of_ten(exponent)}".replace("-", "−")
+    if float(value).is_integer():
+        return f"{int(value):,}".replace("-", "−")
+    text = f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"
+    return text.replace("-", "−")
+
+
+def linear_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
+    """At most `most` round values within [low, high], each with its label."""
+    span = high - low
+    if not (math.isfinite(span) and span > 0) or most < 1:
+        return ()
+    step = _round_step(low, high, most)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    values = [place * step for place in range(first, last + 1)]
+    return tuple(zip(values, _labels(values, step), strict=True))
+
+
+def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
+    """Ticks of a logarithmic axis from `low` to `high` (both positive): decades where they fit."""
+    if not (0 < low < high < math.inf) or most < 1:
+        return ()
+    first = math.ceil(math.log10(low) - 1e-9)
+    last = math.floor(math.log10(high) + 1e-9)
+    decades = last - first + 1
+    if decades >= 2:
+        stride = max(1, math.ceil(decades / most))
+        exponents = [e for e in range(first, last + 1) if e % stride == 0]
+        return tuple((10.0**e, _decade(e)) for e in exponents)
+    within = [
+        factor * 10.0**exponent
+        for exponent in range(math.floor(math.log10(low)), last + 1)
+        for factor in (1, 2, 5)
+    ]
+    values = [value for value in within if low <= value <= high]
+    if len(values) >= 2:
+        return tuple((value, number(value)) for value in values[:most])
+    return tuple(tick for tick in linear_ticks(low, high, min(most, 3)) if tick[0] > 0)
+
+
+def spaced(ticks: Sequence[Tick], places: Sequence[float], gap: Sequence[float]) -> list[int]:
+    """Which ticks to keep so that labels of half-size `gap` around `places` do not touch.
+
+    Keeps the first and then every one that still fits; `places` ascend or descend.
+    """
+    kept: list[int] = []
+    for index in range(len(ticks)):
+        if not kept or abs(places[index] - places[kept[-1]]) >= gap[index] + gap[kept[-1]]:
+            kept.append(index)
+    return kept
+
+
+def _round_step(low: float, high: float, most: int) -> float:
+    scale = 10.0 ** math.floor(math.log10((high - low) / most))
+    for factor in (1.0, 2.0, 2.5, 5.0, 10.0, 20.0):
+        step = factor * scale
+        if math.floor(high / step + 1e-9) - math.ceil(low / step - 1e-9) + 1 <= most:
+            return step
+    return 50.0 * scale
+
+
+def _labels(values: Sequence[float], step: float) -> list[str]:
+    largest = max((abs(value) for value in values), default=0.0)
+    if largest == 0.0:
+        return ["0" for _ in values]
+    if largest < 1e-3:
+        exponent = math.floor(math.log10(largest))
+        tail = f"×{power_of_ten(exponent)}"
+        unit = 10.0**exponent
+        digits = _decimals(step / unit)
+        return ["0" if abs(v) < step / 2 else _minus(v / unit, digits) + tail for v in values]
+    unit, prefix = next(((u, p) for u, p in _PREFIXES if largest >= u * 10), (1.0, ""))
+    if largest >= 1e15:
+        return [number(value) for value in values]
+    digits = _decimals(step / unit)
+    return [
+        "0" if abs(value) < step / 2 else _minus(value / unit, digits) + prefix for value in values
+    ]
+
+
+def _minus(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _decimals(step: float) -> int:
+    for digits in range(10):
+        if abs(round(step, digits) - step) < 1e-6 * step:
+            return digits
+    return 10
+
+
+def _decade(exponent: int) -> str:
+    return "1" if exponent == 0 else "10" if exponent == 1 else power_of_ten(exponent)

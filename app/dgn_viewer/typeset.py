@@ -1,0 +1,75 @@
+r"""Mathematics in labels: 'trace $K^V$' as runs of letters that a painter or HTML can set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+
+@dataclass(frozen=True)
+class Run:
+    """Letters of one style: `level` 0 on the line, +1 raised, -1 lowered."""
+
+    text: str
+    level: int = 0
+    italic: bool = False
+
+
+def runs(label: str) -> tuple[Run, ...]:
+    """Split a label into runs; between dollars letters lean, ^ raises and _ lowers."""
+    found: list[Run] = []
+    for place, part in enumerate(label.split("$")):
+        if part and place % 2 == 0:
+            found.append(Run(part))
+        elif part:
+            found.extend(_formula(part))
+    return tuple(found)
+
+
+def plain(label: str) -> str:
+    """The label without marks, for files and screen readers: 'trace K^V'."""
+    return label.replace("$", "").replace("{", "").replace("}", "")
+
+
+def html(label: str) -> str:
+    """The label as rich text for Qt's own labels."""
+    words = []
+    for run in runs(label):
+        text = escape(run.text)
+        text = f"<i>{text}</i>" if run.italic else text
+        tag = {1: "sup", -1: "sub"}.get(run.level)
+        words.append(f"<{tag}>{text}</{tag}>" if tag else text)
+    return "".join(words)
+
+
+def _formula(text: str) -> list[Run]:
+    found: list[Run] = []
+    level = 0
+    place = 0
+    while place < len(text):
+        letter = text[place]
+        if letter in "^_":
+            level = 1 if letter == "^" else -1
+            place += 1
+            if text[place : place + 1] == "{":
+                end = text.find("}", place)
+                end = end if end > 0 else len(text)
+                body, place = text[place + 1 : end], end + 1
+            else:
+                body, place = text[place : place + 1], place + 1
+            found.append(Run(body, level, body.isalpha()))
+            continue
+        found.append(Run(letter, 0, letter.isalpha()))
+        place += 1
+    return _joined(found)
+
+
+def _joined(found: list[Run]) -> list[Run]:
+    together: list[Run] = []
+    for run in found:
+        last = together[-1] if together else None
+        if last and (last.level, last.italic) == (run.level, run.italic):
+            together[-1] = Run(last.text + run.text, run.level, run.italic)
+        else:
+            together.append(run)
+    return together
