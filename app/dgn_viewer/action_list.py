@@ -104,7 +104,7 @@ def _file_actions() -> tuple[ActionSpec, ...]:
             "File",
             lambda shell: shell.save_configuration(),
             ("Ctrl+S",),
-            "save",
+            "file",
             "Write the settings of this run as TOML, for --config and dgn train",
             enabled=lambda shell: shell.situation.run is not None,
         ),

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from dgn_engine.protocol.events import (
+    Diverged,
     Event,
+    Finished,
     Measured,
+    Paused,
     RegimeSwapped,
     Rewired,
+    Running,
     RunStarted,
     SettingChanged,
     Traced,
@@ -66,6 +70,7 @@ class History:
         self._recorded: dict[tuple[str, str], Recorded] = {}
         self._marks: list[Mark] = []
         self._last: Measured | None = None
+        self._paused = False
         self._revisions: dict[str, int] = {}
         self._common = 0
 
@@ -104,6 +109,10 @@ class History:
                 for label in _labels(self._settings, event):
                     self._mark(event.step, label)
                 self._settings = event
+            case Running():
+                self._pause(False)
+            case Paused() | Finished() | Diverged():
+                self._pause(True)
             case _:
                 pass
 
@@ -129,6 +138,7 @@ class History:
             marks=tuple(self._marks),
             last=self._last,
             choices=dict(choices),
+            paused=self._paused,
         )
 
     def _begin(self, run: RunStarted) -> None:
@@ -137,6 +147,7 @@ class History:
         self._run = run
         self._regime = run.regime
         self._wiring = run.wiring
+        self._paused = run.paused
         config = run.config
         self._settings = SettingChanged(
             0,
@@ -145,6 +156,10 @@ class History:
             config.gating.value_input,
             config.training.pace,
         )
+
+    def _pause(self, paused: bool) -> None:
+        self._paused = paused
+        self._common += 1
 
     def _measure(self, event: Measured) -> None:
         self._last = event

@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
+from dgn_engine.config import RunConfig
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import (
     Diverged,
@@ -58,6 +59,23 @@ class Situation:
         """Steps from here to the end of the current epoch, at least 1."""
         length = self.run.steps_per_epoch if self.run else 1
         return length - self.step % length if length > 0 else 1
+
+    def config_now(self) -> RunConfig | None:
+        """The configuration of the run with every dial as it stands now."""
+        if self.run is None:
+            return None
+        config, dials = self.run.config, self.settings or _settings_of(self.run)
+        gating = dataclasses.replace(
+            config.gating,
+            regime=self.regime,
+            wiring=self.wiring,
+            beta=dials.beta,
+            value_input=dials.value_input,
+        )
+        training = dataclasses.replace(
+            config.training, learning_rate=dials.learning_rate, pace=dials.pace
+        )
+        return dataclasses.replace(config, gating=gating, training=training)
 
     def at(self, step: int) -> Situation:
         """The same at this step."""

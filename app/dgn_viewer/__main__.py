@@ -1,0 +1,123 @@
+"""dgn-viewer: arguments, a look at the display, then the window. Qt is imported after that."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+
+from dgn_engine.config import RunConfig
+from dgn_engine.refusal import Refusal
+from dgn_viewer import system
+
+REFUSED = 2
+STUCK = 5  # seconds after which an engine that does not end is left behind
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{3,5})x(\d{3,5})", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it as 1440x900")
+    return int(found[1]), int(found[2])
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of steps, 1 or more")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed; it is a whole number, 0 or more")
+    return int(text)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="dgn-viewer", description="Train deep gated networks live and see what gates know."
+    )
+    result.add_argument("--config", type=Path, metavar="RUN.toml", help="begin with this run")
+    result.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    result.add_argument("--seed", type=_seed, help="instead of the configuration's")
+    result.add_argument("--theme", choices=("light", "dark", "system"), default="")
+    result.add_argument("--size", type=_size, metavar="WxH", help="of the window, 1440x900")
+    result.add_argument(
+        "--offscreen", action="store_true", help="run without a display and take a picture"
+    )
+    result.add_argument("--steps", type=_count, metavar="N", help="with --offscreen: stop here")
+    result.add_argument(
+        "--screenshot", type=Path, metavar="F.png", help="with --offscreen: F.png and F.json"
+    )
+    result.add_argument("--version", action="version", version=f"dgn-viewer {_version()}")
+    return result
+
+
+def first_run() -> RunConfig:
+    """The run at start when nothing else is asked for."""
+    preset = files("dgn_resources") / "presets" / "first_minute.toml"
+    return RunConfig.from_toml(preset.read_text(encoding="utf-8"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the viewer; 0 when it was closed, 2 with one sentence on stderr when it cannot run."""
+    given = parser().parse_args(arguments)
+    try:
+        _check(given)
+        return _open(given)
+    except Refusal as refusal:
+        print(f"dgn-viewer: {refusal}", file=sys.stderr)
+        return REFUSED
+
+
+def _check(given: argparse.Namespace) -> None:
+    if given.offscreen:
+        if given.steps is None or given.screenshot is None:
+            raise Refusal("--offscreen needs --steps N and --screenshot F.png.")
+        os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    elif given.steps is not None or given.screenshot is not None:
+        raise Refusal("--steps and --screenshot go with --offscreen.")
+    trouble = system.trouble(os.environ)
+    if trouble:
+        raise Refusal(trouble)
+
+
+def _open(given: argparse.Namespace) -> int:
+    config = RunConfig.from_file(given.config) if given.config else first_run()
+    if given.seed is not None:
+        config = dataclasses.replace(config, seed=given.seed)
+    from dgn_viewer.application import Options, Viewer
+
+    options = Options(config, given.data_root, given.theme, given.size)
+    if given.offscreen:
+        from dgn_viewer.offscreen import Shot, take
+
+        return take(options, Shot(given.steps, given.screenshot))
+    viewer = Viewer(options)
+    try:
+        code = viewer.run()
+    finally:
+        ended = viewer.close(STUCK)
+    if not ended:
+        print("dgn-viewer: the engine did not end in time and was left.", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(code)  # a daemon thread inside torch must not meet a dying interpreter
+    return code
+
+
+def _version() -> str:
+    try:
+        return version("dgn-viewer")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

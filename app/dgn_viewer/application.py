@@ -1,0 +1,130 @@
+"""The program put together: Qt, fault hooks, session, pump and window, and their orderly end."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from PySide6.QtCore import QSize
+from PySide6.QtWidgets import QApplication
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.commands import StartRun
+from dgn_engine.protocol.events import Event, Failed
+from dgn_engine.session import Session
+from dgn_viewer import appearance
+from dgn_viewer.faults import Faults
+from dgn_viewer.notices import Notice
+from dgn_viewer.panel import all_panels
+from dgn_viewer.plots import GuiGarbageCollector, install_gui_garbage_collector
+from dgn_viewer.pump import Engine, Pump
+from dgn_viewer.settings import Settings, default_path
+from dgn_viewer.window import Window
+
+PATIENCE = 5.0  # seconds that the engine has for its last step when the window is closed
+NAME = "dgn-viewer"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    config: RunConfig
+    data_root: str = ""
+    theme: str = ""  # empty: as last time
+    size: tuple[int, int] | None = None
+    settings: Path | None = None  # None: in the user's configuration folder
+    paused: bool = False
+
+
+def qt_application() -> QApplication:
+    """The one QApplication, made if there is none yet."""
+    if sys.platform == "win32":  # there torch must be loaded before Qt (pytorch #11326)
+        importlib.import_module("torch")
+    application = QApplication.instance()
+    if not isinstance(application, QApplication):
+        application = QApplication([NAME])
+        application.setApplicationName(NAME)
+        application.setApplicationDisplayName("dgn-viewer")
+        application.setStyle("Fusion")
+        appearance.set_base_font(application)
+    return application
+
+
+class Viewer:
+    """Owns what runs: whoever builds one calls `close`, which ends thread, timers and hooks."""
+
+    def __init__(
+        self,
+        options: Options,
+        engine: Engine | None = None,
+    ) -> None:
+        self.application = qt_application()
+        self.faults = Faults()
+        self.engine = engine if engine is not None else Session(options.data_root)
+        self.pump = Pump(self.engine)
+        settings = Settings(options.settings or default_path())
+        self.window = Window(self.pump.send, all_panels(), settings, options.theme)
+        if options.size is not None:
+            self.window.resize(QSize(*options.size))
+        self.collector: GuiGarbageCollector = install_gui_garbage_collector(self.window)
+        self._options = options
+        self._closed = False
+        self.pump.event_arrived.connect(self.window.on_event)
+        self.pump.frame_arrived.connect(self.window.on_frame)
+        self.faults.caught.connect(self._on_fault)
+
+    def start(self) -> None:
+        """Show the window, then start the engine, which loads torch in its own thread."""
+        self.window.show()
+        self.engine.start()
+        self.pump.send(StartRun(self._options.config, self._options.paused))
+        self.pump.start()
+
+    def run(self) -> int:
+        """Show the window and stay until it is closed or Ctrl-C is pressed; the exit code."""
+        self.window.closed.connect(self.application.quit)
+        self.start()
+        with interrupted_by(self.window.close):
+            self.application.exec()
+        return 0
+
+    def close(self, patience: float = PATIENCE) -> bool:
+        """End everything; whether the engine ended in time. A last traceback goes to stderr."""
+        if self._closed:
+            return True
+        self._closed = True
+        self.window.close()
+        ended = self.engine.close(patience)
+        self.pump.event_arrived.disconnect(self.window.on_event)
+        self.pump.frame_arrived.disconnect(self.window.on_frame)
+        self.pump.event_arrived.connect(_print_failure)
+        self.pump.stop()
+        self.collector.stop()
+        self.faults.remove()
+        self.window.deleteLater()
+        self.pump.deleteLater()
+        return ended
+
+    def _on_fault(self, what: str, traceback: str) -> None:
+        self.window.notices.tell(Notice("failed", what, traceback))
+
+
+def _print_failure(event: Event) -> None:
+    if isinstance(event, Failed):
+        print(f"{event.what}\n{event.traceback}", file=sys.stderr)
+
+
+@contextmanager
+def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C does this; the pump's tick lets Python see the signal while Qt waits."""
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: action() and None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,224 @@
+"""Notices: short cards in the corner that say what happened. Never modal, each can be closed."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Refused, RegimeSwapped
+
+Kind = Literal["info", "refused", "failed"]
+_SECONDS: dict[Kind, float] = {"info": 12.0, "refused": 20.0, "failed": 0.0}  # 0: until closed
+_AT_ONCE = 3  # cards shown together
+_KEPT = 50
+_WIDTH = 420
+_MARGIN = 12
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One sentence, and details (a traceback) one click away."""
+
+    kind: Kind
+    text: str
+    details: str = ""
+
+
+def notice_of(event: Event) -> Notice | None:
+    """What an event says to the user, if anything."""
+    match event:
+        case Refused(what=what, reason=reason):
+            return Notice("refused", f"Cannot {what}: {reason}" if what else reason)
+        case Failed(what=what, traceback=traceback):
+            return Notice("failed", what, traceback)
+        case RegimeSwapped():
+            return Notice("info", event.sentence)
+        case Diverged(step=step):
+            return Notice(
+                "refused",
+                f"The loss is no longer finite at step {step:,}; the run stands. "
+                "Reset it, or begin a new one with a smaller learning rate.",
+            )
+        case Finished(step=step):
+            return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
+        case _:
+            return None
+
+
+class Card(QFrame):
+    """One notice on screen."""
+
+    closed = Signal(object)
+
+    def __init__(self, notice: Notice, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.notice = notice
+        self.left = _SECONDS[notice.kind]  # seconds until it goes by itself
+        self.setObjectName("notice")
+        self.setProperty("kind", notice.kind)
+        self.setFixedWidth(_WIDTH)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 8, 8, 8)
+        column.setSpacing(8)
+        column.addLayout(self._headline())
+        self._details = QPlainTextEdit(notice.details, self)
+        if notice.details:
+            self._add_details(column)
+        else:
+            self._details.hide()
+
+    def _headline(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        self.label = QLabel(self.notice.text, self)
+        self.label.setWordWrap(True)
+        self.label.setTextFormat(Qt.TextFormat.PlainText)
+        self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.close_button = QToolButton(self)
+        self.close_button.setText("×")
+        self.close_button.setToolTip("Close this notice")
+        self.close_button.setAccessibleName("Close this notice")
+        self.close_button.clicked.connect(lambda: self.closed.emit(self))
+        row.addWidget(self.label, 1)
+        row.addWidget(self.close_button, 0, Qt.AlignmentFlag.AlignTop)
+        return row
+
+    def _add_details(self, column: QVBoxLayout) -> None:
+        self._details.setReadOnly(True)
+        self._details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self._details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._details.setFixedHeight(180)
+        self._details.hide()
+        self.details_button = QPushButton("Details", self)
+        self.details_button.setCheckable(True)
+        self.details_button.toggled.connect(self._show_details)
+        self.copy_button = QPushButton("Copy", self)
+        self.copy_button.clicked.connect(self._copy)
+        for button in (self.details_button, self.copy_button):
+            button.setProperty("role", "quiet")
+        row = QHBoxLayout()
+        row.addWidget(self.details_button)
+        row.addWidget(self.copy_button)
+        row.addStretch(1)
+        column.addLayout(row)
+        column.addWidget(self._details)
+
+    def _show_details(self, shown: bool) -> None:
+        self._details.setVisible(shown)
+        self.left = 0.0  # who reads it closes it
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(f"{self.notice.text}\n\n{self.notice.details}")
+
+
+class Notices(QWidget):
+    """The stack of cards in the lower right corner of its window, and the last notices."""
+
+    def __init__(self, window: QWidget, gap_below: int = 24) -> None:
+        super().__init__(window)
+        self.recent: deque[Notice] = deque(maxlen=_KEPT)
+        self._gap = gap_below
+        self._cards: list[Card] = []
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(8)
+        self._timer = QTimer(self)
+        self._timer.setInterval(500)
+        self._timer.timeout.connect(self._age)
+        window.installEventFilter(self)
+        self.hide()
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The cards on screen, oldest first."""
+        return tuple(self._cards)
+
+    def on_event(self, event: Event) -> None:
+        """Say what the event says to the user."""
+        notice = notice_of(event)
+        if notice is not None:
+            self.tell(notice)
+
+    def tell(self, notice: Notice) -> None:
+        """Show a notice; the same one again is not stacked but shown anew."""
+        self.recent.append(notice)
+        self._show(notice)
+
+    def show_recent(self) -> None:
+        """Bring the last notices back."""
+        latest = list(self.recent)[-_AT_ONCE:]
+        for notice in latest or [Notice("info", "There have been no notices yet.")]:
+            self._show(notice)
+
+    def _show(self, notice: Notice) -> None:
+        for card in [card for card in self._cards if card.notice == notice]:
+            self._drop(card)
+        while len(self._cards) >= _AT_ONCE:
+            self._drop(self._cards[0])
+        card = Card(notice, self)
+        card.closed.connect(self._drop)
+        self._column.addWidget(card)
+        self._cards.append(card)
+        card.show()
+        self._timer.start()
+        self._settle()
+
+    def _drop(self, card: Card) -> None:
+        if card not in self._cards:
+            return
+        self._cards.remove(card)
+        self._column.removeWidget(card)
+        card.hide()
+        card.deleteLater()
+        self._settle()
+
+    def _age(self) -> None:
+        """Cards go by themselves, but not from under the pointer."""
+        for card in list(self._cards):
+            if card.left > 0 and not card.underMouse():
+                card.left -= self._timer.interval() / 1000
+                if card.left <= 0:
+                    self._drop(card)
+        if not any(card.left > 0 for card in self._cards):
+            self._timer.stop()
+
+    def _settle(self) -> None:
+        """Take the size of the cards and sit in the corner."""
+        self.setVisible(bool(self._cards))
+        window = self.parentWidget()
+        height = sum(self._height(card) for card in self._cards)
+        height += self._column.spacing() * max(0, len(self._cards) - 1)
+        height = min(height, window.height() - self._gap - 2 * _MARGIN)
+        left = window.width() - _WIDTH - _MARGIN
+        self.setGeometry(left, window.height() - self._gap - _MARGIN - height, _WIDTH, height)
+        self.raise_()
+
+    @staticmethod
+    def _height(card: Card) -> int:
+        return max(card.heightForWidth(_WIDTH), card.minimumSizeHint().height())
+
+    def event(self, event: QEvent) -> bool:
+        """A card that changed its size (details) moves the stack."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self._settle()
+        return super().event(event)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Stay in the corner when the window changes its size."""
+        if event.type() == QEvent.Type.Resize and self._cards:
+            self._settle()
+        return False

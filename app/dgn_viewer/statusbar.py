@@ -1,0 +1,131 @@
+"""The line at the bottom: where the run is, how fast it goes, and what the viewer itself costs."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
+
+from dgn_engine.protocol.frames import Frame
+from dgn_viewer.situation import Situation
+
+_PHASES = {
+    "starting": "loading torch",
+    "idle": "ready",
+    "working": "working",
+    "running": "running",
+    "paused": "paused",
+    "finished": "finished",
+    "stopped": "engine stopped",
+}
+_EVERY_MS = 200  # numbers that change faster cannot be read
+
+
+def duration(seconds: float) -> str:
+    """'0:42', '1:07:30', '3 d 4 h'."""
+    whole = round(seconds)
+    if whole >= 86_400:
+        return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+    hours, rest = divmod(whole, 3600)
+    minutes, rest = divmod(rest, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def rate(steps_per_second: float) -> str:
+    """'812 steps/s', '3.4 steps/s'; below 10 one decimal place."""
+    return f"{steps_per_second:,.{1 if steps_per_second < 10 else 0}f} steps/s"
+
+
+class Load:
+    """The share of one core that the calling thread has used since the last reading."""
+
+    def __init__(self) -> None:
+        self._wall = time.perf_counter()
+        self._busy = time.thread_time()
+        self._share: float | None = None
+
+    def share(self) -> float | None:
+        """Over the last full second or more; None until one has passed."""
+        wall, busy = time.perf_counter(), time.thread_time()
+        if wall - self._wall >= 1.0:
+            self._share = (busy - self._busy) / (wall - self._wall)
+            self._wall, self._busy = wall, busy
+        return self._share
+
+
+class StatusBar(QStatusBar):
+    """Shows the situation and the newest frame, refreshed a few times a second."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizeGripEnabled(False)
+        self._situation = Situation()
+        self._frame: Frame | None = None
+        self._load = Load()
+        self._fields: dict[str, QLabel] = {}
+        for name in ("device", "regime", "speed", "viewer", "eta"):
+            self.addWidget(self._field(name))
+        for name in ("phase", "step", "epoch"):
+            self.addPermanentWidget(self._field(name))
+        self._fields["viewer"].setToolTip(
+            "Processor time of the window's thread, drawing included, as a share of one core"
+        )
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(_EVERY_MS)
+        self._timer.timeout.connect(self._write)
+        self._write()
+
+    def text(self, name: str) -> str:
+        """What a field says: 'device', 'regime', 'speed', 'viewer', 'eta', 'phase', 'step', …"""
+        return self._fields[name].text()
+
+    def show_situation(self, situation: Situation) -> None:
+        """The engine said something."""
+        if situation.run is not self._situation.run:
+            self._frame = None
+        self._situation = situation
+        self._later()
+
+    def show_frame(self, frame: Frame) -> None:
+        """The newest frame."""
+        self._frame = frame
+        self._later()
+
+    def _later(self) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _field(self, name: str) -> QLabel:
+        label = QLabel(self)
+        label.setObjectName(f"status.{name}")
+        label.setContentsMargins(4, 0, 8, 0)
+        self._fields[name] = label
+        return label
+
+    def _write(self) -> None:
+        for name, text in self._texts().items():
+            label = self._fields[name]
+            if label.text() != text:
+                label.setText(text)
+                label.setVisible(bool(text))
+        if self._situation.running:
+            self._later()
+
+    def _texts(self) -> dict[str, str]:
+        now, frame = self._situation, self._frame
+        share = self._load.share()
+        going = now.running and frame is not None
+        eta = frame.eta_seconds if going and frame else None
+        step = max(now.step, frame.step if frame else 0)
+        return {
+            "device": now.run.device if now.run else "",
+            "regime": now.regime,
+            "speed": rate(frame.steps_per_second) if going and frame else "",
+            "viewer": f"viewer {100 * share:.0f} % of a core" if share is not None else "",
+            "eta": f"ETA {duration(eta)}" if eta is not None else "",
+            "phase": now.working or _PHASES[now.phase],
+            "step": f"step {step:,}" if now.run else "",
+            "epoch": f"epoch {frame.epoch:.1f}" if frame else "",
+        }

@@ -1,0 +1,218 @@
+"""The window: toolbar, layers strip, docked panels, inspector, status bar; events go to each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QShowEvent
+from PySide6.QtWidgets import QApplication, QMainWindow, QToolBar
+
+from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.events import EngineReady, Event
+from dgn_engine.protocol.frames import Frame
+from dgn_viewer import appearance, style
+from dgn_viewer.action_list import fixed_actions, panel_actions, regime_actions
+from dgn_viewer.actions import Actions
+from dgn_viewer.display import Display
+from dgn_viewer.docks import PanelDocks
+from dgn_viewer.file_dialogs import FileDialogs
+from dgn_viewer.history import History
+from dgn_viewer.layers_strip import LayersStrip
+from dgn_viewer.menus import Menus
+from dgn_viewer.notices import Notices
+from dgn_viewer.palette import Palette
+from dgn_viewer.panel import PanelSpec
+from dgn_viewer.settings import LAYOUT_VERSION, Settings
+from dgn_viewer.shortcut_sheet import ShortcutSheet
+from dgn_viewer.situation import Situation
+from dgn_viewer.statusbar import StatusBar
+from dgn_viewer.toolbar import RunToolbar
+
+DEFAULT_SIZE = QSize(1440, 900)
+LEAST_SIZE = QSize(900, 600)
+
+
+class Window(QMainWindow):
+    """Every part of the viewer in its place. Implements `actions.Shell`."""
+
+    event_taken = Signal(object)  # an event, after situation and history have taken it in
+    closed = Signal()
+
+    def __init__(
+        self,
+        send: Callable[[Command], None],
+        panels: Mapping[str, PanelSpec],
+        settings: Settings,
+        theme_choice: str = "",
+    ) -> None:
+        super().__init__()
+        self.setObjectName("window")
+        self.setWindowTitle("Deep gated networks")
+        self.setMinimumSize(LEAST_SIZE)
+        self.setDockNestingEnabled(True)
+        self.send = send
+        self.settings = settings
+        self._theme_choice = theme_choice or settings.theme
+        self.theme = appearance.resolve(self._theme_choice)
+        self._situation = Situation()
+        self._arranged = False
+        self.history = History()
+        self.registry = Actions(self, self._icon, self)
+        self.registry.add((*fixed_actions(), *panel_actions(panels)))
+        self.docks = PanelDocks(self, panels, self.theme)
+        self.display = Display(self.history, self.docks, dict(panels), send)
+        self.toolbar = RunToolbar(send, self.registry)
+        self.strip = LayersStrip(send)
+        self.status = StatusBar(self)
+        self.notices = Notices(self)
+        self.palette_ = Palette(self.registry, self)
+        self.sheet = ShortcutSheet(self.registry, self)
+        self.files = FileDialogs(self, send, settings, self.notices.tell)
+        self.menus = Menus(self.menuBar(), self.registry)
+        self._place()
+        self._connect()
+        self._restore()
+        self._put_theme_on()
+        self.registry.refresh()
+
+    # What the pump brings
+
+    def on_event(self, event: Event) -> None:
+        """Take in one event and pass it on; each part is its own slot, so a fault stays in it."""
+        before = self._situation
+        self._situation = before.after(event)
+        self.history.on_event(event)
+        if isinstance(event, EngineReady):
+            self.registry.add(regime_actions(event.catalogue))
+        if self._situation is not before:
+            self.registry.refresh()
+            self.status.show_situation(self._situation)
+        self.event_taken.emit(event)
+        self.display.refresh()
+
+    def on_frame(self, frame: Frame) -> None:
+        """Take in the newest frame."""
+        run = self._situation.run
+        if run is None or frame.run != run.run:
+            return
+        self._situation = self._situation.at(frame.step)
+        self.history.on_frame(frame)
+        self.status.show_frame(frame)
+        self.display.refresh()
+
+    # What actions ask (actions.Shell)
+
+    @property
+    def situation(self) -> Situation:
+        """The engine's last word."""
+        return self._situation
+
+    @property
+    def theme_choice(self) -> str:
+        """'light', 'dark' or 'system'."""
+        return self._theme_choice
+
+    def panel_is_open(self, panel: str) -> bool:
+        """Whether the panel has a place in the layout."""
+        return self.docks.is_open(panel)
+
+    def toggle_panel(self, panel: str) -> None:
+        """Close it if it is seen, else open it."""
+        self.docks.toggle(panel)
+
+    def reset_layout(self) -> None:
+        """The layout of the first start."""
+        self.docks.arrange()
+
+    def choose_theme(self, name: str) -> None:
+        """Recolour everything at once."""
+        self._theme_choice = name
+        self.settings.theme = name
+        self._put_theme_on()
+
+    def open_checkpoint(self) -> None:
+        """Ask for a file; the engine lists it."""
+        self.files.open_checkpoint()
+
+    def save_configuration(self) -> None:
+        """Ask for a file; the configuration as it is now goes there."""
+        config = self._situation.config_now()
+        if config is not None:
+            self.files.save_configuration(config)
+
+    def open_palette(self) -> None:
+        """Every action in a list."""
+        self.palette_.open()
+
+    def show_shortcuts(self) -> None:
+        """Every shortcut in a sheet."""
+        self.sheet.open()
+
+    def show_notices(self) -> None:
+        """The last notices once more."""
+        self.notices.show_recent()
+
+    # Qt
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Docks take their sizes only in a window that has one."""
+        super().showEvent(event)
+        if not self._arranged:
+            self._arranged = True
+            self.docks.share_out()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Remember the window; the engine is stopped by whoever started it."""
+        self.settings.geometry = self.saveGeometry()
+        self.settings.layout = self.saveState(LAYOUT_VERSION)
+        self.settings.save()
+        self.display.stop()
+        event.accept()
+        self.closed.emit()
+
+    # Inside
+
+    def _place(self) -> None:
+        self.addToolBar(self.toolbar)
+        self.addToolBarBreak()
+        strip_bar = QToolBar("Layers strip", self)
+        strip_bar.setObjectName("bar.strip")
+        strip_bar.setMovable(False)
+        strip_bar.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        strip_bar.setStyleSheet("QToolBar { padding: 0; border: none; }")
+        strip_bar.addWidget(self.strip)
+        self.addToolBar(strip_bar)
+        self.setStatusBar(self.status)
+        self.docks.arrange()
+
+    def _connect(self) -> None:
+        for part in (self.toolbar, self.strip, self.notices):
+            self.event_taken.connect(part.on_event)
+        self.docks.changed.connect(self.registry.refresh)
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
+
+    def _restore(self) -> None:
+        screen = self.screen().availableGeometry().size()
+        self.resize(DEFAULT_SIZE.boundedTo(screen))
+        geometry, layout = self.settings.geometry, self.settings.layout
+        if geometry is not None:
+            self.restoreGeometry(geometry)
+        if layout is not None:
+            self._arranged = self.restoreState(layout, LAYOUT_VERSION)
+
+    def _on_desktop_theme(self) -> None:
+        if self._theme_choice == "system":
+            self._put_theme_on()
+
+    def _put_theme_on(self) -> None:
+        self.theme = appearance.resolve(self._theme_choice)
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        appearance.put_on(application, self.theme)
+        for part in (self.docks, self.toolbar, self.strip):
+            part.set_theme(self.theme)
+        self.registry.redress()
+
+    def _icon(self, name: str) -> QIcon:
+        return style.icon(name, self.theme)
