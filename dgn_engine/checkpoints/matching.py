@@ -1,0 +1,181 @@
+"""Which tensors of a file would become which layers of the feature network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.architecture import Architecture, Conv, Dense, Weighted, weight_shape
+from dgn_engine.checkpoints.contents import Array
+from dgn_engine.checkpoints.reading import Listing
+from dgn_engine.protocol.events import LayerMatch
+
+Weights = npt.NDArray[np.float32]
+
+# Of our own files: in these regimes the value network makes its own gates.
+_OWN_GATES = ("ReLU", "soft-ReLU")
+_WRITTEN_AS = (
+    (".weight", ".bias"),
+    ("weights.", "biases."),
+    ("weight", "bias"),
+    ("kernel", "bias"),
+    ("W", "b"),
+    ("w", "b"),
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """The verdict on a file. `weights` and `biases` are float32, one for each layer that takes
+    part: every gated layer and, where it fits too, the output layer; empty if it does not fit.
+    """
+
+    rows: tuple[LayerMatch, ...]
+    fits: bool
+    verdict: str
+    weights: tuple[Weights, ...] = ()
+    biases: tuple[Weights | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A layer with what the file offers for it."""
+
+    row: LayerMatch
+    weight: Weights | None = None
+    bias: Weights | None = None
+    reason: str = ""
+
+
+def match_layers(listing: Listing, architecture: Architecture) -> Match:
+    """Match weight tensors with weight layers by their order, and check their shapes.
+
+    Every gated layer must fit; the output layer only makes logits, which no gate hangs on, so
+    where it does not fit it is left as it is. In our own files the network is taken that made
+    the gates. Nothing is changed here.
+    """
+    arrays = _gate_makers(listing)
+    names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
+    layers = architecture.weighted
+    pairs = [
+        _pair(place, layer, names[place] if place < len(names) else "", arrays, len(names))
+        for place, layer in enumerate(layers)
+    ]
+    file = listing.file_name
+    misfit = next((p for p in range(len(layers) - 1) if pairs[p].reason), None)
+    normalised = _normalisation(arrays)
+    if normalised:
+        verdict = (
+            f"Gates of {file} cannot be taken: it holds normalisation layers ({normalised}), "
+            "which move the gates and cannot be folded in here. Nothing was changed."
+        )
+        return Match(tuple(pair.row for pair in pairs), False, verdict)
+    if misfit is not None:
+        verdict = (
+            f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}. "
+            "Nothing was changed."
+        )
+        return Match(tuple(pair.row for pair in pairs), False, verdict)
+    taken = pairs if not pairs[-1].reason else pairs[:-1]
+    biases = tuple(pair.bias for pair in taken)
+    return Match(
+        rows=tuple(pair.row for pair in pairs),
+        fits=True,
+        verdict=_praise(file, len(layers) - 1, len(names) - len(layers), biases),
+        weights=tuple(pair.weight for pair in taken if pair.weight is not None),
+        biases=biases,
+    )
+
+
+def _gate_makers(listing: Listing) -> dict[str, Array]:
+    """The tensors of the network that makes the gates; in a file of ours there are two."""
+    chosen = "value."
+    if listing.metadata.get("regime", _OWN_GATES[0]) not in _OWN_GATES:
+        chosen = "feature."
+    if not any(name.startswith(f"{chosen}weights.") for name in listing.arrays):
+        return listing.arrays
+    return {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
+
+
+def _pair(
+    place: int, layer: Weighted, name: str, arrays: dict[str, Array], available: int
+) -> _Pair:
+    title = f"{'conv' if isinstance(layer, Conv) else 'dense'} {place + 1}"
+    title = title if layer.gated else "output"
+    needed = weight_shape(layer)
+    if not name:
+        reason = f"the file has only {available} weight layers"
+        row = LayerMatch(title, needed, "", None, False, _unless_gated(layer, reason))
+        return _Pair(row, reason=reason)
+    found = arrays[name]
+    reason = _difference(layer, found.shape)
+    bias_name = "" if reason else _bias_of(name, layer, arrays)
+    weight = _single(found)
+    bias = _single(arrays[bias_name]) if bias_name else None
+    if not reason and bias is not None and bias.shape != (layer.outputs,):
+        reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
+    if not reason and not all(np.isfinite(a).all() for a in (weight, bias) if a is not None):
+        reason = f"{name} holds values that are not finite"
+    remark = _unless_gated(layer, reason) if reason else "with bias" if bias is not None else ""
+    row = LayerMatch(title, needed, name, found.shape, not reason, remark)
+    return _Pair(row, weight, bias, reason)
+
+
+def _unless_gated(layer: Weighted, reason: str) -> str:
+    return reason if layer.gated else f"left as it is: {reason}"
+
+
+def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
+    """In words what is wrong with a weight of this shape; empty if nothing is."""
+    needed = weight_shape(layer)
+    if found == needed:
+        return ""
+    if len(found) != len(needed):
+        kinds = {2: "a dense layer", 4: "a convolution"}
+        return f"{kinds[len(found)]}, {kinds[len(needed)]} needed"
+    units, inputs = ("units", "inputs")
+    if not isinstance(layer, Dense):
+        units, inputs = ("channels", "input channels")
+    if found[0] != needed[0]:
+        return f"{found[0]} {units}, {needed[0]} needed"
+    if found[1] != needed[1]:
+        return f"{found[1]} {inputs}, {needed[1]} needed"
+    return f"{found[2]}×{found[3]} windows, {needed[2]}×{needed[3]} needed"
+
+
+def _bias_of(name: str, layer: Weighted, arrays: dict[str, Array]) -> str:
+    """The name of the bias that belongs to a weight: by name, else right behind it; or ''."""
+    for weight_word, bias_word in _WRITTEN_AS:
+        head, found, tail = name.rpartition(weight_word)
+        sibling = f"{head}{bias_word}{tail}"
+        if found and sibling in arrays and arrays[sibling].ndim == 1:
+            return sibling
+    if any(word in name.lower() for word in ("weight", "kernel")):
+        return ""
+    names = list(arrays)
+    behind = names[names.index(name) + 1 : names.index(name) + 2]
+    return behind[0] if behind and arrays[behind[0]].shape == (layer.outputs,) else ""
+
+
+def _normalisation(arrays: dict[str, Array]) -> str:
+    """The first tensor that only a normalisation layer has; or ''."""
+    for name, array in arrays.items():
+        if name.endswith("running_mean") or (array.ndim == 1 and name.endswith(".weight")):
+            return name
+    return ""
+
+
+def _single(array: Array) -> Weights:
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32)
+
+
+def _praise(file: str, gated: int, over: int, biases: tuple[Weights | None, ...]) -> str:
+    verdict = f"Gates of {file} fit all {gated} gate layers."
+    if over > 0:
+        verdict += f" Its last {over} weight layers are not used."
+    if any(bias is not None for bias in biases):
+        verdict += " Its biases move the gates; path kernels count weights only."
+    return verdict

@@ -1,0 +1,73 @@
+"""Reading .npy and .npz from bytes: headers first, never a Python object."""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from typing import IO
+
+import numpy as np
+
+from dgn_engine.checkpoints import limits
+from dgn_engine.checkpoints.contents import Array, Contents, Unreadable, plain
+
+NPY = b"\x93NUMPY"
+
+
+def read_npy(content: bytes) -> Contents:
+    """One array under the name 'array'."""
+    array, dtype = _array("array", io.BytesIO(content), len(content))
+    if array is None:
+        raise Unreadable("holds Python objects, not numbers, and was refused")
+    return Contents({"array": array}, {"array": dtype})
+
+
+def read_npz(archive: zipfile.ZipFile) -> Contents:
+    """Every array of numbers by its name; members that hold Python objects are left aside."""
+    arrays: dict[str, Array] = {}
+    dtypes: dict[str, str] = {}
+    ignored: list[str] = []
+    for member in archive.infolist():
+        name = member.filename.removesuffix(".npy")
+        if not member.filename.endswith(".npy"):
+            ignored.append(f"{member.filename} (not an array)")
+            continue
+        try:
+            with archive.open(member) as stream:
+                array, dtype = _array(name, stream, member.file_size)
+        except (zipfile.BadZipFile, EOFError) as error:
+            raise Unreadable(f"is damaged in {plain(name)} ({error})") from None
+        if array is None:
+            ignored.append(f"{name} ({dtype})")
+        else:
+            arrays[name], dtypes[name] = array, dtype
+    if not arrays and ignored:
+        raise Unreadable("holds Python objects or other things, but no arrays of numbers")
+    return Contents(arrays, dtypes, tuple(ignored))
+
+
+def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
+    """The array, or None where it is not of real numbers; and the type in words."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        else:
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    except Exception as error:  # the header is parsed as Python: it fails in many types
+        raise Unreadable(f"has a damaged header in {plain(name)} ({plain(str(error))})") from None
+    if dtype.hasobject:
+        return None, "Python objects"
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        return None, plain(str(dtype))
+    if len(shape) > limits.DIMENSIONS or min(shape, default=0) < 0:
+        raise Unreadable(f"declares an impossible shape for {plain(name)}")
+    wanted = math.prod(shape) * dtype.itemsize
+    if wanted > size:  # before a byte is asked for: a header can declare any size
+        raise Unreadable(f"is cut off, or its header lies: {plain(name)} is not all there")
+    content = stream.read(wanted)
+    if len(content) != wanted or stream.read(1):
+        raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
+    flat = np.frombuffer(content, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C"), str(dtype)
