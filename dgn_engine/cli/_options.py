@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from dgn_engine.config import Device, Initialisation, Loss, Optimiser, RunConfig, ValueInput
 from dgn_engine.refusal import Refusal
@@ -46,7 +46,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--data", help="digits, mnist, fashion-mnist, cifar10, …, folder:PATH")
     data.add_argument("--data-root", metavar="DIR", help="where data sets lie")
     data.add_argument("--download", action="store_true", default=None, help="fetch if missing")
-    data.add_argument("--binary", type=_numbers, metavar="A,B", help="two classes as -1 and +1")
+    data.add_argument("--binary", type=numbers, metavar="A,B", help="two classes as -1 and +1")
     data.add_argument("--train-limit", type=int, metavar="N", help="use N training examples")
     net = parser.add_argument_group("network")
     net.add_argument("--net", help="fc, cnn4, gconv, vconv")
@@ -63,7 +63,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     gating.add_argument("--beta", type=float)
     gating.add_argument("--epsilon", type=float)
     gating.add_argument("--value-input", choices=get_args(ValueInput))
-    gating.add_argument("--wiring", type=_numbers, metavar="2,0,1", help="0-based permutation")
+    gating.add_argument("--wiring", type=numbers, metavar="2,0,1", help="0-based permutation")
     gating.add_argument("--gates-from", metavar="FILE", help="FL: copy the gates of a checkpoint")
     gating.add_argument("--pretrain-epochs", type=int, help="FL: epochs of ReLU before")
     training = parser.add_argument_group("training")
@@ -92,16 +92,21 @@ def run_config(arguments: argparse.Namespace) -> RunConfig:
     return RunConfig.from_dict(tree)
 
 
-def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, int | float | str | bool]]:
     for name in ("width", "depth", "channels", "stride"):
         value = getattr(arguments, name)
         if value is not None:
             yield name, value
     for text in arguments.option:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise Refusal(f"--option {text!r} must be of the form NAME=VALUE.")
-        yield name, _value(value)
+        yield value_of(text)
+
+
+def value_of(text: str) -> tuple[str, int | float | str | bool]:
+    """An --option 'NAME=VALUE' as its name and its value."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Refusal(f"--option {text!r} must be of the form NAME=VALUE.")
+    return name, _value(value)
 
 
 def _value(text: str) -> int | float | str | bool:
@@ -115,7 +120,8 @@ def _value(text: str) -> int | float | str | bool:
     return text
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def numbers(text: str) -> tuple[int, ...]:
+    """'2,0,1' as whole numbers, for argparse."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -62,7 +62,7 @@ def test_the_result_is_on_stdout_and_progress_is_not(capsys):
         (["--regime", "FL", "--gates-from", "no-such-file.pt"], "no-such-file.pt"),
         (["--regime", "DL", "--gates-from", "no-such-file.pt"], "FL"),
         (["--binary", "4,99"], "99"),
-        (["--wiring", "1,0"], "2"),
+        (["--wiring", "1,0"], "5 gate layers"),
     ],
 )
 def test_bad_input_is_one_sentence_on_stderr_and_exit_2(arguments, named, capsys):

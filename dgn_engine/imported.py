@@ -1,0 +1,87 @@
+"""A network out of the tensors of a file: dense layers chain by themselves, others need a name."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from dgn_engine.architecture import Architecture, Dense
+from dgn_engine.checkpoints.matching import Match, match_layers
+from dgn_engine.checkpoints.reading import Listing
+from dgn_engine.config import NetConfig
+from dgn_engine.nets import build_architecture
+from dgn_engine.refusal import Refusal
+from dgn_engine.stack import Stack
+
+
+def dense_architecture(listing: Listing) -> Architecture:
+    """The fully connected network that the file's matrices make in their order.
+
+    Raises `Refusal` where there are none, where others stand between, or where they do not chain.
+    """
+    matrices = [(name, a.shape) for name, a in listing.arrays.items() if a.ndim == 2]
+    other = next((name for name, a in listing.arrays.items() if a.ndim > 2), "")
+    if other:
+        raise Refusal(
+            f"{listing.file_name} holds '{other}', which is no dense layer; "
+            "name the network with --net."
+        )
+    if len(matrices) < 2:
+        raise Refusal(
+            f"{listing.file_name} holds {len(matrices)} weight matrices; "
+            "a network with gates needs two or more."
+        )
+    for (before, first), (after, second) in pairwise(matrices):
+        if second[1] != first[0]:
+            raise Refusal(
+                f"The layers of {listing.file_name} do not chain: '{after}' takes {second[1]} "
+                f"inputs, but '{before}' gives {first[0]}."
+            )
+    last = len(matrices) - 1
+    nodes = [Dense(s[1], s[0], gated=place < last) for place, (_, s) in enumerate(matrices)]
+    return Architecture((nodes[0].inputs,), tuple(nodes))
+
+
+def named_architecture(
+    listing: Listing, net: NetConfig, input_shape: tuple[int, ...]
+) -> Architecture:
+    """The architecture of a network plug-in, with as many logits as the file's last weight."""
+    weights = [a for a in listing.arrays.values() if a.ndim in (2, 4)]
+    if not weights:
+        raise Refusal(f"{listing.file_name} holds no weight matrices or kernels.")
+    return build_architecture(net, input_shape, weights[-1].shape[0])
+
+
+def imported_stack(listing: Listing, architecture: Architecture, dtype: torch.dtype) -> Stack:
+    """All weights of the file as a network, biases where there are any; the head must fit too."""
+    match = match_layers(listing, architecture)
+    if not match.fits:
+        raise Refusal(_plain_verdict(match))
+    if len(match.weights) < len(architecture.weighted):
+        raise Refusal(
+            f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}."
+        )
+    return _filled(match, architecture, dtype)
+
+
+def imported_gates(listing: Listing, architecture: Architecture, dtype: torch.dtype) -> Stack:
+    """The weights that make the gates; an output layer that does not fit stays zero."""
+    match = match_layers(listing, architecture)
+    if not match.fits:
+        raise Refusal(_plain_verdict(match))
+    return _filled(match, architecture, dtype)
+
+
+def _filled(match: Match, architecture: Architecture, dtype: torch.dtype) -> Stack:
+    stack = Stack(architecture, bias=any(bias is not None for bias in match.biases)).to(dtype)
+    for place, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
+        stack.weights[place].data.copy_(torch.from_numpy(np.array(weight)))
+        if bias is not None:
+            stack.biases[place].data.copy_(torch.from_numpy(np.array(bias)))
+    return stack
+
+
+def _plain_verdict(match: Match) -> str:
+    return match.verdict.removesuffix(" Nothing was changed.")
