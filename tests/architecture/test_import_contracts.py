@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "dgn_engine", ROOT / "app" / "dgn_viewer", ROOT / "resources" / "dgn_resources")
-LINT = "import importlinter.cli as c; raise SystemExit(c.lint_imports(no_cache=True))"
+LINT = "import importlinter.cli as c; raise SystemExit(c.lint_imports(no_cache=True, no_logo=True))"
 
 
 def contracts() -> list[dict[str, Any]]:
