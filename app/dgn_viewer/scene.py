@@ -17,7 +17,7 @@ Array = NDArray[Any]
 # Names and labels may set mathematics between dollars, Greek as itself: 'trace $K^V$', '$ρ_i$';
 # `typeset` reads it for the screen, matplotlib's mathtext for figures.
 
-# One meaning, one colour (DESIGN.md, Tokens); resolved by `theme` for light, dark and paper.
+# One meaning, one colour; resolved by `theme` for light, dark and paper.
 Role = Literal["value", "feature", "cross", "accent", "muted", "text"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 # 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0.

@@ -1,4 +1,4 @@
-"""How an overlap or a path kernel is scaled, said explicitly (THEORY §3, KERNELS §1.2)."""
+"""How an overlap or a path kernel is scaled, said explicitly (THEORY §3)."""
 
 from __future__ import annotations
 

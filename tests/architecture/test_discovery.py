@@ -16,6 +16,7 @@ PLUG_INS = {
     "dgn_engine.nets": "NET",
     "dgn_engine.probes": "PROBE",
     "dgn_engine.data": "DATA",
+    "dgn_engine.cli": "COMMAND",
 }
 
 
