@@ -33,7 +33,8 @@ def kernel_arrays(
     `gram` of the value input, `tau_1` … `tau_L` of value layer l after the wiring, `overlap` Λ,
     `sensitive` S, `npk` H, `ntk_value`, `ntk_feature`, `ntk_cross` where they exist and their sum
     `ntk`; `eigenvalues` and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of
-    the other kernels, likewise scaled. Raises `Refusal` where n is too large for the memory.
+    the other kernels, likewise scaled. With 'cosine', examples without an open path are NaN, and
+    such a kernel has no eigenvalues. Raises `Refusal` where n is too large for the memory.
     """
     _check_size(network, len(x), settings)
     with torch.no_grad():
@@ -55,7 +56,7 @@ def kernel_arrays(
         found["ntk_feature"] = tangent.feature
     if tangent.cross is not None:
         found["ntk_cross"] = tangent.cross
-    _finite(found)
+    _check_finite(found, how)
     arrays = {name: tensor.cpu().numpy() for name, tensor in found.items()}
     arrays.update(_spectra(found, labels, network.architecture.classes))
     return arrays
@@ -68,7 +69,7 @@ def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> d
         if name.startswith("tau_") or name == "ntk_cross" or kernel.dim() == 3:
             continue  # K^X is no kernel of its own: its trace may vanish
         square = kernel.reshape(kernel.shape[0] * (kernel.shape[1] if kernel.dim() == 4 else 1), -1)
-        if not float(square.diagonal().sum()) > 0.0:
+        if not float(square.diagonal().sum()) > 0.0 or bool(torch.isnan(square).any()):
             continue
         spectrum = k.spectrum(square, targets if name == "npk" else None)
         key = "eigenvalues" if name == "npk" else f"eigenvalues_{name}"
@@ -80,9 +81,11 @@ def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> d
     return arrays
 
 
-def _finite(found: dict[str, Tensor]) -> None:
+def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
+    """Refuse what overflowed; 'cosine' leaves NaN where an example has no open path."""
     for name, kernel in found.items():
-        if not bool(torch.isfinite(kernel).all()):
+        empty = normalise == "cosine" and name in ("overlap", "sensitive", "npk")
+        if bool(torch.isinf(kernel).any()) or (bool(torch.isnan(kernel).any()) and not empty):
             raise Refusal(
                 f"The kernel '{name}' is not finite: its entries are too large; "
                 "use --dtype float64, or --normalise width."

@@ -12,7 +12,7 @@ from dgn_engine.checkpoints.contents import Array
 from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.protocol.events import LayerMatch
 
-Weights = npt.NDArray[np.float32]
+Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 # Of our own files: in these regimes the value network makes its own gates.
 _OWN_GATES = ("ReLU", "soft-ReLU")
@@ -28,8 +28,9 @@ _WRITTEN_AS = (
 
 @dataclass(frozen=True)
 class Match:
-    """The verdict on a file. `weights` and `biases` are float32, one for each layer that takes
-    part: every gated layer and, where it fits too, the output layer; empty if it does not fit.
+    """The verdict on a file. `weights` and `biases` (float64 where the file has it, else
+    float32): one for each layer that takes part, every gated layer and, where it fits too, the
+    output layer; empty if it does not fit.
     """
 
     rows: tuple[LayerMatch, ...]
@@ -168,8 +169,9 @@ def _normalisation(arrays: dict[str, Array]) -> str:
 
 
 def _single(array: Array) -> Weights:
-    with np.errstate(over="ignore"):
-        return array.astype(np.float32)
+    if array.dtype == np.float64:
+        return array
+    return array.astype(np.float32)
 
 
 def _praise(file: str, gated: int, over: int, biases: tuple[Weights | None, ...]) -> str:
