@@ -116,7 +116,7 @@ def _fresh(
     layer: Weighted, init: Initialisation, generator: torch.Generator, sigma: float
 ) -> Tensor:
     shape, inputs = weight_shape(layer), fan_in(layer)
-    scale = sigma or (2.0 / inputs) ** 0.5
+    scale: float = sigma or (2.0 / inputs) ** 0.5
     if init == "bernoulli":
         coins: Tensor = torch.randint(0, 2, shape, generator=generator)
         return scale * (2.0 * coins.to(torch.get_default_dtype()) - 1.0)
