@@ -38,7 +38,8 @@ package: $(IN)
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
 screenshot: ready $(VENV)/installed
-	$(IN) -m dgn_viewer --offscreen --steps 500 --screenshot docs/images/window.png
+	$(IN) -m dgn_viewer --offscreen --steps 500 --theme light \
+	  --screenshot docs/images/window.png
 	rm -f docs/images/window.json
 
 clean:
