@@ -50,9 +50,8 @@ def qt_application() -> QApplication:
     if not isinstance(application, QApplication):
         application = QApplication([NAME])
         application.setApplicationName(NAME)
-        application.setApplicationDisplayName("dgn-viewer")
-        application.setStyle("Fusion")
-        appearance.set_base_font(application)
+    application.setStyle("Fusion")
+    appearance.set_base_font(application)
     return application
 
 

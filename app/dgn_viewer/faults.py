@@ -13,8 +13,8 @@ from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInst
 class Faults(QObject):
     """Installs the exception hooks and Qt's message handler; `caught` carries (what, traceback).
 
-    The hooks may be called in any thread: the signal is delivered in the GUI thread. Everything
-    is also printed, so that a fault before or after the window is not lost.
+    The hooks may be called in any thread: the signal is delivered in the GUI thread. The hooks
+    that were there before are called too: they print, so that nothing is lost with the window.
     """
 
     caught = Signal(str, str)
@@ -39,40 +39,36 @@ class Faults(QObject):
     def _on_exception(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        if issubclass(kind, KeyboardInterrupt):
-            self._excepthook(kind, error, trace)
-            return
-        self._tell(f"A fault in the window: {_short(error)}", _format(kind, error, trace))
+        self._excepthook(kind, error, trace)
+        if not issubclass(kind, KeyboardInterrupt):
+            self._tell("A fault in the window", kind, error, trace)
 
     def _on_thread_exception(self, arguments: threading.ExceptHookArgs) -> None:
-        if arguments.exc_type is SystemExit:
-            return
-        name = arguments.thread.name if arguments.thread else "a thread"
-        error = arguments.exc_value
-        text = _format(arguments.exc_type, error, arguments.exc_traceback)
-        self._tell(f"A fault in {name}: {_short(error)}", text)
+        self._thread_hook(arguments)
+        if arguments.exc_type is not SystemExit:
+            name = arguments.thread.name if arguments.thread else "a thread"
+            trace = arguments.exc_traceback
+            self._tell(f"A fault in {name}", arguments.exc_type, arguments.exc_value, trace)
 
     def _on_unraisable(self, arguments: sys.UnraisableHookArgs) -> None:
-        error = arguments.exc_value
-        text = _format(arguments.exc_type, error, arguments.exc_traceback)
-        where = arguments.err_msg or "while cleaning up"
-        self._tell(f"A fault {where}: {_short(error)}", f"{text}{arguments.object!r}\n")
+        self._unraisable_hook(arguments)
+        trace = arguments.exc_traceback
+        self._tell("A fault while cleaning up", arguments.exc_type, arguments.exc_value, trace)
 
     def _on_message(self, kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
-        print(f"Qt: {message}", file=sys.stderr)
+        if callable(self._message_handler):
+            self._message_handler(kind, context, message)
+        else:
+            print(f"Qt: {message}", file=sys.stderr)
         if kind in (QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg):
             self.caught.emit(f"Qt: {message}", f"{context.file}:{context.line}\n{message}\n")
 
-    def _tell(self, what: str, text: str) -> None:
-        print(text, file=sys.stderr, end="")
-        self.caught.emit(what, text)
-
-
-def _short(error: BaseException | None) -> str:
-    return f"{type(error).__name__}: {error}" if error is not None else "unknown"
-
-
-def _format(
-    kind: type[BaseException], error: BaseException | None, trace: TracebackType | None
-) -> str:
-    return "".join(traceback.format_exception(kind, error, trace))
+    def _tell(
+        self,
+        where: str,
+        kind: type[BaseException],
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        text = "".join(traceback.format_exception(kind, error, trace))
+        self.caught.emit(f"{where}: {kind.__name__}: {error}", text)

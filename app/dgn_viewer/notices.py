@@ -131,6 +131,7 @@ class Notices(QWidget):
     def __init__(self, window: QWidget, gap_below: int = 24) -> None:
         super().__init__(window)
         self.recent: deque[Notice] = deque(maxlen=_KEPT)
+        self._window = window
         self._gap = gap_below
         self._cards: list[Card] = []
         self._column = QVBoxLayout(self)
@@ -199,7 +200,7 @@ class Notices(QWidget):
     def _settle(self) -> None:
         """Take the size of the cards and sit in the corner."""
         self.setVisible(bool(self._cards))
-        window = self.parentWidget()
+        window = self._window
         height = sum(self._height(card) for card in self._cards)
         height += self._column.spacing() * max(0, len(self._cards) - 1)
         height = min(height, window.height() - self._gap - 2 * _MARGIN)

@@ -21,6 +21,7 @@ from dgn_engine.refusal import Refusal
 from dgn_viewer.application import Options, Viewer, interrupted_by
 from dgn_viewer.panelhost import PanelHost
 from dgn_viewer.scene import Array, Scene, finite_range
+from dgn_viewer.window import DEFAULT_SIZE
 
 SILENCE = 120.0  # seconds without a word from the engine after which it is given up
 INTERRUPTED = 130
@@ -50,6 +51,7 @@ def take(options: Options, shot: Shot) -> int:
             config=config,
             paused=True,
             theme=options.theme or "light",
+            size=options.size or (DEFAULT_SIZE.width(), DEFAULT_SIZE.height()),
             settings=Path(folder) / "settings.ini",
         )
         viewer = Viewer(own)

@@ -24,6 +24,7 @@ class Palette(QFrame):
     def __init__(self, actions: Actions, window: QWidget) -> None:
         super().__init__(window)
         self.setObjectName("palette")
+        self._window = window
         self._actions = actions
         self.query = QLineEdit(self)
         self.query.setPlaceholderText("Find an action")
@@ -43,7 +44,7 @@ class Palette(QFrame):
 
     def open(self) -> None:
         """Show all actions and take the keyboard."""
-        window = self.parentWidget()
+        window = self._window
         self.query.clear()
         self._fill("")
         self.setFixedWidth(min(_WIDTH, window.width() - 32))

@@ -18,6 +18,7 @@ class ShortcutSheet(QFrame):
         super().__init__(window)
         self.setObjectName("sheet")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._window = window
         self._actions = actions
         self._grid = QGridLayout(self)
         self._grid.setContentsMargins(24, 16, 24, 16)
@@ -47,7 +48,7 @@ class ShortcutSheet(QFrame):
             self._grid.addWidget(key_label, row + 1, 2 * column)
             self._grid.addWidget(QLabel(text.removesuffix("…"), self), row + 1, 2 * column + 1)
         self.adjustSize()
-        window = self.parentWidget()
+        window = self._window
         self.move((window.width() - self.width()) // 2, (window.height() - self.height()) // 2)
         self.show()
         self.raise_()

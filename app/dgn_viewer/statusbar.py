@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame
 from dgn_viewer.situation import Situation
@@ -19,6 +19,8 @@ _PHASES = {
     "finished": "finished",
     "stopped": "engine stopped",
 }
+_LEFT = ("device", "regime", "speed", "viewer", "eta")
+_RIGHT = ("phase", "step", "epoch")
 _EVERY_MS = 200  # numbers that change faster cannot be read
 
 
@@ -63,14 +65,21 @@ class StatusBar(QStatusBar):
         self._situation = Situation()
         self._frame: Frame | None = None
         self._load = Load()
-        self._fields: dict[str, QLabel] = {}
-        for name in ("device", "regime", "speed", "viewer", "eta"):
-            self.addWidget(self._field(name))
-        for name in ("phase", "step", "epoch"):
-            self.addPermanentWidget(self._field(name))
-        self._fields["viewer"].setToolTip(
-            "Processor time of the window's thread, drawing included, as a share of one core"
+        self._said: dict[str, str] = {}
+        self._left, self._right = QLabel(self), QLabel(self)
+        for label in (self._left, self._right):
+            label.setContentsMargins(8, 0, 8, 0)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self._left.setToolTip(
+            "viewer: processor time of the window's thread, drawing included, as a share of one "
+            "core of this machine"
         )
+        line = QWidget(self)
+        row = QHBoxLayout(line)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self._left, 1)
+        row.addWidget(self._right)
+        self.addWidget(line, 1)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_EVERY_MS)
@@ -79,7 +88,7 @@ class StatusBar(QStatusBar):
 
     def text(self, name: str) -> str:
         """What a field says: 'device', 'regime', 'speed', 'viewer', 'eta', 'phase', 'step', …"""
-        return self._fields[name].text()
+        return self._said.get(name, "")
 
     def show_situation(self, situation: Situation) -> None:
         """The engine said something."""
@@ -97,19 +106,12 @@ class StatusBar(QStatusBar):
         if not self._timer.isActive():
             self._timer.start()
 
-    def _field(self, name: str) -> QLabel:
-        label = QLabel(self)
-        label.setObjectName(f"status.{name}")
-        label.setContentsMargins(4, 0, 8, 0)
-        self._fields[name] = label
-        return label
-
     def _write(self) -> None:
-        for name, text in self._texts().items():
-            label = self._fields[name]
+        self._said = self._texts()
+        for label, names in ((self._left, _LEFT), (self._right, _RIGHT)):
+            text = " · ".join(self._said[name] for name in names if self._said[name])
             if label.text() != text:
                 label.setText(text)
-                label.setVisible(bool(text))
         if self._situation.running:
             self._later()
 

@@ -161,6 +161,7 @@ class Window(QMainWindow):
         if not self._arranged:
             self._arranged = True
             self.docks.share_out()
+        self.setFocus(Qt.FocusReason.OtherFocusReason)  # else the first small button has it
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Remember the window; the engine is stopped by whoever started it."""

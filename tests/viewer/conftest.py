@@ -1,0 +1,113 @@
+"""Fixtures of the viewer's tests: the real window on the real session, and leak detectors."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication, QEvent, QTimer
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import (
+    DataConfig,
+    GatingConfig,
+    NetConfig,
+    RunConfig,
+    TrainingConfig,
+)
+from dgn_viewer.application import Options, Viewer
+
+PATIENCE_MS = 30_000  # torch is loaded by the first session of the test process
+
+
+def small_run(regime: str = "DL", pace: float = 200.0, epochs: int = 0) -> RunConfig:
+    """Digits in a network of 16 units and three gate layers: a step takes a millisecond."""
+    return RunConfig(
+        data=DataConfig(name="digits"),
+        net=NetConfig(name="fc", options=(("depth", 4), ("width", 16))),
+        gating=GatingConfig(regime=regime),
+        training=TrainingConfig(learning_rate=1e-3, batch=32, epochs=epochs, pace=pace),
+        device="cpu",
+        probe_examples=20,
+    )
+
+
+def _top_level() -> set[QWidget]:
+    return set(QApplication.topLevelWidgets())
+
+
+def _settle() -> None:
+    """Let everything that was told to go, go."""
+    for _ in range(3):
+        QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        QCoreApplication.processEvents()
+    gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No thread, no running timer and no top-level widget outlives a test."""
+    if "qapp" not in request.fixturenames:
+        yield
+        return
+    threads = set(threading.enumerate())
+    widgets = _top_level()
+    yield
+    _settle()
+    left = {t.name for t in set(threading.enumerate()) - threads if not t.daemon}
+    left |= {t.name for t in set(threading.enumerate()) - threads if t.name == "dgn-engine"}
+    assert not left, f"threads left: {left}"
+    assert not (_top_level() - widgets), f"widgets left: {_top_level() - widgets}"
+
+
+def running_timers() -> list[QTimer]:
+    """Timers made in Python that still tick."""
+    return [item for item in gc.get_objects() if isinstance(item, QTimer) and _ticks(item)]
+
+
+def _ticks(timer: QTimer) -> bool:
+    try:
+        return timer.isActive()
+    except RuntimeError:  # its C++ half is gone
+        return False
+
+
+@pytest.fixture
+def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]:
+    """Builds the real window with the real session, waits for its run, and ends it afterwards."""
+    made: list[Viewer] = []
+
+    def make(config: RunConfig | None = None, paused: bool = False) -> Viewer:
+        options = Options(
+            config or small_run(),
+            theme="light",
+            size=(1440, 900),
+            settings=tmp_path / "settings.ini",
+            paused=paused,
+        )
+        viewer = Viewer(options)
+        made.append(viewer)
+        viewer.start()
+        qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=PATIENCE_MS)
+        return viewer
+
+    before = {id(timer) for timer in running_timers()}
+    yield make
+    ended = [viewer.close() for viewer in made]
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
+    application.setStyleSheet("")
+    made.clear()
+    _settle()
+    assert all(ended), "the engine did not end"
+    assert not [timer for timer in running_timers() if id(timer) not in before]
+
+
+@pytest.fixture
+def viewer(make_viewer: Callable[..., Viewer]) -> Viewer:
+    """The window with a small run that trains."""
+    return make_viewer()

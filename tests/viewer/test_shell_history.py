@@ -1,0 +1,154 @@
+"""History is a pure fold: events and frames in, views out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import (
+    Measured,
+    Paused,
+    ProbeSet,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    RunStarted,
+    SettingChanged,
+    Traced,
+)
+from dgn_engine.protocol.frames import Frame, Reading, freeze
+from dgn_viewer.history import History
+
+
+def run_started(run: int = 1, paused: bool = False) -> RunStarted:
+    return RunStarted(
+        run=run,
+        config=RunConfig(),
+        regime="DL",
+        device="cpu",
+        layers=(),
+        wiring=(0, 1, 2),
+        parameters_value=1,
+        parameters_feature=1,
+        train_examples=100,
+        test_examples=10,
+        classes=10,
+        steps_per_epoch=10,
+        total_steps=0,
+        probe_set=ProbeSet((), (), (), ""),
+        paused=paused,
+    )
+
+
+def frame(run: int, step: int, *readings: Reading) -> Frame:
+    return Frame(run, step, step / 10, 50.0, None, {r.probe: r for r in readings})
+
+
+@pytest.fixture
+def history() -> History:
+    history = History()
+    history.on_event(run_started())
+    return history
+
+
+def test_measured_values_become_series_of_training(history: History) -> None:
+    history.on_event(Measured(5, 0.5, 1.5, 0.4))
+    history.on_event(Measured(10, 1.0, 1.2, 0.5, test_loss=1.3, test_accuracy=0.45))
+    series = history.view({}).series
+    assert series[("training", "train_loss")].steps.tolist() == [5, 10]
+    assert series[("training", "test_accuracy")].values.tolist() == [0.45]
+
+
+def test_a_view_does_not_change_when_more_arrives(history: History) -> None:
+    for step in range(1000):
+        history.on_event(Traced(step, "ntk", {"trace": float(step)}))
+        if step == 300:
+            early = history.view({}).series[("ntk", "trace")]
+    assert early.values.tolist() == [float(step) for step in range(301)]
+    assert len(history.view({}).series[("ntk", "trace")].values) == 1000
+
+
+def test_nobody_can_write_to_a_series(history: History) -> None:
+    history.on_event(Traced(1, "ntk", {"trace": 1.0}))
+    series = history.view({}).series[("ntk", "trace")]
+    with pytest.raises(ValueError, match="read-only"):
+        series.values[0] = 2.0
+    history.on_event(Traced(2, "ntk", {"trace": 2.0}))
+    assert history.view({}).series[("ntk", "trace")].values.tolist() == [1.0, 2.0]
+
+
+def test_swaps_permutations_and_dials_leave_labelled_marks(history: History) -> None:
+    training = RunConfig().training
+    history.on_event(RegimeSwapped(10, "DL", "FL", (), (), (), ()))
+    history.on_event(Rewired(20, (1, 0, 2)))
+    history.on_event(SettingChanged(30, training.learning_rate, 10.0, "image", 0.0))
+    history.on_event(SettingChanged(40, 1e-3, 10.0, "ones", 0.0))
+    view = history.view({})
+    assert [(mark.x, mark.label) for mark in view.marks] == [
+        (10, "FL"),
+        (20, "π"),
+        (30, "β 10"),
+        (40, "lr 0.001"),
+        (40, "input ones"),
+    ]
+    assert (view.regime, view.wiring) == ("FL", (1, 0, 2))
+
+
+def test_a_change_of_pace_leaves_no_mark(history: History) -> None:
+    config = RunConfig()
+    history.on_event(
+        SettingChanged(3, config.training.learning_rate, config.gating.beta, "image", 60.0)
+    )
+    assert history.view({}).marks == ()
+
+
+def test_the_newest_reading_of_each_probe_is_kept_across_frames(history: History) -> None:
+    gates = Reading("gates", 5, arrays={"g": freeze(np.ones(3))})
+    history.on_frame(frame(1, 5, gates))
+    history.on_frame(frame(1, 9, Reading("overlap", 9)))
+    view = history.view({})
+    assert set(view.readings) == {"gates", "overlap"}
+    assert view.readings["gates"] is gates
+    assert view.step == 9
+
+
+def test_a_new_run_starts_from_nothing(history: History) -> None:
+    history.on_event(Measured(5, 0.5, 1.5, 0.4))
+    history.on_event(RegimeSwapped(6, "DL", "FL", (), (), (), ()))
+    history.on_frame(frame(1, 7, Reading("gates", 7)))
+    history.on_event(run_started(run=2))
+    view = history.view({})
+    assert not view.series
+    assert not view.readings
+    assert not view.marks
+    assert (view.step, view.regime) == (0, "DL")
+
+
+def test_a_frame_of_an_earlier_run_is_left_aside(history: History) -> None:
+    history.on_event(run_started(run=2))
+    history.on_frame(frame(1, 700, Reading("gates", 700)))
+    assert history.view({}).step == 0
+    assert not history.view({}).readings
+
+
+def test_a_revision_moves_only_for_what_changed(history: History) -> None:
+    before = history.revision("gates"), history.revision("ntk")
+    history.on_frame(frame(1, 1, Reading("gates", 1)))
+    assert history.revision("gates") != before[0]
+    assert history.revision("ntk") == before[1]
+
+
+def test_the_same_reading_again_is_no_change(history: History) -> None:
+    gates = Reading("gates", 1)
+    history.on_frame(frame(1, 1, gates))
+    before = history.revision("gates")
+    history.on_frame(frame(1, 2, gates))
+    assert history.revision("gates") == before
+
+
+def test_pausing_is_seen_in_the_view(history: History) -> None:
+    history.on_event(Paused(4))
+    assert history.view({}).paused
+    history.on_event(Running(4))
+    assert not history.view({}).paused
