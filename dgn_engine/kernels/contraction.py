@@ -6,51 +6,182 @@ Legend: n and m examples, c logits, P positions. How logits meet: 'total' is Σ_
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Dense, Weighted
-from dgn_engine.kernels.sweep import patches
+from dgn_engine.architecture import Conv, Dense, Weighted
+from dgn_engine.kernels.convolution import weight_gradients, windows
+from dgn_engine.kernels.product import product
+from dgn_engine.kernels.tiles import mirror, row_tiles
 
 Contraction = Literal["total", "perclass", "full"]
 
 
-def layer_gram(layer: Weighted, bias: bool, one: Tensor, two: Tensor) -> Tensor | None:
-    """A = Z Zᵀ (n, m) of a dense layer's inputs, plus one where a bias is trained.
+def is_pairwise(layer: Weighted, how: Contraction, n: int, c: int, positions: int) -> bool:
+    """Whether pairs of positions cost less than per-example gradients (small maps, many weights).
 
-    None for convolutions, whose share is not a Hadamard product.
+    A layer is then a dense one with P times as many examples, whose positions are summed.
     """
-    if not isinstance(layer, Dense):
+    if not isinstance(layer, Conv) or how == "full":
+        return False
+    fan_in = layer.inputs * layer.kernel**2
+    gradients = c * layer.outputs * fan_in * (positions + n)
+    return n * positions**2 * (fan_in + c * layer.outputs) < gradients
+
+
+def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tensor | None:
+    """What the deltas are multiplied with: inputs (n, a), or the windows of all positions
+    (n·P, a); None where gradients are formed. A trained bias is one more input, always one."""
+    if isinstance(layer, Dense):
+        rows = inputs
+    elif pairwise:
+        rows = windows(layer, inputs).flatten(0, 1)
+    else:
         return None
-    gram = one @ two.T
-    return gram + 1.0 if bias else gram
+    return torch.cat([rows, torch.ones_like(rows[:, :1])], dim=1) if bias else rows
 
 
-def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor) -> Tensor:
-    """One block's half of the product: the deltas themselves (dense), or the per-example
-    gradients (n, c, parameters) of a convolution, its bias included."""
+def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: bool) -> Tensor:
+    """One block's half of the product: deltas (n, c, b), deltas of every position (n·P, c, C_o),
+    or the per-example gradients (n, c, parameters) of a convolution."""
     if isinstance(layer, Dense):
         return delta
-    windows = patches(layer, inputs)
-    flat = delta.flatten(3)
-    gradients = torch.einsum("ncop,nip->ncoi", flat, windows).flatten(2)
-    if bias:
-        gradients = torch.cat([gradients, flat.sum(-1)], dim=2)
-    return gradients
+    if pairwise:
+        return delta.flatten(3).permute(0, 3, 1, 2).flatten(0, 1)
+    return weight_gradients(layer, inputs, delta, bias)
 
 
-def share(gram: Tensor | None, one: Tensor, two: Tensor, how: Contraction) -> Tensor:
-    """⟨one, two⟩ over the last axis, (n or 1, c, ·) with (m or 1, c, ·), times A where given."""
-    match how:
-        case "total":
-            product = one.flatten(1) @ two.flatten(1).T
-            return product if gram is None else gram * product
-        case "perclass":
-            product = one.transpose(0, 1) @ two.permute(1, 2, 0)
-            return product if gram is None else gram * product
-        case "full":
-            (n, c, size), m = one.shape, two.shape[0]
-            product = (one.reshape(-1, size) @ two.reshape(-1, size).T).reshape(n, c, m, c)
-            return product if gram is None else gram[:, None, :, None] * product
+@dataclass(frozen=True)
+class Term:
+    """One layer's ⟨left, right⟩ ⊙ ⟨one, two⟩: factors (n·P, a), sides (n·P, c, b).
+
+    Factors are None where the sides are gradients; a side's first axis may be 1, the same for
+    all examples. P > 1: positions are summed.
+    """
+
+    left: Tensor | None
+    right: Tensor | None
+    one: Tensor
+    two: Tensor
+
+
+class KernelSum:
+    """The running sum of one kernel over the layers, in row tiles of bounded memory.
+
+    `symmetric`: both blocks are the same examples and the sum is symmetric, so that only its
+    upper half is computed and `total` mirrors it.
+    """
+
+    def __init__(self, how: Contraction, shape: tuple[int, int], symmetric: bool) -> None:
+        self.how = how
+        self.n, self.m = shape
+        self.symmetric = symmetric
+        self._total: Tensor | None = None
+        self._held: list[Term] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was added."""
+        return self._total is None and not self._held
+
+    def total(self) -> Tensor:
+        """The sum of all that was added: (n, m), (c, n, m) or (n, c, m, c)."""
+        if self._held:
+            self._add_full(self._held)
+            self._held = []
+        assert self._total is not None
+        if self.symmetric and self.how != "full":
+            mirror(self._total)
+        elif self.symmetric:
+            for rows in self._full_tiles():
+                beyond = self._total[rows, :, rows.stop :].permute(2, 3, 0, 1)
+                self._total[rows.stop :, :, rows] = beyond
+        return self._total
+
+    def hold(self, term: Term) -> None:
+        """'full' only: contracted at the end, every layer while its tile is in the cache;
+        gradients are large and contracted at once."""
+        if term.left is None:
+            self._add_full([term])
+        else:
+            self._held.append(term)
+
+    def add_tile(
+        self, rows: slice, columns: slice, gram: Tensor | None, part: Tensor, positions: int
+    ) -> None:
+        """'total' and 'perclass': add A ⊙ part, positions summed, to one tile."""
+        if self._total is None:
+            lead = part.shape[:-2]
+            self._total = part.new_zeros((*lead, self.n, self.m))
+        target = self._total[..., rows, columns]
+        if gram is None:
+            target.add_(part)
+        elif positions == 1:
+            target.addcmul_(gram, part)
+        else:
+            target.add_(_summed(gram * part, positions))
+
+    def _full_tiles(self) -> Iterator[slice]:
+        assert self._total is not None
+        c = self._total.shape[1]
+        return row_tiles(self.n, self.m * c * c, c, self.symmetric)
+
+    def _add_full(self, terms: Sequence[Term]) -> None:
+        c = terms[0].one.shape[1]
+        if self._total is None:
+            self._total = terms[0].one.new_zeros((self.n, c, self.m, c))
+        for rows in self._full_tiles():
+            columns = slice(rows.start if self.symmetric else 0, self.m)
+            tile = self._total[rows, :, columns]
+            for term in terms:
+                one, two = _cut(term.one, rows, 1), _cut(term.two, columns, 1)
+                size = one.shape[2]
+                part = product(one.reshape(-1, size), two.reshape(-1, size))
+                part = part.reshape(len(one), c, len(two), c)
+                if term.left is None or term.right is None:
+                    tile.add_(part)
+                else:
+                    gram = product(term.left[rows], term.right[columns])
+                    tile.addcmul_(gram[:, None, :, None], part)
+
+
+def add_layer(sums: Sequence[tuple[KernelSum, Term]], positions: int = 1) -> None:
+    """Add one layer's terms, which share their factors, to several kernels of the same blocks."""
+    if not sums:
+        return
+    first, term = sums[0]
+    if first.how == "full":
+        for kernel, each in sums:
+            kernel.hold(each)
+        return
+    row = first.m * positions**2 * (term.one.shape[1] if first.how == "perclass" else 1)
+    for rows in row_tiles(first.n, row, symmetric=first.symmetric):
+        columns = slice(rows.start if first.symmetric else 0, first.m)
+        gram = None
+        if term.left is not None and term.right is not None:
+            left, right = _cut(term.left, rows, positions), _cut(term.right, columns, positions)
+            gram = product(left, right)
+        for kernel, each in sums:
+            one, two = _cut(each.one, rows, positions), _cut(each.two, columns, positions)
+            if first.how == "total":
+                part = product(one.flatten(1), two.flatten(1))
+            else:
+                part = one.transpose(0, 1) @ two.permute(1, 2, 0)
+            kernel.add_tile(rows, columns, gram, part, positions)
+
+
+def _cut(side: Tensor, examples: slice, positions: int) -> Tensor:
+    if len(side) == 1:  # the same for all examples
+        return side
+    return side[examples.start * positions : examples.stop * positions]
+
+
+def _summed(kernel: Tensor, positions: int) -> Tensor:
+    """(..., n·P, m·P) → (..., n, m)."""
+    *lead, rows, columns = kernel.shape
+    split = (rows // positions, positions, columns // positions, positions)
+    return kernel.reshape(*lead, *split).sum((-3, -1))

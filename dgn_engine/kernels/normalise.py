@@ -25,7 +25,7 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
 
 
 def normalised(kernel: Tensor, how: Normalise, widths: float) -> Tensor:
-    """Scale a kernel (n, n) whose every τ_l was already divided by its width.
+    """Scale a kernel (n, n), in place, whose every τ_l was already divided by its width.
 
     'width' leaves it so, 'none' multiplies by `widths` = Π w_l, 'trace' divides by the trace
     (zero stays zero), 'cosine' makes the diagonal one. Raises `Refusal` for any other word.
@@ -34,10 +34,10 @@ def normalised(kernel: Tensor, how: Normalise, widths: float) -> Tensor:
         case "width":
             return kernel
         case "none":
-            return kernel * widths
+            return kernel.mul_(widths)
         case "trace":
             trace = kernel.trace()
-            return kernel / torch.where(trace > 0, trace, 1.0)
+            return kernel.div_(torch.where(trace > 0, trace, 1.0))
         case "cosine":
             return unit_diagonal(kernel)
     raise Refusal(f"normalise is {how!r}; it must be one of {', '.join(get_args(Normalise))}.")

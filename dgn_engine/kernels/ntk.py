@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from dgn_engine.architecture import Architecture, Conv
-from dgn_engine.kernels.contraction import Contraction, layer_gram, share, side
+from dgn_engine.kernels.contraction import (
+    Contraction,
+    KernelSum,
+    Term,
+    add_layer,
+    factor,
+    is_pairwise,
+    side,
+)
 from dgn_engine.kernels.sweep import (
     LayerFactors,
     Pass,
@@ -23,7 +31,9 @@ from dgn_engine.refusal import Refusal
 from dgn_engine.stack import Stack, Trace
 
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
-BUDGET_BYTES = 256 << 20  # logits are streamed so that one sweep's deltas stay below this
+# Logits are streamed so that one sweep's deltas stay below this; deltas of maps are better small.
+DENSE_BYTES = 256 << 20
+MAP_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ def tangent_kernels(
     logits: Logits = "mean",
     feature_trained: bool = True,
     other: Tensor | None = None,
-    budget_bytes: int = BUDGET_BYTES,
+    budget_bytes: int | None = None,
 ) -> TangentKernels:
     """The tangent kernels of a network at inputs x (n, *input_shape), in the weights' dtype.
 
@@ -158,49 +168,57 @@ def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
 def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKernels:
     """Sum the shares of all layers for the logits in `top`."""
     same = two is one
-    value, feature, cross = _Sum(), _Sum(), _Sum()
+    shape = (len(one.value.inputs[0]), len(two.value.inputs[0]))
+    value, feature, cross = (KernelSum(how, shape, same) for _ in range(3))
     pairs = ((a, a) for a in _factors(one, top)) if same else _paired(one, two, top)
     for a, b in pairs:
-        gram = layer_gram(a.layer, a.bias, a.inputs, b.inputs)
-        v1, f1 = _sides(a)
-        v2, f2 = (v1, f1) if same else _sides(b)
+        positions = _positions(a)
+        pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
+        left = factor(a.layer, a.bias, a.inputs, pairwise)
+        right = left if same else factor(b.layer, b.bias, b.inputs, pairwise)
+        v1, f1 = _sides(a, pairwise)
+        v2, f2 = (v1, f1) if same else _sides(b, pairwise)
+        sums: list[tuple[KernelSum, Term]] = []
         if v1 is not None and v2 is not None:
-            value.add(share(gram, v1, v2, how))
+            sums.append((value, Term(left, right, v1, v2)))
         if f1 is not None and f2 is not None:
-            feature.add(share(gram, f1, f2, how))
+            sums.append((feature, Term(left, right, f1, f2)))
             if v1 is not None and v2 is not None:
-                cross.add(share(gram, v1, f2, how))
-                cross.add(share(gram, f1, v2, how))
-    assert value.total is not None
-    return TangentKernels(value.total, feature.total, cross.total)
+                sums.append((cross, Term(left, right, v1, f2)))
+                sums.append((cross, Term(left, right, f1, v2)))
+        add_layer(sums, positions if pairwise else 1)
+    return TangentKernels(
+        value.total(),
+        None if feature.empty else feature.total(),
+        None if cross.empty else cross.total(),
+    )
+
+
+def _positions(factors: LayerFactors) -> int:
+    delta = factors.feature if factors.value is None else factors.value
+    assert delta is not None
+    return delta.shape[3:].numel()
 
 
 def _paired(one: _Block, two: _Block, top: Tensor) -> Iterator[tuple[LayerFactors, LayerFactors]]:
     return zip(_factors(one, top), _factors(two, top), strict=True)
 
 
-def _sides(factors: LayerFactors) -> tuple[Tensor | None, Tensor | None]:
+def _sides(factors: LayerFactors, pairwise: bool) -> tuple[Tensor | None, Tensor | None]:
     layer, bias, inputs = factors.layer, factors.bias, factors.inputs
     value, feature = factors.value, factors.feature
     return (
-        None if value is None else side(layer, bias, inputs, value),
-        None if feature is None else side(layer, bias, inputs, feature),
+        None if value is None else side(layer, bias, inputs, value, pairwise),
+        None if feature is None else side(layer, bias, inputs, feature, pairwise),
     )
 
 
-class _Sum:
-    """A running sum that is None until something is added."""
-
-    def __init__(self) -> None:
-        self.total: Tensor | None = None
-
-    def add(self, part: Tensor) -> None:
-        self.total = part if self.total is None else self.total + part
-
-
-def _chunks(architecture: Architecture, n: int, like: Tensor, budget: int) -> list[slice]:
+def _chunks(architecture: Architecture, n: int, like: Tensor, budget: int | None) -> list[slice]:
     """Slices of the logits such that the deltas and gradients of one sweep fit the budget."""
     classes = architecture.classes
+    if budget is None:
+        maps = any(isinstance(node, Conv) for node in architecture.nodes)
+        budget = MAP_BYTES if maps else DENSE_BYTES
     largest = 1
     for node, shape in architecture.shapes():
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1] * shape[2]

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.kernels.gram import accumulator, input_gram
+from dgn_engine.kernels.tiles import mirror, row_tiles
 from dgn_engine.refusal import Refusal
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
@@ -45,24 +46,14 @@ def path_recursion(
     check_layers(architecture, gates, "gates")
     if sensitivities is not None:
         check_layers(architecture, sensitivities, "sensitivities")
-    convolutions = sum(isinstance(node, Conv) for node in architecture.nodes)
-    if convolutions:
-        start = _map_part(architecture, gates, x_value, sensitivities, tile_bytes)
-    else:
-        start = (_vector_start(architecture, gates, x_value), None)
-    kernel, derivative = start
     widths = 1.0
-    for place, layer in enumerate(gates):
+    for layer in gates:
         widths *= float(layer.shape[1])
-        if place < convolutions:
-            continue
-        tau = _tau(layer)
-        if sensitivities is not None:
-            change = kernel * _tau(sensitivities[place])
-            derivative = change if derivative is None else derivative * tau + change
-        kernel = kernel * tau
-    if sensitivities is not None and derivative is None:
-        derivative = torch.zeros_like(kernel)
+    kernel, derivative = _map_part(architecture, gates, x_value, sensitivities, tile_bytes)
+    _vector_part(architecture, gates, x_value, sensitivities, kernel, derivative)
+    mirror(kernel)
+    if derivative is not None:
+        mirror(derivative)
     return PathKernels(kernel, derivative, widths)
 
 
@@ -79,22 +70,39 @@ def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str
             )
 
 
-def _tau(layer: Tensor) -> Tensor:
-    """G Gᵀ / w of a dense gate layer (n, w), in the accumulator's type."""
-    return (layer @ layer.T).to(accumulator(layer)) / layer.shape[1]
+def _vector_part(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor | None,
+    sensitivities: Sequence[Tensor] | None,
+    kernel: Tensor,
+    derivative: Tensor | None,
+) -> None:
+    """Multiply the upper half of (n, n) by Σ, where no map came before, and each dense τ_l."""
+    convolutions = sum(isinstance(node, Conv) for node in architecture.nodes)
+    if x_value is not None and not convolutions:
+        if any(isinstance(node, GlobalAveragePool) for node in architecture.nodes):
+            x_value = x_value.sum(dim=(2, 3))  # path counts: the mean's 1/P² belongs to β
+        x_value = x_value.flatten(1)
+    n = kernel.shape[0]
+    for rows in row_tiles(n, n):
+        columns = slice(rows.start, n)
+        tile = kernel[rows, columns]
+        if x_value is not None and not convolutions:
+            tile.mul_(input_gram(x_value[rows], x_value[columns]))
+        for place in range(convolutions, len(gates)):
+            layer = gates[place]
+            tau = _tau(layer, rows, columns)
+            if derivative is not None and sensitivities is not None:
+                change = _tau(sensitivities[place], rows, columns).mul_(tile)
+                derivative[rows, columns].mul_(tau).add_(change)
+            tile.mul_(tau)
 
 
-def _vector_start(
-    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor | None
-) -> Tensor:
-    """Σ of the network's flattened (or summed) input, or ones."""
-    if x_value is None:
-        like = gates[0]
-        n = like.shape[0]
-        return torch.ones((n, n), dtype=accumulator(like), device=like.device)
-    if any(isinstance(node, GlobalAveragePool) for node in architecture.nodes):
-        x_value = x_value.sum(dim=(2, 3))  # path counts: the mean's 1/P² belongs to β
-    return input_gram(x_value).to(accumulator(x_value))
+def _tau(layer: Tensor, rows: slice, columns: slice) -> Tensor:
+    """A tile of G Gᵀ / w for a dense gate layer (n, w), in the accumulator's type."""
+    gram = input_gram(layer[rows], layer[columns])
+    return gram.to(accumulator(layer)).div_(layer.shape[1])
 
 
 def _map_part(
@@ -104,18 +112,18 @@ def _map_part(
     sensitivities: Sequence[Tensor] | None,
     tile_bytes: int,
 ) -> tuple[Tensor, Tensor | None]:
-    """The convolutions and the pooling after them, for every pair: (n, n) each."""
+    """The convolutions and the pooling after them, the upper half of (n, n) each; 1 and 0 where
+    there are none."""
     n = gates[0].shape[0]
-    dtype, device = accumulator(gates[0]), gates[0].device
-    kernel = torch.zeros((n, n), dtype=dtype, device=device)
+    kernel = torch.ones((n, n), dtype=accumulator(gates[0]), device=gates[0].device)
     derivative = None if sensitivities is None else torch.zeros_like(kernel)
+    if not any(isinstance(node, Conv) for node in architecture.nodes):
+        return kernel, derivative
     for row, columns in _tiles(architecture, n, gates[0].element_size(), tile_bytes):
         tile, change = _pairs(architecture, gates, x_value, sensitivities, row, columns)
         kernel[row, columns] = tile
-        kernel[columns, row] = tile
         if derivative is not None and change is not None:
             derivative[row, columns] = change
-            derivative[columns, row] = change
     return kernel, derivative
 
 

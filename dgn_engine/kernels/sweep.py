@@ -164,11 +164,3 @@ def _unwrap(back: Tensor, margin: int) -> Tensor:
         core.narrow(axis, 0, margin).add_(back.narrow(axis, margin + side, margin))
         back = core
     return back
-
-
-def patches(layer: Conv, z: Tensor) -> Tensor:
-    """The window under every output position: (n, C·kernel², P) for maps (n, C, H, W)."""
-    if layer.circular and layer.padding:
-        z = F.pad(z, (layer.padding,) * 4, mode="circular")
-    margin = 0 if layer.circular else layer.padding
-    return F.unfold(z, layer.kernel, padding=margin, stride=layer.stride)
