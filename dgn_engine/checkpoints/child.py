@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import IO
 
 from dgn_engine.checkpoints import limits, wire
@@ -28,7 +30,7 @@ def main(seconds: int) -> None:
     _limit_time_and_files(seconds)
     try:
         content = sys.stdin.buffer.read(limits.FILE + 1)
-        contents = tidy(read(content))
+        contents = tidy(read(content, lambda torch: _confine(len(content), torch)))
         if not contents.arrays:
             beside = f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
             raise Unreadable(f"holds no tensors that can be taken{beside}")
@@ -41,23 +43,30 @@ def main(seconds: int) -> None:
         wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
-def read(content: bytes) -> Contents:
-    """Tensors of a file, by what is in it and never by what it is called."""
+def read(content: bytes, confine: Callable[[bool], None]) -> Contents:
+    """Tensors of a file, by what is in it and never by what it is called.
+
+    `confine(with_torch)` is called before anything is parsed, and again before torch does.
+    Raises `Unreadable`.
+    """
+    confine(False)
+    if not content:
+        raise Unreadable("is empty")
     if len(content) > limits.FILE:
         raise Unreadable("is larger than 2 GiB")
     if content.startswith(NPY):
-        _limit_memory(len(content))
         return read_npy(content)
-    if content.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return _read_zip(content)
-    if content.startswith(PICKLE):
-        return _read_torch(content)
     if looks_like_safetensors(content):
-        _limit_memory(len(content))
         return read_safetensors(content)
-    if not content:
-        raise Unreadable("is empty")
-    raise Unreadable("is not a checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
+    if content.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        archive = checked_zip(content)
+        if any(member.filename.endswith(".npy") for member in archive.infolist()):
+            return read_npz(archive)
+        check_torch_zip(archive)
+    elif not content.startswith(PICKLE):
+        raise Unreadable("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
+    confine(True)
+    return read_torch(content)
 
 
 def tidy(contents: Contents) -> Contents:
@@ -80,25 +89,6 @@ def tidy(contents: Contents) -> Contents:
     )
 
 
-def _read_zip(content: bytes) -> Contents:
-    # Memory is limited before the list of members is read, which alone can be large.
-    _limit_memory(len(content))
-    archive = checked_zip(content)
-    if any(m.filename.endswith(".npy") for m in archive.infolist()):
-        return read_npz(archive)
-    check_torch_zip(archive)
-    return _read_torch(content)
-
-
-def _read_torch(content: bytes) -> Contents:
-    _limit_memory(len(content), lifted=True)
-    import torch  # its libraries are mapped before the limit counts
-
-    torch.set_num_threads(1)
-    _limit_memory(len(content))
-    return read_torch(content)
-
-
 def _answer_pipe() -> IO[bytes]:
     """Standard output for the answer alone: what libraries print goes to standard error."""
     pipe = os.fdopen(os.dup(1), "wb")
@@ -116,17 +106,26 @@ def _limit_time_and_files(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _limit_memory(size: int, lifted: bool = False) -> None:
+def _confine(size: int, with_torch: bool) -> None:
     """Bound the address space: what is mapped now, and what a file of this size may need."""
+    if with_torch:
+        _limit_memory(None)
+        import torch  # its libraries are mapped before the limit counts
+
+        torch.set_num_threads(1)
+    _limit_memory(limits.working_memory(size))
+
+
+def _limit_memory(more: int | None) -> None:
     if sys.platform != "linux":  # macOS does not honour the limit
         return
     import resource
 
-    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - no Path needed
-        mapped = int(file.read().split()[0]) * resource.getpagesize()
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    soft = hard if lifted else mapped + limits.working_memory(size)
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    soft = hard if more is None else pages * resource.getpagesize() + more
+    if hard == resource.RLIM_INFINITY or soft <= hard:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 if __name__ == "__main__":

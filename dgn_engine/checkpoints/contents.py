@@ -53,4 +53,4 @@ def widened(array: Array) -> Array:
     """Half precision as float32, everything else little-endian as it is."""
     if array.dtype == np.float16:
         return array.astype(np.float32)
-    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)

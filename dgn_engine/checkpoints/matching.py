@@ -113,11 +113,11 @@ def _pair(
     found = arrays[name]
     reason = _difference(layer, found.shape)
     bias_name = "" if reason else _bias_of(name, layer, arrays)
-    weight = _single(found)
-    bias = _single(arrays[bias_name]) if bias_name else None
+    weight = _real(found)
+    bias = _real(arrays[bias_name]) if bias_name else None
     if not reason and bias is not None and bias.shape != (layer.outputs,):
         reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
-    if not reason and not all(np.isfinite(a).all() for a in (weight, bias) if a is not None):
+    if not reason and not all(_finite(a) for a in (weight, bias) if a is not None):
         reason = f"{name} holds values that are not finite"
     remark = _unless_gated(layer, reason) if reason else "with bias" if bias is not None else ""
     row = LayerMatch(title, needed, name, found.shape, not reason, remark)
@@ -168,16 +168,24 @@ def _normalisation(arrays: dict[str, Array]) -> str:
     return ""
 
 
-def _single(array: Array) -> Weights:
-    if array.dtype == np.float64:
-        return array
-    return array.astype(np.float32)
+def _real(array: Array) -> Weights:
+    """float64 is kept: kernels of a file can be asked for in its own precision."""
+    return array if array.dtype == np.float64 else array.astype(np.float32)
+
+
+def _finite(array: Weights) -> bool:
+    """Also as float32, in which networks run."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(array.astype(np.float32)).all())
 
 
 def _praise(file: str, gated: int, over: int, biases: tuple[Weights | None, ...]) -> str:
     verdict = f"Gates of {file} fit all {gated} gate layers."
     if over > 0:
-        verdict += f" Its last {over} weight layers are not used."
+        more = (
+            "1 more weight layer in it is" if over == 1 else f"{over} more weight layers in it are"
+        )
+        verdict += f" {more} not used."
     if any(bias is not None for bias in biases):
         verdict += " Its biases move the gates; path kernels count weights only."
     return verdict

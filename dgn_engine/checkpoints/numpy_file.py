@@ -36,8 +36,10 @@ def read_npz(archive: zipfile.ZipFile) -> Contents:
         try:
             with archive.open(member) as stream:
                 array, dtype = _array(name, stream, member.file_size)
-        except (zipfile.BadZipFile, EOFError) as error:
-            raise Unreadable(f"is damaged in {plain(name)} ({error})") from None
+        except (Unreadable, MemoryError):
+            raise
+        except Exception as error:  # a broken archive fails in many types of exception
+            raise Unreadable(f"is damaged in {plain(name)} ({plain(str(error))})") from None
         if array is None:
             ignored.append(f"{name} ({dtype})")
         else:

@@ -1,0 +1,400 @@
+import io
+import json
+import os
+import pickle
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.checkpoints import child, reading
+from dgn_engine.checkpoints.contents import Contents, Unreadable
+from dgn_engine.checkpoints.reading import read_tensors
+from dgn_engine.checkpoints.saving import save_network
+from dgn_engine.refusal import Refusal
+
+
+def parsed(content: bytes) -> Contents:
+    """What the child does with these bytes, here and without its limits."""
+    return child.tidy(child.read(content, lambda _with_torch: None))
+
+
+def saved_by_torch(thing: object, **how: object) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(thing, buffer, **how)
+    return buffer.getvalue()
+
+
+def npz(compressed: bool = False, **arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def safetensors(head: object, body: bytes = b"") -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def entry(shape: list[int], begin: int, end: int, dtype: str = "F32") -> dict[str, object]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+class Evil:
+    """Makes a folder where it is unpickled."""
+
+    def __init__(self, canary: Path) -> None:
+        self.canary = canary
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, (str(self.canary),)
+
+
+# Honest files, through the child process.
+
+
+def test_a_torch_file_is_listed_in_its_order_with_its_numbers(tmp_path: Path) -> None:
+    network = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    path = tmp_path / "net.safetensors"  # the name lies; the content decides
+    torch.save({"state_dict": network.state_dict(), "epoch": 7}, path)
+    listing = read_tensors(path)
+    assert list(listing.arrays) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    for name, tensor in network.state_dict().items():
+        assert np.array_equal(listing.arrays[name], tensor.numpy())
+    assert listing.dtypes["0.weight"] == "float32"
+    assert listing.ignored == ("epoch (int)",)
+    assert listing.file_name == "net.safetensors"
+
+
+def test_our_own_file_comes_back_bit_for_bit_in_the_order_of_its_layers(tmp_path: Path) -> None:
+    state = {f"value.weights.{i}": torch.randn(3, 2) for i in range(12)}
+    save_network(tmp_path / "own.safetensors", state, {"regime": "ReLU"})
+    listing = read_tensors(tmp_path / "own.safetensors")
+    assert list(listing.arrays) == list(state)
+    assert all(np.array_equal(listing.arrays[name], t.numpy()) for name, t in state.items())
+    assert listing.metadata["regime"] == "ReLU"
+
+
+def test_the_legacy_format_of_torch_is_read(tmp_path: Path) -> None:
+    state = {"w": torch.arange(6.0).reshape(2, 3)}
+    path = tmp_path / "old.pth"
+    path.write_bytes(saved_by_torch(state, _use_new_zipfile_serialization=False))
+    assert np.array_equal(read_tensors(path).arrays["w"], state["w"].numpy())
+
+
+# Honest files, by the parser alone.
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: {"model": state, "optimizer": {"state": {0: torch.zeros(2)}}},
+        lambda state: {"model_state_dict": state, "loss": 0.5},
+        lambda state: {f"module.{k}": v for k, v in state.items()},
+        lambda state: {f"_orig_mod.module.{k}": v for k, v in state.items()},
+        lambda state: {k: nn.Parameter(v) for k, v in state.items()},
+    ],
+)
+def test_the_usual_wrappings_come_off(wrap: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    state = {"a.weight": torch.randn(2, 2), "a.bias": torch.randn(2)}
+    assert list(parsed(saved_by_torch(wrap(state))).arrays) == ["a.weight", "a.bias"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_arrives_as_float32(dtype: torch.dtype) -> None:
+    tensor = torch.randn(4, 3).to(dtype)
+    found = parsed(saved_by_torch({"w": tensor}))
+    assert found.arrays["w"].dtype == np.float32
+    assert np.array_equal(found.arrays["w"], tensor.float().numpy())
+    assert found.dtypes["w"] == str(dtype).removeprefix("torch.")
+
+
+def test_half_precision_of_safetensors_arrives_as_float32(tmp_path: Path) -> None:
+    tensors = {"b": torch.randn(4).bfloat16(), "h": torch.randn(3).half()}
+    save_network(tmp_path / "h", tensors, {})
+    found = parsed((tmp_path / "h").read_bytes())
+    assert np.array_equal(found.arrays["b"], tensors["b"].float().numpy())
+    assert np.array_equal(found.arrays["h"], tensors["h"].float().numpy())
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_npz_is_read_whatever_the_order_of_its_numbers_and_bytes(compressed: bool) -> None:
+    a = np.asfortranarray(np.arange(6.0).reshape(2, 3)).astype(">f4")
+    found = parsed(npz(compressed, a=a, empty=np.zeros((0, 3)), scalar=np.float64(2)))
+    assert np.array_equal(found.arrays["a"], a)
+    assert found.arrays["empty"].shape == (0, 3)
+    assert found.arrays["scalar"].shape == ()
+
+
+def test_npy_is_read() -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, np.eye(3))
+    assert np.array_equal(parsed(buffer.getvalue()).arrays["array"], np.eye(3))
+
+
+def test_what_is_no_dense_tensor_of_numbers_is_named_and_left_aside() -> None:
+    thing = {
+        "w": torch.ones(2, 2),
+        "sparse": torch.eye(2).to_sparse(),
+        "complex": torch.zeros(2, dtype=torch.complex64),
+        "giant": torch.zeros(1).expand(2**40),
+        "name": "a text",
+    }
+    found = parsed(saved_by_torch(thing))
+    assert list(found.arrays) == ["w"]
+    assert found.ignored == (
+        "sparse (not a dense tensor)",
+        "complex (complex64)",
+        "giant (declares more numbers than it holds)",
+        "name (str)",
+    )
+
+
+def test_names_arrive_as_plain_text() -> None:
+    found = parsed(saved_by_torch({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
+    first, second = found.arrays
+    assert first == "a\\nb\\u202ec<b>"
+    assert len(second) == 300
+
+
+# Hostile files, through the child process.
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_with_code_is_refused_by_name_and_runs_nothing(
+    zipped: bool, tmp_path: Path
+) -> None:
+    canary, path = tmp_path / "canary", tmp_path / "evil.pt"
+    thing = {"a": torch.zeros(2), "evil": Evil(canary)}
+    path.write_bytes(saved_by_torch(thing, _use_new_zipfile_serialization=zipped))
+    with pytest.raises(Refusal, match=r"^evil\.pt holds code \(\w+\.mkdir\) besides tensors"):
+        read_tensors(path)
+    assert not canary.exists()
+
+
+def test_a_pickle_that_asks_for_gigabytes_is_refused(tmp_path: Path) -> None:
+    ask = b"\x80\x02c__builtin__\nbytearray\nJ" + (2**31 - 1).to_bytes(4, "little") + b"\x85R."
+    with zipfile.ZipFile(tmp_path / "bomb.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", ask)
+        archive.writestr("archive/version", "3\n")
+        archive.writestr("archive/byteorder", "little")
+    with pytest.raises(Refusal, match=r"^bomb\.pt needs more memory"):
+        read_tensors(tmp_path / "bomb.pt")
+
+
+def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "slow.npz"
+    path.write_bytes(npz(a=np.ones(3)))
+    with pytest.raises(Refusal, match=r"^slow\.npz was not read within 0\.01 s"):
+        read_tensors(path, timeout=0.01)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.npz"
+    path.write_bytes(npz(a=np.ones(3)))
+    return path
+
+
+def instead(code: str) -> Callable[[float], list[str]]:
+    return lambda _timeout: [sys.executable, "-c", code]
+
+
+def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "child_command", instead("import time; time.sleep(60)"))
+    with pytest.raises(Refusal, match=r"was not read within 0\.3 s"):
+        read_tensors(small, timeout=0.3)
+
+
+def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "child_command", instead("import time; time.sleep(60)"))
+    cancelled = threading.Event()
+    threading.Timer(0.2, cancelled.set).start()
+    began = time.monotonic()
+    with pytest.raises(Refusal, match="cancelled"):
+        read_tensors(small, cancelled=cancelled)
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        ("import os; os.abort()", r"ended its process \(signal 6\)"),
+        ("raise SystemExit(3)", r"ended its process \(exit code 3\)"),
+        ("print('nonsense')", "was refused"),
+        ("print('[]')", "was refused"),
+        ("print('{}')", "was refused"),
+        (
+            'print(\'{"tensors": [{"name": "a", "shape": [1099511627776], "dtype": "", '
+            '"stored": "<f4"}], "ignored": [], "metadata": {}}\')',
+            "was refused",
+        ),
+    ],
+)
+def test_a_child_that_dies_or_babbles_is_a_sentence(
+    code: str, verdict: str, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "child_command", instead(code))
+    with pytest.raises(Refusal, match=verdict):
+        read_tensors(small)
+
+
+def test_nothing_of_a_child_is_left(small: Path) -> None:
+    before = threading.active_count()
+    read_tensors(small)
+    assert threading.active_count() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+# Not even opened.
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="is a folder"):
+        read_tensors(tmp_path)
+
+
+def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pt")
+    with pytest.raises(Refusal, match="not a regular file"):
+        read_tensors(tmp_path / "pipe.pt")
+
+
+def test_a_device_behind_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "zero.pt").symlink_to("/dev/zero")
+    with pytest.raises(Refusal, match="not a regular file"):
+        read_tensors(tmp_path / "zero.pt")
+
+
+def test_a_missing_an_empty_and_a_giant_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"^gone\.pt cannot be opened"):
+        read_tensors(tmp_path / "gone.pt")
+    (tmp_path / "empty.pt").touch()
+    with pytest.raises(Refusal, match="is empty"):
+        read_tensors(tmp_path / "empty.pt")
+    with (tmp_path / "giant.pt").open("wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(Refusal, match="larger than 2 GiB"):
+        read_tensors(tmp_path / "giant.pt")
+
+
+# Hostile bytes, by the parser alone.
+
+
+def zipped(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, b"0" * 999)
+    return buffer.getvalue()
+
+
+def npy_header(shape: str, dtype: str = "<f4") -> bytes:
+    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+def objects(canary: str = "/nonexistent/canary") -> bytes:
+    return npz(o=np.array([Evil(Path(canary))], dtype=object))
+
+
+HOSTILE = {
+    "empty": (b"", "is empty"),
+    "text": (b"hello world, this is text", "is no checkpoint"),
+    "keras": (b"\x89HDF\r\n\x1a\n" + b"0" * 100, "is no checkpoint"),
+    "header longer than the file": (safetensors(b"{}")[:9], "longer than the file"),
+    "header of 2^62": ((2**62).to_bytes(8, "little") + b"{}", "longer than the file"),
+    "header not JSON": (safetensors(b"{not json}"), "not sound"),
+    "header too deep": (safetensors(b'{"a":' + b"[" * 100_000), "not sound"),
+    "one name twice": (safetensors(b'{"a":1,"a":2}'), "one name twice"),
+    "no shape": (safetensors({"a": {"dtype": "F32"}}), "without type, shape"),
+    "huge shape": (safetensors({"a": entry([2**40], 0, 4)}, b"0000"), "do not fill"),
+    "outside": (safetensors({"a": entry([2], 0, 8)}, b"0000"), "outside the file"),
+    "backwards": (safetensors({"a": entry([0], 4, 0)}, b"0000"), "outside the file"),
+    "negative": (safetensors({"a": entry([-1], 0, 4)}, b"0000"), "impossible"),
+    "floats": (safetensors({"a": entry([1.0], 0, 4)}, b"0000"), "impossible"),  # type: ignore[list-item]
+    "overlapping": (
+        safetensors({str(i): entry([25], 0, 100) for i in range(99)}, b"0" * 100),
+        "overlap",
+    ),
+    "npy of 2^60": (npy_header(f"({2**60},)") + b"0000", "not all there"),
+    "npy negative": (npy_header("(-1,)") + b"0000", "impossible"),
+    "npy not Python": (npy_header("__import__('os')"), "damaged header"),
+    "npy of objects": (npy_header("(1,)", "|O") + pickle.dumps([1]), "Python objects"),
+    "npz of objects": (objects(), "Python objects"),
+    "npz bomb": (npz(True, a=np.zeros(40_000_000)), "far more than its size"),
+    "zip of nothing": (zipped(), "does not hold"),
+    "TorchScript": (zipped("a/constants.pkl", "a/data.pkl"), "TorchScript"),
+    "torch.package": (zipped("a/.data/extern_modules", "a/data.pkl"), "torch.package"),
+    "deflated torch": (zipped("a/data.pkl"), "compresses"),
+    "pickle of no torch": (pickle.dumps({"a": 1}), "cannot be read as torch weights"),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_bytes_are_refused_with_their_reason(kind: str) -> None:
+    content, reason = HOSTILE[kind]
+    with pytest.raises(Unreadable, match=reason):
+        parsed(content)
+
+
+def test_containers_shared_a_billion_times_are_refused_at_once() -> None:
+    laugh: object = (1,)
+    for _ in range(40):
+        laugh = (laugh, laugh)
+    with pytest.raises(Unreadable, match="nests too many things"):
+        parsed(saved_by_torch({"a": laugh}))
+
+
+SMALL_FILES = {
+    "safetensors": safetensors(
+        {"__metadata__": {"k": "v"}, "w": entry([2, 2], 0, 16), "b": entry([1], 16, 18, "BF16")},
+        b"0123456789abcdefgh",
+    ),
+    "npy": npy_header("(2, 2)") + b"0123456789abcdef",
+    "npz": npz(True, w=np.ones((2, 2)), b=np.ones(2)),
+}
+
+
+@pytest.mark.parametrize("kind", SMALL_FILES)
+def test_a_file_cut_at_any_byte_is_refused(kind: str) -> None:
+    content = SMALL_FILES[kind]
+    assert parsed(content).arrays
+    for length in range(len(content)):
+        with pytest.raises(Unreadable):
+            parsed(content[:length])
+
+
+@pytest.mark.parametrize("kind", SMALL_FILES)
+def test_a_file_with_any_byte_flipped_is_read_or_refused_but_never_breaks(kind: str) -> None:
+    content = SMALL_FILES[kind]
+    for place in range(len(content)):
+        for flip in (0xFF, 0x01):
+            flipped = bytearray(content)
+            flipped[place] ^= flip
+            try:
+                parsed(bytes(flipped))
+            except Unreadable:
+                continue
+
+
+def test_a_torch_file_cut_anywhere_is_refused() -> None:
+    content = saved_by_torch({"w": torch.ones(3, 3)})
+    for length in range(1, len(content), 97):
+        with pytest.raises(Unreadable):
+            parsed(content[:length])
+
+
+def test_a_torch_file_with_a_wrong_checksum_is_refused() -> None:
+    content = bytearray(saved_by_torch({"w": torch.full((64,), 7.0)}))
+    content[content.index(torch.full((64,), 7.0).numpy().tobytes()) + 8] ^= 1
+    with pytest.raises(Unreadable, match="checksum"):
+        parsed(bytes(content))

@@ -1,0 +1,42 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from dgn_engine.checkpoints.saving import save_network, write_atomically
+from dgn_engine.refusal import Refusal
+
+
+def test_a_network_is_saved_whole_with_its_notes_and_nothing_else(tmp_path: Path) -> None:
+    shared = torch.randn(3, 4)
+    state = {"a": shared, "tied": shared, "view": shared.t(), "b": torch.tensor(1.0)}
+    save_network(tmp_path / "new" / "w.safetensors", state, {"step": "7"})
+    assert [p.name for p in (tmp_path / "new").iterdir()] == ["w.safetensors"]
+    with safe_open(tmp_path / "new" / "w.safetensors", "pt") as file:
+        assert file.metadata() == {"step": "7"}
+        assert all(torch.equal(file.get_tensor(name), t) for name, t in state.items())
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(b"old")
+
+    def full(_handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(Refusal, match=r"Cannot write .*w\.safetensors: No space left on device\."):
+        save_network(path, {"a": torch.zeros(2)}, {})
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["w.safetensors"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Refusal, match="Cannot write"):
+        write_atomically(tmp_path / "file" / "w.safetensors", b"")
