@@ -13,6 +13,7 @@ NEEDED: dict[str, str] = {  # library: Debian package
     "libxkbcommon.so.0": "libxkbcommon0",
     "libdbus-1.so.3": "libdbus-1-3",
     "libfontconfig.so.1": "libfontconfig1",
+    "libglib-2.0.so.0": "libglib2.0-0",
 }
 NEEDED_FOR_X11: dict[str, str] = {
     "libxcb-cursor.so.0": "libxcb-cursor0",

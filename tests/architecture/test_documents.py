@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
+from dgn_viewer import system
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -129,3 +130,9 @@ def test_every_target_of_make_in_the_documents_exists() -> None:
         for target in re.findall(r"\bmake ([a-z]+)\b(?= *(?:`|$|#|,))", document.read_text("utf-8"))
     }
     assert used - targets == set()
+
+
+def test_continuous_integration_installs_every_library_that_qt_needs() -> None:
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    needed = {*system.NEEDED.values(), *system.NEEDED_FOR_X11.values()}
+    assert needed - set(re.findall(r"[\w.+-]+", script)) == set()
