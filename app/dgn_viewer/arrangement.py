@@ -33,6 +33,14 @@ class Box:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a chart's data stand, and the room around them as aligned with its neighbours."""
+
+    box: Box
+    room: Margins
+
+
+@dataclass(frozen=True)
 class _Cell:
     row: int
     column: int
@@ -42,8 +50,8 @@ class _Cell:
 
 def arrange(
     charts: Sequence[Chart], margins: Mapping[str, Margins], width: float, height: float
-) -> dict[str, Box]:
-    """The rectangle of each chart's data area; square charts keep one datum one square.
+) -> dict[str, Place]:
+    """The place of each chart's data; square charts keep one datum one square.
 
     Where some charts offer a second place (`Chart.narrow`), a narrow room takes it, and a wide one
     does when square charts become larger by it.
@@ -60,8 +68,8 @@ def arrange(
     return narrow if larger and any(chart.square for chart in charts) else wide
 
 
-def _seen(boxes: Mapping[str, Box]) -> float:
-    return sum(box.width * box.height for box in boxes.values())
+def _seen(places: Mapping[str, Place]) -> float:
+    return sum(place.box.width * place.box.height for place in places.values())
 
 
 def _placed(
@@ -70,14 +78,14 @@ def _placed(
     width: float,
     height: float,
     narrow: bool,
-) -> dict[str, Box]:
+) -> dict[str, Place]:
     cells = {chart.key: _cell(chart, narrow) for chart in charts}
     aligned = _aligned(charts, cells, margins)
     heights = _heights(charts, cells, aligned, height)
     widths = _widths(charts, cells, aligned, heights, width)
     lefts = _starts(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
     tops = _starts(heights, 0.0)
-    boxes: dict[str, Box] = {}
+    places: dict[str, Place] = {}
     for chart in charts:
         cell, room = cells[chart.key], aligned[chart.key]
         right = cell.column + cell.column_span - 1
@@ -89,8 +97,8 @@ def _placed(
             tops[bottom] + heights[bottom] - tops[cell.row] - room.top - room.bottom,
         )
         box = Box(box.x, box.y, max(box.width, 8.0), max(box.height, 8.0))
-        boxes[chart.key] = _squared(chart, box) if chart.square else box
-    return boxes
+        places[chart.key] = Place(_squared(chart, box) if chart.square else box, room)
+    return places
 
 
 def _cell(chart: Chart, narrow: bool) -> _Cell:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from functools import lru_cache
 
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
 from dgn_viewer import ramps
 from dgn_viewer.arrangement import Margins
+from dgn_viewer.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.limits import Range
 from dgn_viewer.rich_text import Type
-from dgn_viewer.scene import Axis, Chart
+from dgn_viewer.scene import Chart
 from dgn_viewer.theme import Theme
-from dgn_viewer.ticks import Tick, linear_ticks, log_ticks, spaced
+from dgn_viewer.ticks import spaced
 
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
@@ -73,32 +74,6 @@ class Ground:
         return self.box.top() + (share if self.down else 1.0 - share) * self.box.height()
 
 
-def axis_label(axis: Axis) -> str:
-    """'loss' or 'time (s)'."""
-    return f"{axis.label} ({axis.unit})" if axis.unit else axis.label
-
-
-def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
-    """Ticks of the visible part in drawn coordinates."""
-    low, high = min(drawn), max(drawn)
-    if axis.ticks is not None:
-        inside = [(value, text) for value, text in axis.ticks if value > 0 or not axis.log]
-        placed = [(math.log10(v) if axis.log else v, text) for v, text in inside]
-        return tuple(tick for tick in placed if low <= tick[0] <= high)
-    if axis.log:
-        low, high = 10.0 ** max(low, -300.0), 10.0 ** min(high, 300.0)
-        return tuple((math.log10(v), text) for v, text in log_ticks(low, high, most))
-    return linear_ticks(low, high, most)
-
-
-def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
-    """Ticks of a colour bar."""
-    matrix = chart.matrix
-    if matrix is None or not matrix.bar:
-        return ()
-    return linear_ticks(matrix.low, matrix.high, 3)
-
-
 def margins(chart: Chart, look: Look, x: Range, y: Range) -> Margins:
     """Room around the data of a chart that shows the drawn ranges `x` and `y`."""
     line = look.label.height
@@ -114,15 +89,15 @@ def margins(chart: Chart, look: Look, x: Range, y: Range) -> Margins:
     top = look.title.height + 8.0 if chart.title else 8.0
     top += line if chart.marks else 0.0
     bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
-    bottom += line if chart.x.label else 0.0
+    if chart.matrix is not None and chart.x.label:
+        bottom += line
     if chart.matrix is not None and chart.matrix.bar:
         widest = max((look.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
         right += PAD + BAR + PAD + widest + PAD + line
-    names = [curve.name for curve in chart.curves if curve.name]
-    if names:
-        right += max(look.label.width(name) for name in names) + 2 * PAD
-    elif chart.curves:
-        right += 2 * PAD
+    if chart.curves:
+        # The names of the curves stand there, and below them that of the axis.
+        words = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
+        right += max(look.label.width(word) for word in words) + 2 * PAD
     return Margins(left, top, right, bottom)
 
 
@@ -148,11 +123,9 @@ def _paint_title(painter: QPainter, chart: Chart, look: Look, box: QRectF, room:
     colour = look.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
         colour = look.colour("muted")
-    wide = box.width() + (room.right if chart.matrix is None or chart.matrix.bar else 0.0)
-    title = type_.shortened(chart.title, wide)
-    gap = 4.0 if chart.small else 7.0
-    gap += look.label.height if chart.marks else 0.0
-    type_.paint(painter, QPointF(box.left(), box.top() - gap), title, colour)
+    title = type_.shortened(chart.title, box.width() + room.right)
+    base = box.top() - room.top + type_.ascent + (0.0 if chart.small else 2.0)
+    type_.paint(painter, QPointF(box.left(), base), title, colour)
 
 
 def _paint_rows(painter: QPainter, chart: Chart, look: Look, ground: Ground, room: Margins) -> None:
@@ -177,18 +150,24 @@ def _paint_columns(painter: QPainter, chart: Chart, look: Look, ground: Ground) 
     type_, box = look.label, ground.box
     most = max(2, min(5, int(box.width() / 56)))
     ticks = axis_ticks(chart.x, ground.x, most)
-    places = [ground.across(value) for value, _ in ticks]
     base = box.bottom() + PAD + type_.ascent
-    for index in spaced(ticks, places, [type_.width(text) / 2 + 2.0 for _, text in ticks]):
-        text = ticks[index][1]
-        wide = type_.width(text)
-        x = min(places[index] - wide / 2, box.right() + 2 * PAD - wide)
-        type_.paint(painter, QPointF(x, base), text, look.colour("muted"))
-    if chart.x.label:
-        label = type_.shortened(axis_label(chart.x), box.width() + 40)
-        below = type_.height if ticks else 0.0
+    limit = box.right() + PAD
+    label = type_.shortened(axis_label(chart.x), box.width() + 40)
+    if label and chart.matrix is None:  # at the end of the axis, which saves a line
+        type_.paint(painter, QPointF(box.right() + PAD + 2, base), label, look.colour("muted"))
+        limit = box.right()
+    elif label:
         x = box.center().x() - type_.width(label) / 2
-        type_.paint(painter, QPointF(x, base + below), label, look.colour("muted"))
+        below = QPointF(x, base + (type_.height if ticks else 0.0))
+        type_.paint(painter, below, label, look.colour("muted"))
+    widths = [type_.width(text) for _, text in ticks]
+    places = [
+        min(ground.across(value), limit - wide / 2)
+        for (value, _), wide in zip(ticks, widths, strict=True)
+    ]
+    for index in spaced(ticks, places, [wide / 2 + 2.0 for wide in widths]):
+        point = QPointF(places[index] - widths[index] / 2, base)
+        type_.paint(painter, point, ticks[index][1], look.colour("muted"))
 
 
 def _paint_bar(painter: QPainter, chart: Chart, look: Look, box: QRectF) -> None:
@@ -211,14 +190,12 @@ def _paint_bar(painter: QPainter, chart: Chart, look: Look, box: QRectF) -> None
     _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, look)
 
 
+@lru_cache(maxsize=16)
 def _ramp_image(table: bytes) -> QImage:
     """One column of colours, high at the top."""
-    last = ramps.EMPTY - 1
-    image = QImage(1, ramps.EMPTY, QImage.Format.Format_RGB32)
-    for row in range(ramps.EMPTY):
-        at = 4 * (last - row)
-        image.setPixelColor(0, row, QColor(table[at], table[at + 1], table[at + 2]))
-    return image
+    rows = table[: 4 * ramps.EMPTY]
+    image = QImage(rows, 1, ramps.EMPTY, 4, QImage.Format.Format_RGBA8888)
+    return image.flipped(Qt.Orientation.Vertical)
 
 
 def _paint_upright(

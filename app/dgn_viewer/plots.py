@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_viewer import ramps
-from dgn_viewer.arrangement import Box, Margins, arrange
+from dgn_viewer.arrangement import Margins, Place, arrange
 from dgn_viewer.chart_frame import Ground, Look, margins, paint_frame
 from dgn_viewer.chart_notes import (
     follow_box,
@@ -114,8 +114,9 @@ class _ChartItem(QGraphicsObject):
         self.chart = chart
         self.look = look
         self.following = True
-        self.room = Margins()
-        self.cursor: QPointF | None = None
+        self._wanted = Margins()
+        self._room = Margins()
+        self._pointed: QPointF | None = None
         self._outer = QRectF()
         self._box = QRectF(0, 0, 10, 10)
         self._curves: dict[str, pg.PlotCurveItem] = {}
@@ -155,13 +156,14 @@ class _ChartItem(QGraphicsObject):
         """Room for labels; grows with them but does not shrink, so that frames do not dance."""
         x, y = self._full_range()
         fresh = margins(self.chart, self.look, x, y)
-        left = max(fresh.left, self.room.left) if not self.chart.small else fresh.left
-        right = max(fresh.right, self.room.right) if not self.chart.small else fresh.right
-        return Margins(left, fresh.top, right, fresh.bottom)
+        left, right = max(fresh.left, self._wanted.left), max(fresh.right, self._wanted.right)
+        self._wanted = Margins(left, fresh.top, right, fresh.bottom)
+        return self._wanted
 
-    def place(self, box: Box, room: Margins) -> None:
-        """Put the data area at `box` (scene coordinates)."""
-        self.room = room
+    def place(self, place: Place) -> None:
+        """Put the data there (scene coordinates)."""
+        box, room = place.box, place.room
+        self._room = room
         self.prepareGeometryChange()
         self._notes.prepareGeometryChange()
         # Whole pixels: the frame then meets the picture without a blurred seam.
@@ -215,7 +217,7 @@ class _ChartItem(QGraphicsObject):
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        paint_frame(painter, self.chart, self.look, self.ground(), self.room)
+        paint_frame(painter, self.chart, self.look, self.ground(), self._room)
 
     def paint_over(self, painter: QPainter) -> None:
         """Notes on top of the data (called by the item that lies above them)."""
@@ -223,8 +225,8 @@ class _ChartItem(QGraphicsObject):
         paint_notes(painter, self.chart, self.look, ground)
         if not self.following:
             paint_follow(painter, self.look, ground)
-        if self.cursor is not None and not self.chart.small:
-            paint_cursor(painter, self.chart, self.look, ground, self.cursor)
+        if self._pointed is not None and not self.chart.small:
+            paint_cursor(painter, self.chart, self.look, ground, self._pointed)
 
     def over_follow(self, place: QPointF) -> bool:
         """Whether a place lies on the button 'follow' while it is shown."""
@@ -232,8 +234,8 @@ class _ChartItem(QGraphicsObject):
 
     def point(self, place: QPointF | None) -> None:
         """The cursor stands here, or has left."""
-        if place != self.cursor:
-            self.cursor = place
+        if place != self._pointed:
+            self._pointed = place
             self._notes.update()
 
     # Inside
@@ -467,11 +469,10 @@ class SceneView(QWidget):
         if not self._charts or width < 40 or height < 40:
             return
         rooms = {key: item.wanted_room() for key, item in self._charts.items()}
-        boxes = arrange(
-            [item.chart for item in self._charts.values()], rooms, width, height
-        )  # fmt: skip
+        charts = [item.chart for item in self._charts.values()]
+        places = arrange(charts, rooms, width, height)
         for key, item in self._charts.items():
-            item.place(boxes[key], rooms[key])
+            item.place(places[key])
 
     def _pointer_moved(self, place: QPointF) -> None:
         self._pointer = QPointF(place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,6 +28,7 @@ _DIVERGING_DARK = (
 )
 
 
+@lru_cache(maxsize=16)
 def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
     """(256, 4) RGBA: entries 0…254 from low to high, entry 255 transparent."""
     colours = np.zeros((256, 4), dtype=np.uint8)
@@ -35,6 +38,7 @@ def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
         mixed = np.interp(along, np.arange(len(anchors)), anchors[:, channel])
         colours[:EMPTY, channel] = np.round(mixed)
     colours[:EMPTY, 3] = 255
+    colours.flags.writeable = False
     return colours
 
 

@@ -102,8 +102,12 @@ def _labels(values: Sequence[float], step: float) -> list[str]:
     if largest >= 1e15:
         return [number(value) for value in values]
     digits = _decimals(step / unit)
+    words = [_minus(value / unit, digits) for value in values]
+    if prefix:  # '5k' beside '7.5k'
+        words = [word.rstrip("0").rstrip(".") if "." in word else word for word in words]
     return [
-        "0" if abs(value) < step / 2 else _minus(value / unit, digits) + prefix for value in values
+        "0" if abs(value) < step / 2 else word + prefix
+        for value, word in zip(values, words, strict=True)
     ]
 
 

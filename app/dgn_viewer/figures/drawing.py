@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -35,7 +36,7 @@ _DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5)), "dashdot": "
 @contextmanager
 def print_style() -> Iterator[None]:
     """Fonts that stay text: embedded as TrueType in PDF, as letters in SVG."""
-    settings = {
+    settings: Any = {
         "pdf.fonttype": 42,
         "svg.fonttype": "none",
         "svg.hashsalt": "dgn-viewer",
@@ -174,7 +175,7 @@ def _draw_matrix(page: _Page, axes: Axes, chart: Chart, matrix: Matrix, box: Box
             column - 0.5, column + 0.5, facecolor="none", edgecolor=LIGHT.muted,
             hatch="//////", linewidth=0.0,
         )  # fmt: skip
-    if not matrix.bar:
+    if not matrix.bar or chart.small:
         return
     bar = page.axes(Box(box.x + box.width + 6.0, box.y, _BAR, box.height))
     bar.set_gid(f"{chart.key}.bar")

@@ -118,7 +118,7 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
     what = reading.facts.get("unit_map", f"layer {layer}, unit {choice(view, UNIT) or '0'}")
     unit = Chart(
         key="unit",
-        title=f"Channel {what.rpartition(' ')[2]}, each example",
+        title=f"Channel {what.rpartition(' ')[2]}",
         x=Axis(ticks=()),
         y=Axis(ticks=()),
         matrix=_montage(view, maps, labels),
