@@ -94,6 +94,7 @@ class ChoiceBox(QComboBox):
         option.currentText = self._choices[place].short if place >= 0 else "–"
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+        painter.end()
 
     def _ask(self, place: int) -> None:
         value = self._choices[place].value

@@ -44,3 +44,4 @@ class ElidedLabel(QLabel):
         room = self.contentsRect()
         text = self.fontMetrics().elidedText(self.text(), self._mode, room.width())
         painter.drawText(room, self.alignment(), text)
+        painter.end()

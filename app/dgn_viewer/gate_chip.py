@@ -142,6 +142,7 @@ class GateChip(QWidget):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(QColor(theme.accent), RING))
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 5, 5)
+        painter.end()
 
     def _paint_text(self, painter: QPainter, box: QRectF) -> None:
         theme, look = self._theme, self._look

@@ -9,6 +9,7 @@ from PySide6.QtGui import QValidator, QWheelEvent
 from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QWidget
 
 LADDER = (1.0, 2.0, 3.0, 5.0)
+_NEAR_ZERO = 0.01  # the last rung before zero, where zero is allowed
 
 
 class NumberField(QDoubleSpinBox):
@@ -115,7 +116,10 @@ class NumberField(QDoubleSpinBox):
     def _below(self, value: float) -> float:
         if self._no_limit and value == 0:
             return self.maximum()
-        return max(next_rung(value, self._rungs, up=False), self._least)
+        below = next_rung(value, self._rungs, up=False) if value > 0 else 0.0
+        if self._least == 0 and below < _NEAR_ZERO:
+            return 0.0
+        return max(below, self._least)
 
     def _parse(self, text: str) -> float | None:
         bare = self._bare(text)

@@ -232,16 +232,20 @@ class StripCanvas(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Rows, then places for a chip in the hand, then links, then a reason."""
-        state, grid, order = self._state, self._grid(), self.shown_order
         painter = QPainter(self)
-        if not state.layers or len(order) != len(state.layers):
-            paint_waiting(painter, QRectF(self.rect()), self._look)
-            return
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        paint_rows(painter, grid, state, self._look)
+        order = self.shown_order
+        if self._state.layers and len(order) == len(self._state.layers):
+            self._paint(painter, self._grid(), order)
+        else:
+            paint_waiting(painter, QRectF(self.rect()), self._look)
+        painter.end()
+
+    def _paint(self, painter: QPainter, grid: Grid, order: Order) -> None:
+        paint_rows(painter, grid, self._state, self._look)
         if self._held is not None:
             self._paint_slots(painter, grid)
-        if not state.own_gates:
+        if not self._state.own_gates:
             self._paint_links(painter, grid, order)
         if self._reason:
             column, text = self._reason
