@@ -199,7 +199,7 @@ def _help_actions() -> tuple[ActionSpec, ...]:
             "Keyboard shortcuts",
             "Help",
             lambda shell: shell.show_shortcuts(),
-            ("?",),
+            ("?", "Shift+?"),
             tip="Every shortcut in one list",
         ),
     )

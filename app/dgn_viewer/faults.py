@@ -21,6 +21,12 @@ class Faults(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
+        self._installed = False
+        self.install()
+
+    def install(self) -> None:
+        """Put the hooks on top of those that are there."""
+        self._installed = True
         self._excepthook = sys.excepthook
         self._thread_hook = threading.excepthook
         self._unraisable_hook = sys.unraisablehook
@@ -31,6 +37,9 @@ class Faults(QObject):
 
     def remove(self) -> None:
         """Put back what was there before."""
+        if not self._installed:
+            return
+        self._installed = False
         sys.excepthook = self._excepthook
         threading.excepthook = self._thread_hook
         sys.unraisablehook = self._unraisable_hook

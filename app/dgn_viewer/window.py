@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QShowEvent
-from PySide6.QtWidgets import QApplication, QMainWindow, QToolBar
+from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QToolBar, QWidget
 
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import EngineReady, Event
@@ -16,11 +16,14 @@ from dgn_viewer.action_list import fixed_actions, panel_actions, regime_actions
 from dgn_viewer.actions import Actions
 from dgn_viewer.display import Display
 from dgn_viewer.docks import PanelDocks
+from dgn_viewer.drops import DropTarget
+from dgn_viewer.exporting import export_all, export_panel
 from dgn_viewer.file_dialogs import FileDialogs
 from dgn_viewer.history import History
+from dgn_viewer.inspector import Inspector
 from dgn_viewer.layers_strip import LayersStrip
 from dgn_viewer.menus import Menus
-from dgn_viewer.notices import Notices
+from dgn_viewer.notices import Notice, Notices
 from dgn_viewer.palette import Palette
 from dgn_viewer.panel import PanelSpec
 from dgn_viewer.settings import LAYOUT_VERSION, Settings
@@ -64,10 +67,12 @@ class Window(QMainWindow):
         self.display = Display(self.history, self.docks, dict(panels), send)
         self.toolbar = RunToolbar(send, self.registry)
         self.strip = LayersStrip(send)
+        self.inspector = Inspector(send)
         self.status = StatusBar(self)
         self.notices = Notices(self)
         self.palette_ = Palette(self.registry, self)
         self.sheet = ShortcutSheet(self.registry, self)
+        self.drops = DropTarget(self, send, lambda why: self.notices.tell(Notice("refused", why)))
         self.files = FileDialogs(self, send, settings, self.notices.tell)
         self.menus = Menus(self.menuBar(), self.registry)
         self._place()
@@ -131,6 +136,25 @@ class Window(QMainWindow):
         self.settings.theme = name
         self._put_theme_on()
 
+    def new_run(self) -> None:
+        """The form of a new run in the inspector."""
+        self.inspector.show_run_settings()
+
+    def about_front(self) -> None:
+        """What the panel in front shows, in the inspector."""
+        if name := self.docks.front():
+            self._about(name)
+
+    def export_front(self) -> None:
+        """Ask for a file; the panel in front goes there."""
+        if name := self.docks.front():
+            self._export(name)
+
+    def export_all(self) -> None:
+        """Ask for one name; every panel in sight goes beside it."""
+        hosts = [self.docks.hosts[name] for name in self.docks.visible()]
+        export_all(self, hosts, self.settings, self.notices.tell)
+
     def open_checkpoint(self) -> None:
         """Ask for a file; the engine lists it."""
         self.files.open_checkpoint()
@@ -185,11 +209,24 @@ class Window(QMainWindow):
         strip_bar.addWidget(self.strip)
         self.addToolBar(strip_bar)
         self.setStatusBar(self.status)
+        self._column = QDockWidget("Inspector", self)
+        self._column.setObjectName("dock.inspector")
+        self._column.setTitleBarWidget(QWidget(self._column))  # the inspector has its own
+        self._column.setAllowedAreas(Qt.DockWidgetArea.RightDockWidgetArea)
+        self._column.setFeatures(QDockWidget.DockWidgetFeature.NoDockWidgetFeatures)
+        self._column.setWidget(self.inspector)
+        self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self._column)
+        self._column.hide()
         self.docks.arrange()
 
     def _connect(self) -> None:
-        for part in (self.toolbar, self.strip, self.notices):
+        for part in (self.toolbar, self.strip, self.inspector, self.notices):
             self.event_taken.connect(part.on_event)
+        self.inspector.page_opened.connect(self._column.show)
+        self.inspector.closed.connect(self._column.hide)
+        for host in self.docks.hosts.values():
+            host.about_requested.connect(self._about)
+            host.export_requested.connect(self._export)
         self.docks.changed.connect(self.registry.refresh)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
@@ -201,6 +238,13 @@ class Window(QMainWindow):
             self.restoreGeometry(geometry)
         if layout is not None:
             self._arranged = self.restoreState(layout, LAYOUT_VERSION)
+            self._column.hide()
+
+    def _about(self, name: str) -> None:
+        self.inspector.show_about(self.docks.hosts[name].spec)
+
+    def _export(self, name: str) -> None:
+        export_panel(self, self.docks.hosts[name], self.settings, self.notices.tell)
 
     def _on_desktop_theme(self) -> None:
         if self._theme_choice == "system":
@@ -211,7 +255,7 @@ class Window(QMainWindow):
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         appearance.put_on(application, self.theme)
-        for part in (self.docks, self.toolbar, self.strip):
+        for part in (self.docks, self.toolbar, self.strip, self.inspector, self.drops):
             part.set_theme(self.theme)
         self.registry.redress()
 

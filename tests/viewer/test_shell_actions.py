@@ -1,0 +1,182 @@
+"""Every action is declared once and whole; what it does comes back from the engine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QToolButton
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer import style
+from dgn_viewer.action_list import MENUS
+from dgn_viewer.application import Viewer
+from dgn_viewer.palette import matches
+from dgn_viewer.panel import all_panels
+from dgn_viewer.theme import LIGHT
+
+
+def test_every_action_has_text_a_menu_and_an_icon_that_exists(viewer: Viewer) -> None:
+    for spec in viewer.window.registry.specs:
+        assert spec.text, spec.id
+        assert spec.menu in MENUS, spec.id
+        if spec.icon:
+            assert not style.icon(spec.icon, LIGHT).isNull()
+
+
+def test_no_two_actions_share_a_shortcut(viewer: Viewer) -> None:
+    keys = Counter(
+        QKeySequence(shortcut).toString()
+        for spec in viewer.window.registry.specs
+        for shortcut in spec.shortcuts
+    )
+    assert [key for key, count in keys.items() if count > 1] == []
+    assert "" not in keys
+
+
+def test_every_action_stands_in_a_menu(viewer: Viewer) -> None:
+    window = viewer.window
+    found = set()
+    for top in window.menuBar().actions():
+        stack = list(top.menu().actions())  # type: ignore[attr-defined]  # stub: QObject
+        while stack:
+            action = stack.pop()
+            found.add(action.objectName())
+            if action.menu() is not None:
+                stack += action.menu().actions()  # type: ignore[attr-defined]  # stub: QObject
+    assert {spec.id for spec in window.registry.specs} <= found
+
+
+def test_every_regime_and_every_panel_has_an_action(viewer: Viewer) -> None:
+    catalogue = viewer.window.situation.catalogue
+    assert catalogue is not None
+    for entry in catalogue.regimes:
+        assert f"regime.{entry.id}" in viewer.window.registry
+    for name in all_panels():
+        assert f"panel.{name}" in viewer.window.registry
+
+
+def test_the_regime_of_the_run_is_checked_and_no_other(viewer: Viewer) -> None:
+    checked = [
+        spec.id
+        for spec in viewer.window.registry.specs
+        if spec.id.startswith("regime.") and viewer.window.registry[spec.id].isChecked()
+    ]
+    assert checked == ["regime.DL"]
+
+
+def test_space_pauses_and_goes_on(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.situation.running)
+    QTest.keyClick(window, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    assert window.registry["run.toggle"].text() == "Run"
+    QTest.keyClick(window, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: window.situation.running)
+    assert window.registry["run.toggle"].text() == "Pause"
+
+
+def test_a_focused_button_does_not_take_the_space_bar(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.situation.running)
+    buttons: list[QAbstractButton] = [
+        button
+        for button in window.findChildren(QToolButton)
+        if button.isVisible() and button.focusPolicy() & Qt.FocusPolicy.TabFocus
+    ]
+    assert buttons
+    button = buttons[0]
+    pressed: list[bool] = []
+    button.clicked.connect(lambda: pressed.append(True))
+    window.activateWindow()
+    button.setFocus()
+    QTest.keyClick(button, Qt.Key.Key_Space)
+    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    assert not pressed
+
+
+@pytest.mark.parametrize("regime", ["FR-II", "ReLU"])
+def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot, regime: str) -> None:
+    window = viewer.window
+    window.registry[f"regime.{regime}"].trigger()
+    qtbot.waitUntil(lambda: window.situation.regime == regime)
+    assert window.registry[f"regime.{regime}"].isChecked()
+    assert not window.registry["regime.DL"].isChecked()
+    assert [mark.label for mark in window.history.view({}).marks] == [regime]
+    assert f"→ {regime}" in window.notices.recent[-1].text
+
+
+def test_one_step_and_one_epoch(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
+    window = make_viewer(paused=True).window
+    QTest.keyClick(window, Qt.Key.Key_Period)
+    qtbot.waitUntil(lambda: window.situation.step == 1 and window.situation.phase == "paused")
+    QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ShiftModifier)
+    run = window.situation.run
+    assert run is not None
+    qtbot.waitUntil(lambda: window.situation.step == run.steps_per_epoch, timeout=10_000)
+    assert window.situation.phase == "paused"
+
+
+def test_reset_begins_again_with_the_same_seed(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    first = window.situation.run
+    assert first is not None
+    qtbot.waitUntil(lambda: window.history.step > 20)
+    window.registry["run.reset"].trigger()
+    qtbot.waitUntil(lambda: window.situation.run is not first)
+    second = window.situation.run
+    assert second is not None
+    assert second.config == first.config
+    assert second.probe_set.digest == first.probe_set.digest
+
+
+def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.situation.running)
+    QTest.keyClick(
+        window,
+        Qt.Key.Key_P,
+        Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier,
+    )
+    palette = window.palette_
+    assert palette.isVisible()
+    assert len(palette.shown()) == len(window.registry.specs) - 1
+    QTest.keyClicks(palette.query, "pau")
+    assert palette.shown() == ("run.toggle",) or "run.toggle" in palette.shown()
+    QTest.keyClick(palette.query, Qt.Key.Key_Return)
+    assert not palette.isVisible()
+    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+
+
+def test_space_in_the_palette_is_a_letter(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.situation.running)
+    window.open_palette()
+    QTest.keyClicks(window.palette_.query, "one step")
+    assert window.palette_.query.text() == "one step"
+    assert window.palette_.shown() == ("run.step",)
+    QTest.keyClick(window.palette_.query, Qt.Key.Key_Escape)
+    assert not window.palette_.isVisible()
+    assert window.situation.running
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "found"),
+    [("", "Run", True), ("all export", "Export all panels", True), ("xyz", "Run", False)],
+)
+def test_the_words_of_a_query_match_in_any_order(query: str, text: str, found: bool) -> None:
+    assert matches(query, text) is found
+
+
+def test_the_shortcut_sheet_lists_every_shortcut(viewer: Viewer) -> None:
+    window = viewer.window
+    QTest.keyClick(window, Qt.Key.Key_Question, Qt.KeyboardModifier.ShiftModifier)
+    assert window.sheet.isVisible()
+    listed = {text for _, text in window.sheet.rows()}
+    assert {"Pause", "One step", "One epoch", "Reset", "New run…"} <= listed
+    QTest.keyClick(window.sheet, Qt.Key.Key_Escape)
+    assert not window.sheet.isVisible()
