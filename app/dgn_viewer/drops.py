@@ -82,7 +82,7 @@ def dropped_file(data: QMimeData) -> Path:
     """The one local file of a drag; raises `Refusal` where it is not one."""
     urls = data.urls()
     if len(urls) != 1:
-        raise Refusal(f"{len(urls)} files were dropped: drop one checkpoint at a time.")
+        raise Refusal(f"{len(urls)} files at once: drop one checkpoint at a time.")
     if not urls[0].isLocalFile():
         place = urls[0].toDisplayString()
         raise Refusal(f"{place} is not a file on this computer: save it first, then drop it.")

@@ -1,0 +1,412 @@
+"""The inspector: one page at a time, driven by real clicks; what it sends and what it says."""
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLabel, QPushButton, QToolButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import (
+    DataConfig,
+    GatingConfig,
+    NetConfig,
+    RunConfig,
+    TrainingConfig,
+)
+from dgn_engine.protocol.catalogue import (
+    Catalogue,
+    DataEntry,
+    NetEntry,
+    OptionField,
+    RegimeEntry,
+)
+from dgn_engine.protocol.commands import CloseFile, Command, StartRun, TakeGates
+from dgn_engine.protocol.events import (
+    EngineReady,
+    FileClosed,
+    FileListed,
+    LayerInfo,
+    LayerMatch,
+    ProbeSet,
+    Refused,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    SettingChanged,
+    Tensor,
+    Working,
+)
+from dgn_viewer.about_page import AboutPage
+from dgn_viewer.file_page import FilePage
+from dgn_viewer.formula import typeset
+from dgn_viewer.inspector import Inspector
+from dgn_viewer.panel import About, PanelSpec, all_panels
+from dgn_viewer.run_page import RunPage
+from dgn_viewer.scene import Empty
+from dgn_viewer.theme import DARK
+
+LEFT = Qt.MouseButton.LeftButton
+CATALOGUE = Catalogue(
+    regimes=(
+        RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
+        RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
+        RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
+    ),
+    nets=(
+        NetEntry(
+            "cnn4",
+            "four convolutions",
+            (
+                OptionField("channels", "channels", 128, 1, 4096),
+                OptionField("scale", "scale", 0.5, 0.1, 2.0),
+                OptionField("pool", "pool", "average", choices=("average", "flatten")),
+                OptionField("wrap", "wrap around", True),
+                OptionField("note", "note", ""),
+            ),
+        ),
+        NetEntry("fc", "fc", (OptionField("width", "width", 128, 1, 65536),)),
+    ),
+    data=(
+        DataEntry("digits", "digits", True, ""),
+        DataEntry("mnist", "MNIST", False, "Not here; tick download."),
+        DataEntry("folder", "folder of images", True, ""),
+    ),
+    probes=("gates",),
+    devices=("auto", "cpu"),
+)
+CONFIG = RunConfig(
+    data=DataConfig("digits", binary=(4, 7), train_limit=500),
+    net=NetConfig("fc", (("width", 64),), bias=True, init="bernoulli", sigma=0.25),
+    gating=GatingConfig("DL", beta=6.0, epsilon=0.1, value_input="ones"),
+    training=TrainingConfig("squared", "sgd", 0.05, momentum=0.9, batch=16, epochs=0, pace=200),
+    seed=3,
+    device="cpu",
+    probe_examples=32,
+)
+STARTED = RunStarted(
+    run=1,
+    config=CONFIG,
+    regime="DL",
+    device="cpu",
+    layers=tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(3)),
+    wiring=(0, 1, 2),
+    parameters_value=1,
+    parameters_feature=1,
+    train_examples=10,
+    test_examples=10,
+    classes=2,
+    steps_per_epoch=5,
+    total_steps=0,
+    probe_set=ProbeSet((), (), (), ""),
+    paused=False,
+)
+LISTED = FileListed(
+    ticket=7,
+    path="/somewhere/<b>bold</b>.pt",
+    file_name="<b>bold</b>.pt",
+    tensors=(Tensor("<i>net.0</i>.weight", (64, 64), "float32"), Tensor("n", (), "int64")),
+    matches=(
+        LayerMatch("layer 1", (64, 64), "<i>net.0</i>.weight", (64, 64), True),
+        LayerMatch("layer 2", (64, 64), "", None, True),
+    ),
+    fits=True,
+    verdict="Its <u>gates</u> fit.",
+)
+SPEC = PanelSpec(
+    "Overlap", (), lambda view: Empty("nothing"), About("Words with $K^V$.", (r"$\Lambda$",), "§3")
+)
+
+
+@pytest.fixture
+def sent() -> list[Command]:
+    return []
+
+
+@pytest.fixture
+def inspector(qtbot: QtBot, sent: list[Command]) -> Inspector:
+    column = Inspector(sent.append)
+    qtbot.addWidget(column)
+    column.resize(column.sizeHint())
+    column.show()
+    return column
+
+
+@pytest.fixture
+def form(inspector: Inspector) -> RunPage:
+    inspector.on_event(EngineReady(CATALOGUE, "2.13"))
+    inspector.show_run_settings()
+    return inspector.run_page
+
+
+def press(button: QWidget) -> None:
+    QTest.mouseClick(button, LEFT)
+
+
+def close_button(inspector: Inspector) -> QToolButton:
+    return inspector.findChild(QToolButton, options=Qt.FindChildOption.FindDirectChildrenOnly)
+
+
+# one page at a time
+
+
+def test_a_page_opens_in_place_of_the_other(inspector: Inspector, qtbot: QtBot) -> None:
+    with qtbot.waitSignal(inspector.page_opened):
+        inspector.show_run_settings()
+    with qtbot.waitSignal(inspector.page_opened):
+        inspector.show_about(SPEC)
+    assert isinstance(inspector.page, AboutPage)
+    assert not inspector.run_page.isVisible()
+    with qtbot.waitSignal(inspector.closed):
+        press(close_button(inspector))
+    assert inspector.page is None
+
+
+def test_escape_closes_the_page(inspector: Inspector, qtbot: QtBot) -> None:
+    inspector.show_about(SPEC)
+    with qtbot.waitSignal(inspector.closed):
+        QTest.keyClick(inspector, Qt.Key.Key_Escape)
+
+
+def test_the_theme_reaches_the_open_page(inspector: Inspector) -> None:
+    for show in (inspector.show_run_settings, lambda: inspector.show_about(SPEC)):
+        show()
+        inspector.set_theme(DARK)
+        assert not inspector.grab().isNull()
+
+
+# the form of a run
+
+
+def test_before_the_engine_is_ready_nothing_can_be_started(inspector: Inspector) -> None:
+    inspector.show_run_settings()
+    assert not inspector.run_page.start.isEnabled()
+    assert inspector.run_page.message.text() == "loading torch…"
+
+
+def test_start_run_sends_the_default_configuration(form: RunPage, sent: list[Command]) -> None:
+    press(form.start)
+    assert len(sent) == 1
+    command = sent[0]
+    assert isinstance(command, StartRun)
+    defaults = RunConfig()
+    assert replace(command.config, net=defaults.net) == defaults
+    assert command.config.net == NetConfig("fc", (("width", 128),))
+
+
+def test_what_is_filled_in_comes_back_unchanged(form: RunPage) -> None:
+    form.form.fill(CONFIG)
+    assert form.form.config() == CONFIG
+
+
+def test_a_net_asks_its_own_questions(form: RunPage) -> None:
+    form.form.net.pick("cnn4")
+    options = dict(form.form.config().net.options)
+    assert options == {
+        "channels": 128,
+        "scale": 0.5,
+        "pool": "average",
+        "wrap": True,
+        "note": "",
+    }
+
+
+def test_rows_that_do_not_matter_are_hidden(form: RunPage) -> None:
+    fields = form.form
+    fields.regime.pick("ReLU")
+    assert not fields.beta.isVisibleTo(fields)
+    assert not fields.value_input.isVisibleTo(fields)
+    fields.regime.pick("FL")
+    assert fields.gates_from.isVisibleTo(fields)
+    assert fields.pretrain_epochs.isVisibleTo(fields)
+    fields.gates_from.show_path("a.pt")
+    assert not fields.pretrain_epochs.isVisibleTo(fields)
+    assert not fields.momentum.isVisibleTo(fields)
+    fields.optimiser.pick("sgd")
+    assert fields.momentum.isVisibleTo(fields)
+
+
+def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) -> None:
+    fields = form.form
+    assert not fields.download.isVisibleTo(fields)
+    fields.data.pick("mnist")
+    assert fields.download.isVisibleTo(fields)
+    assert fields.hint.text() == "Not here; tick download."
+    fields.download.setChecked(True)
+    assert fields.config().data.download
+    fields.data.pick("digits")
+    assert not fields.config().data.download
+
+
+def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Command]) -> None:
+    form.form.data.pick("folder")
+    press(form.start)
+    assert sent == []
+    assert "No folder is named" in form.message.text()
+    form.form.folder.line.setFocus()
+    QTest.keyClicks(form.form.folder.line, "/data/flowers")
+    press(form.start)
+    command = sent[0]
+    assert isinstance(command, StartRun)
+    assert command.config.data.name == "folder:/data/flowers"
+
+
+def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Command]) -> None:
+    form.form.pair.show_pair((4, 4))
+    press(form.start)
+    assert sent == []
+    assert form.message.isVisible()
+    assert "two different classes" in form.message.text()
+
+
+def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: Inspector) -> None:
+    press(form.start)
+    assert not form.start.isEnabled()
+    inspector.on_event(Working("Reading mnist", 0.4))
+    assert form.message.text() == "Reading mnist, 40 %"
+    inspector.on_event(Refused("start this run", "MNIST is not in /data."))
+    assert form.message.text() == "MNIST is not in /data."
+    assert form.start.isEnabled()
+
+
+def test_a_refusal_of_something_else_is_not_the_forms_business(
+    form: RunPage, inspector: Inspector
+) -> None:
+    inspector.on_event(Refused("swap to FL", "No."))
+    assert not form.message.isVisible()
+
+
+def test_the_form_goes_when_its_run_begins(
+    form: RunPage, inspector: Inspector, qtbot: QtBot
+) -> None:
+    inspector.on_event(STARTED)  # not asked for here: a reset, say
+    assert inspector.page is form
+    press(form.start)
+    with qtbot.waitSignal(inspector.closed):
+        inspector.on_event(STARTED)
+
+
+def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspector) -> None:
+    inspector.on_event(STARTED)
+    inspector.on_event(SettingChanged(5, 0.01, 9.0, "random", 0.0))
+    inspector.on_event(Rewired(6, (2, 1, 0)))
+    form.form.fill(RunConfig())
+    press(form.as_now)
+    config = form.form.config()
+    assert config.training.learning_rate == 0.01
+    assert config.gating.beta == 9.0
+    assert config.gating.value_input == "random"
+    assert config.gating.wiring == (2, 1, 0)
+    form.form.keep_wiring.setChecked(False)
+    assert form.form.config().gating.wiring == ()
+    inspector.on_event(RegimeSwapped(7, "DL", "ReLU", (), (), (), ()))
+    press(form.as_now)
+    assert form.form.config().gating.regime == "ReLU"
+
+
+# a listed file
+
+
+def test_a_listed_file_opens_its_page(inspector: Inspector) -> None:
+    inspector.on_event(LISTED)
+    assert isinstance(inspector.page, FilePage)
+    assert inspector.page.tensors.toPlainText() == (
+        "<i>net.0</i>.weight  64×64  float32\nn  scalar  int64"
+    )
+
+
+def test_nothing_that_a_file_says_is_read_as_markup(inspector: Inspector) -> None:
+    inspector.on_event(LISTED)
+    assert inspector.page is not None
+    labels = inspector.page.findChildren(QLabel)
+    own = [label for label in labels if "<" in label.text()]
+    assert len(own) == 3  # name, path, verdict
+    assert all(label.textFormat() == Qt.TextFormat.PlainText for label in own)
+    tips = [w.toolTip() for w in inspector.page.findChildren(QWidget) if w.toolTip()]
+    assert not any("<b>" in text or "<i>" in text for text in tips)
+
+
+def test_copy_gates_asks_for_them_and_the_page_goes_when_it_is_done(
+    inspector: Inspector, sent: list[Command], qtbot: QtBot
+) -> None:
+    inspector.on_event(LISTED)
+    page = inspector.page
+    assert isinstance(page, FilePage)
+    press(page.copy_gates)
+    assert sent == [TakeGates(7, restart_value=True)]
+    assert inspector.page is page
+    with qtbot.waitSignal(inspector.closed):
+        inspector.on_event(FileClosed(7))
+
+
+def test_the_value_network_may_be_kept(inspector: Inspector, sent: list[Command]) -> None:
+    inspector.on_event(LISTED)
+    assert isinstance(inspector.page, FilePage)
+    QTest.keyClick(inspector.page.restart_value, Qt.Key.Key_Space)
+    press(inspector.page.copy_gates)
+    assert sent == [TakeGates(7, restart_value=False)]
+
+
+def test_a_file_that_does_not_fit_can_only_be_closed(
+    inspector: Inspector, sent: list[Command]
+) -> None:
+    inspector.on_event(replace(LISTED, fits=False))
+    assert isinstance(inspector.page, FilePage)
+    press(inspector.page.copy_gates)
+    assert sent == []
+    press(inspector.page.close_file)
+    assert sent == [CloseFile(7)]
+
+
+def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Command]) -> None:
+    inspector.on_event(LISTED)
+    inspector.on_event(replace(LISTED, ticket=8))
+    assert sent == [CloseFile(7)]
+    press(close_button(inspector))
+    assert sent == [CloseFile(7), CloseFile(8)]
+    inspector.on_event(FileClosed(8))
+    assert inspector.page is None
+
+
+def test_a_file_with_very_many_tensors_is_cut_short(inspector: Inspector) -> None:
+    many = tuple(Tensor(f"w{i}", (1,), "float32") for i in range(5000))
+    inspector.on_event(replace(LISTED, tensors=many, ignored=("optimizer",)))
+    assert isinstance(inspector.page, FilePage)
+    lines = inspector.page.tensors.toPlainText().splitlines()
+    assert lines[-2:] == ["… and 3,000 more", "not read: optimizer"]
+
+
+# what am I seeing
+
+
+def test_formulas_are_drawn_in_the_colour_of_the_theme(inspector: Inspector) -> None:
+    inspector.show_about(SPEC)
+    inspector.set_theme(DARK)
+    assert isinstance(inspector.page, AboutPage)
+    formula = inspector.page.formulas[0]
+    assert formula.accessibleName() == r"$\Lambda$"
+    image = formula.grab().toImage()
+    light = [
+        image.pixelColor(x, y).lightness()
+        for x in range(image.width())
+        for y in range(image.height())
+    ]
+    assert max(light) > 200
+
+
+def test_a_formula_is_set_finer_on_a_dense_screen() -> None:
+    plain, dense = typeset(r"$\Lambda$", 1.0), typeset(r"$\Lambda$", 2.0)
+    assert dense.shape[0] >= 1.7 * plain.shape[0]
+
+
+def test_every_formula_of_every_panel_can_be_set() -> None:
+    for spec in all_panels().values():
+        for tex in spec.about.formulas:
+            assert typeset(tex, 1.0).max() > 0
+
+
+def test_buttons_have_names_for_screen_readers(form: RunPage, inspector: Inspector) -> None:
+    buttons = [*inspector.findChildren(QPushButton), *inspector.findChildren(QToolButton)]
+    assert buttons
+    assert all(button.text() or button.accessibleName() for button in buttons)
