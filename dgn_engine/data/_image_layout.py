@@ -1,0 +1,83 @@
+"""Which class and which part, training or test, an image belongs to, by the folders it lies in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgn_engine.data._selection import stratified_split
+from dgn_engine.refusal import Refusal
+
+TEST_SHARE = 0.2
+_TRAIN, _TEST, _OTHER = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the images in both parts, sorted, with the class number of each."""
+
+    class_names: tuple[str, ...]
+    train: tuple[tuple[str, int], ...]
+    test: tuple[tuple[str, int], ...]
+
+
+def lay_out(names: Sequence[str], source: str) -> Layout:
+    """Read the layout off the names: CLASS/…, or train/CLASS/… and test/CLASS/….
+
+    One folder around all of it is looked through. Without a test part a fifth of each class is
+    held out, always the same. Raises `Refusal` where there are not two classes.
+    """
+    paths = {name: tuple(name.split("/")) for name in sorted(names)}
+    if not paths:
+        raise Refusal(f"{source} holds no images (.png, .jpg and the like).")
+    while len({path[0] for path in paths.values()}) == 1 and min(map(len, paths.values())) > 2:
+        paths = {name: path[1:] for name, path in paths.items()}
+    tops = {path[0].lower() for path in paths.values() if len(path) > 1}
+    if tops & {*_TRAIN} and tops & {*_TEST, *_OTHER} and tops <= {*_TRAIN, *_TEST, *_OTHER}:
+        held = _TEST if tops & {*_TEST} else _OTHER
+        train = {name: path[1] for name, path in paths.items() if _under(path, _TRAIN)}
+        test = {name: path[1] for name, path in paths.items() if _under(path, held)}
+        return _given(train, test, source)
+    return _split({name: path[0] for name, path in paths.items() if len(path) > 1}, source)
+
+
+def _under(path: tuple[str, ...], tops: tuple[str, ...]) -> bool:
+    return len(path) > 2 and path[0].lower() in tops
+
+
+def _given(train: dict[str, str], test: dict[str, str], source: str) -> Layout:
+    class_names = _classes(train, source)
+    for label in set(test.values()) - set(class_names):
+        raise Refusal(f"{source} tests a class '{label}' that it has no training images of.")
+    return Layout(class_names, _numbered(train, class_names), _numbered(test, class_names))
+
+
+def _split(labels: dict[str, str], source: str) -> Layout:
+    class_names = _classes(labels, source)
+    numbered = _numbered(labels, class_names)
+    numbers = np.array([number for _, number in numbered], dtype=np.int64)
+    train, test = stratified_split(numbers, round(len(numbers) * TEST_SHARE))
+    return Layout(
+        class_names,
+        tuple(numbered[place] for place in train),
+        tuple(numbered[place] for place in test),
+    )
+
+
+def _classes(labels: dict[str, str], source: str) -> tuple[str, ...]:
+    found = set(labels.values())
+    if len(found) < 2:
+        raise Refusal(
+            f"{source} has images of {len(found)} class{'' if len(found) == 1 else 'es'}; it needs "
+            "a folder of images for each of two classes or more."
+        )
+    if all(name.isdecimal() for name in found):
+        return tuple(sorted(found, key=int))
+    return tuple(sorted(found))
+
+
+def _numbered(labels: dict[str, str], class_names: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    number = {name: place for place, name in enumerate(class_names)}
+    return tuple((name, number[label]) for name, label in labels.items())

@@ -1,0 +1,285 @@
+import io
+import os
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.refusal import Refusal
+
+Files = dict[str, bytes]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def png(level: int, size: tuple[int, int] = (6, 4), mode: str = "RGB") -> bytes:
+    buffer = io.BytesIO()
+    colour = level if mode in ("L", "P", "I;16") else (level, 0, 0, 255)[: len(mode)]
+    Image.new(mode, size, colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def classes(*names: str, each: int = 5, prefix: str = "", mode: str = "RGB") -> Files:
+    return {
+        f"{prefix}{name}/{i}.png": png(10 * place + i, mode=mode)
+        for place, name in enumerate(names)
+        for i in range(each)
+    }
+
+
+def as_folder(files: Files, path: Path) -> None:
+    for name, content in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
+
+
+def as_zip(files: Files, path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def as_tar(files: Files, path: Path, mode: str = "w") -> None:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload] # its modes are literals
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+def as_tar_gz(files: Files, path: Path) -> None:
+    as_tar(files, path, "w:gz")
+
+
+def load(path: Path) -> Examples:
+    return load_examples(DataConfig(name=f"folder:{path}"))
+
+
+def loaded(files: Files, tmp_path: Path) -> Examples:
+    as_zip(files, tmp_path / "some.zip")
+    return load(tmp_path / "some.zip")
+
+
+MAKERS = {"images": as_folder, "a.zip": as_zip, "a.tar": as_tar, "a.tgz": as_tar_gz}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("around", ["", "dataset/"])
+def test_a_folder_and_its_archives_hold_the_same_examples(
+    name: str, around: str, tmp_path: Path
+) -> None:
+    files = classes("cat", "dog", "eel", prefix=around)
+    MAKERS[name]({**files, f"{around}notes.txt": b"not an image"}, tmp_path / name)
+    as_zip(files, tmp_path / "reference.zip")
+    examples, reference = load(tmp_path / name), load(tmp_path / "reference.zip")
+    assert examples.class_names == ("cat", "dog", "eel")
+    assert examples.train_x.shape == (12, 3, 4, 6)
+    assert np.bincount(examples.test_y).tolist() == [1, 1, 1]
+    assert examples.fingerprint == reference.fingerprint
+    for image, label in zip(examples.train_x, examples.train_y, strict=True):
+        assert label == round(image[0, 0, 0] * 255) // 10
+
+
+def test_train_and_test_folders_are_kept_apart(tmp_path: Path) -> None:
+    files = classes("a", "b", each=3, prefix="top/Train/")
+    files |= classes("a", "b", each=2, prefix="top/test/")
+    files |= classes("a", "b", each=7, prefix="top/val/")
+    examples = loaded(files, tmp_path)
+    assert examples.train_y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert examples.test_y.tolist() == [0, 0, 1, 1]
+
+
+def test_numbered_classes_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    assert loaded(classes("10", "9", "2"), tmp_path).class_names == ("2", "9", "10")
+
+
+def test_images_without_colour_keep_one_channel(tmp_path: Path) -> None:
+    assert loaded(classes("a", "b", mode="L"), tmp_path).train_x.shape[1:] == (1, 4, 6)
+
+
+def test_one_coloured_image_makes_three_channels(tmp_path: Path) -> None:
+    files = classes("a", "b", mode="L") | {"a/0.png": png(7)}
+    assert loaded(files, tmp_path).train_x.shape[1] == 3
+
+
+@pytest.mark.parametrize("mode", ["P", "RGBA", "RGB"])
+def test_other_kinds_of_pixels_become_colours(mode: str, tmp_path: Path) -> None:
+    assert loaded(classes("a", "b", mode=mode), tmp_path).train_x.shape[1] == 3
+
+
+def test_sixteen_bits_are_scaled_and_not_clipped(tmp_path: Path) -> None:
+    files = {f"{c}/{i}.png": png(32896, mode="I;16") for c in "ab" for i in range(5)}
+    examples = loaded(files, tmp_path)
+    assert examples.train_x.shape[1] == 1
+    assert np.allclose(examples.train_x, 128 / 255)
+
+
+def test_odd_sizes_are_brought_to_the_most_frequent_one(tmp_path: Path) -> None:
+    files = classes("a", "b") | {"a/0.png": png(5, (60, 40)), "b/1.png": png(11, (3, 2))}
+    examples = loaded(files, tmp_path)
+    assert examples.train_x.shape[2:] == (4, 6)
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    as_tar_gz(classes("a", "b"), tmp_path / "a.tar.gz")
+    said: list[str] = []
+    config = DataConfig(name=f"folder:{tmp_path / 'a.tar.gz'}")
+    load_examples(config, lambda what, _fraction: said.append(what))
+    assert said == ["reading a.tar.gz", "looking through a.tar.gz", "decoding a.tar.gz"]
+
+
+def test_the_second_time_comes_from_the_cache_until_the_source_changes(tmp_path: Path) -> None:
+    as_folder(classes("a", "b"), tmp_path / "images")
+    config = DataConfig(name=f"folder:{tmp_path / 'images'}")
+    said: list[str] = []
+    first, second = (load_examples(config, lambda w, _f: said.append(w)) for _ in range(2))
+    assert first.fingerprint == second.fingerprint
+    assert said.count("decoding images") == 1
+    (tmp_path / "images" / "a" / "new.png").write_bytes(png(200))
+    third = load_examples(config, lambda w, _f: said.append(w))
+    assert said.count("decoding images") == 2
+    assert third.fingerprint != first.fingerprint
+
+
+def test_a_damaged_cache_is_made_again(tmp_path: Path, own_cache: Path) -> None:
+    as_zip(classes("a", "b"), tmp_path / "a.zip")
+    first = load(tmp_path / "a.zip")
+    (entry,) = (own_cache / "dgn-viewer" / "images").iterdir()
+    entry.write_bytes(entry.read_bytes()[:100])
+    assert load(tmp_path / "a.zip").fingerprint == first.fingerprint
+
+
+def test_a_cache_that_cannot_be_written_is_no_trouble(tmp_path: Path, own_cache: Path) -> None:
+    own_cache.touch()
+    as_zip(classes("a", "b"), tmp_path / "a.zip")
+    assert load(tmp_path / "a.zip").class_names == ("a", "b")
+
+
+# What is not taken.
+
+
+def test_links_hidden_files_and_pipes_are_passed_over(tmp_path: Path) -> None:
+    as_folder(classes("a", "b"), tmp_path / "images")
+    folder = tmp_path / "images"
+    (tmp_path / "secret.png").write_bytes(png(250))
+    (folder / "a" / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "c").symlink_to(folder / "a")
+    (folder / "b" / "._0.png").write_bytes(b"a fork of a Mac")
+    os.mkfifo(folder / "b" / "pipe.png")
+    examples = load(folder)
+    assert examples.class_names == ("a", "b")
+    assert len(examples.train_y) + len(examples.test_y) == 10
+
+
+def test_links_and_devices_in_a_tar_are_passed_over_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "in" / "a.tar"
+    path.parent.mkdir()
+    as_tar(classes("a", "b") | {"a/../../../climbed.png": png(1)}, path)
+    with tarfile.open(path, "a") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo(f"a/{kind.decode()}.png")
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+    examples = load(path)
+    assert len(examples.train_y) + len(examples.test_y) == 10
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "in"]
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that declares a giant image in a few bytes."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("side", [9000, 12_000, 100_000])
+def test_a_decompression_bomb_is_refused_in_one_sentence(side: int, tmp_path: Path) -> None:
+    files = classes("a", "b") | {"a/bomb.png": bomb(side, side)}
+    with pytest.raises(Refusal, match=r"a/bomb\.png unpacks to more than 64 million pixels"):
+        loaded(files, tmp_path)
+
+
+def test_images_that_do_not_fit_in_memory_are_refused_before_they_are_decoded(
+    tmp_path: Path,
+) -> None:
+    files = {f"{c}/{i}.png": bomb(8000, 8000) for c in "ab" for i in range(9)}
+    with pytest.raises(Refusal, match=r"18 images of 8000×8000 pixels need 13 GiB"):
+        loaded(files, tmp_path)
+
+
+def test_a_truncated_image_is_named(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "JPEG")
+    files = classes("a", "b") | {"b/cut.jpg": buffer.getvalue()[:900]}
+    with pytest.raises(Refusal, match=r"some\.zip: b/cut\.jpg is damaged"):
+        loaded(files, tmp_path)
+
+
+def test_a_file_that_only_pretends_to_be_an_image_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"a/fake\.png .* none of the kinds"):
+        loaded(classes("a", "b") | {"a/fake.png": b"#!/bin/sh"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "holds no images"),
+        ({"a/readme.txt": b""}, "holds no images"),
+        (classes("only"), "images of 1 class"),
+        ({"1.png": png(1), "2.png": png(2)}, "images of 0 classes"),
+        (classes("a", "b", prefix="train/") | classes("c", prefix="test/"), "tests a class 'c'"),
+    ],
+)
+def test_a_layout_without_two_classes_is_refused(files: Files, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=reason):
+        loaded(files, tmp_path)
+
+
+@pytest.mark.parametrize("make", [as_zip, as_tar_gz])
+def test_an_archive_cut_off_is_one_sentence(
+    make: Callable[[Files, Path], None], tmp_path: Path
+) -> None:
+    make(classes("a", "b", each=40), tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    (tmp_path / "cut").write_bytes(content[: len(content) // 2])
+    with pytest.raises(Refusal, match="cut is damaged, or no archive of images"):
+        load(tmp_path / "cut")
+
+
+def test_an_encrypted_zip_is_one_sentence(tmp_path: Path) -> None:
+    as_zip(classes("a", "b"), tmp_path / "a.zip")
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    for mark, offset in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        place = content.find(mark)
+        while place >= 0:
+            content[place + offset] |= 1
+            place = content.find(mark, place + 1)
+    (tmp_path / "a.zip").write_bytes(content)
+    with pytest.raises(Refusal, match="is encrypted"):
+        load(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("name", ["folder", "folder:", "folder:/no/such/place"])
+def test_a_path_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(Refusal, match=r"folder:PATH|no folder or archive"):
+        load_examples(DataConfig(name=name))
