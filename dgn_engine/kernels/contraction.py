@@ -1,4 +1,4 @@
-"""A weight layer's share of a tangent kernel, from its inputs and its deltas (KERNELS §4.1, §4.4).
+"""A weight layer's share of a tangent kernel, from its inputs and its deltas (THEORY §4).
 
 Legend: n and m examples, c logits, P positions. How logits meet: 'total' is Σ_k K[k, k], (n, m);
 'perclass' (c, n, m); 'full' (n, c, m, c).

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from dgn_engine.architecture import Conv
 
-# Measured on one core (KERNELS §4.4): the grouped road wins until c·C_i·C_o exceeds this many P.
+# Measured on one core: the grouped road wins until c·C_i·C_o exceeds this many P.
 GROUPED_UP_TO = 32
 
 

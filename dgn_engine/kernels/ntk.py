@@ -1,4 +1,4 @@
-"""Tangent kernels K^V, K^F and K^X by structured sweeps, without a Jacobian (KERNELS §4)."""
+"""Tangent kernels K^V, K^F and K^X by structured sweeps, without a Jacobian (THEORY §4)."""
 
 from __future__ import annotations
 

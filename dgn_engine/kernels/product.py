@@ -1,4 +1,4 @@
-"""A Bᵀ by the fastest library at hand: oneDNN doubles BLAS on some CPUs (KERNELS §6.3)."""
+"""A Bᵀ by the fastest library at hand: oneDNN doubles BLAS on some CPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One backward sweep of deltas through a network, for each logit, without a Jacobian (KERNELS §4).
+"""One backward sweep of deltas through a network, for each logit, without a Jacobian (THEORY §4).
 
 Legend: n examples, c logits of this sweep; a delta is ∂(logit)/∂(what leaves a layer), shape
 (n, c, ...). The first axis may be 1 as long as the delta is the same for all examples.
