@@ -15,7 +15,7 @@ def expanded(size: int) -> int:
 
     Half precision doubles; archives of numbers rarely shrink to a twentieth.
     """
-    return (64 << 20) + 20 * size if size < (100 << 20) else 4 * size
+    return min((64 << 20) + 20 * size, max(FILE, 2 * size))
 
 
 def working_memory(size: int) -> int:
