@@ -11,7 +11,7 @@ import numpy as np
 import pyqtgraph as pg
 from pyqtgraph.util.garbage_collector import GarbageCollector
 from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QPainter, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
     QGraphicsObject,
     QStyleOptionGraphicsItem,
@@ -367,7 +367,8 @@ class SceneView(QWidget):
         self._readout = _Readout()
         self._readout.look = self._look
         self._canvas.addItem(self._readout)
-        self._canvas.scene().sigMouseMoved.connect(self._pointer_moved)
+        # Not sigMouseMoved: it is thinned, and may lose the place where the cursor comes to rest.
+        self._canvas.viewport().installEventFilter(self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self._canvas)
@@ -439,11 +440,15 @@ class SceneView(QWidget):
         super().resizeEvent(event)
         self._arrange()
 
-    def leaveEvent(self, event: QEvent) -> None:
-        """Take the cursor lines away."""
-        super().leaveEvent(event)
-        self._pointer = None
-        self._point()
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Follow the cursor over the picture; the picture still gets every event."""
+        if event.type() == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
+            self._pointer = QPointF(self._canvas.mapToScene(event.position().toPoint()))
+            self._point()
+        elif event.type() == QEvent.Type.Leave:
+            self._pointer = None
+            self._point()
+        return super().eventFilter(watched, event)
 
     def sizeHint(self) -> QSize:
         """A comfortable size."""
@@ -473,10 +478,6 @@ class SceneView(QWidget):
         places = arrange(charts, rooms, width, height)
         for key, item in self._charts.items():
             item.place(places[key])
-
-    def _pointer_moved(self, place: QPointF) -> None:
-        self._pointer = QPointF(place)
-        self._point()
 
     def _item_at(self, place: QPointF) -> _ChartItem | None:
         return next((item for item in self._charts.values() if item.box.contains(place)), None)

@@ -105,7 +105,7 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
     left = max(columns // 2, 1) if maps is not None else columns
     large = Chart(
         key="large",
-        title=layer_name(view, layer).capitalize(),
+        title=_capital(layer_name(view, layer)),
         x=Axis(label=matrix.column_name),
         y=axis,
         matrix=matrix,
@@ -128,6 +128,10 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
         square=True,
     )
     return [large, unit]
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _montage(view: View, maps: Array, labels: Array) -> Matrix:

@@ -1,0 +1,291 @@
+"""Figures and numbers on disk: text stays text, numbers stay bits, trouble is one sentence."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from PySide6.QtWidgets import QFileDialog, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.refusal import Refusal
+from dgn_viewer.exporting import export_all, export_panel, write_panel, write_panels
+from dgn_viewer.figures.context import Context, context_of
+from dgn_viewer.figures.numbers import save_numbers
+from dgn_viewer.figures.saving import save_figure
+from dgn_viewer.figures.writing import write_file
+from dgn_viewer.notices import Notice
+from dgn_viewer.panel import View, all_panels
+from dgn_viewer.panelhost import PanelHost
+from dgn_viewer.scene import Empty, Scene
+from dgn_viewer.theme import DARK, LIGHT
+
+PANELS = all_panels()
+MakeView = Callable[..., View]
+AXES = {
+    "gate_maps": {"unit", "class", "Layer 1 ← G2"},
+    "overlap": {"class", "normalised overlap"},
+    "spectrum": {"Cumulative energy", "energy", "labels"},
+    "ntk": {"step", "class", "normalised"},
+    "training": {"step", "Loss", "Accuracy, %", "train", "test", "FR-II → FL"},
+}
+
+
+class Settings:
+    """Remembers a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.export_folder = str(folder)
+
+
+def _scene(panel: str, view: View) -> tuple[Scene, Context]:
+    scene = PANELS[panel].draw(view)
+    assert isinstance(scene, Scene)
+    return scene, context_of(view, PANELS[panel].title, scene.step)
+
+
+def _svg_texts(path: Path) -> set[str]:
+    tree = ElementTree.parse(path)
+    return {
+        re.sub(r"\s+", " ", "".join(element.itertext())).strip()
+        for element in tree.iter("{http://www.w3.org/2000/svg}text")
+    }
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_an_svg_keeps_its_labels_as_text(panel: str, make_view: MakeView, tmp_path: Path) -> None:
+    scene, context = _scene(panel, make_view("soft"))
+    texts = _svg_texts(save_figure(scene, tmp_path / "figure.svg", context))
+    assert AXES.get(panel, set()) <= texts
+    caption = f"{PANELS[panel].title} · step 1,200 · FL · digits · fc 12×4 · seed 0"
+    assert caption in texts
+
+
+@pytest.mark.parametrize(
+    ("panel", "kind"), list(itertools.product(PANELS, ("hard", "conv", "nan", "constant")))
+)
+def test_every_kind_of_scene_becomes_a_figure(
+    panel: str, kind: str, make_view: MakeView, tmp_path: Path
+) -> None:
+    scene, context = _scene(panel, make_view(kind))
+    path = save_figure(scene, tmp_path / "figure.svg", context)
+    assert path.stat().st_size > 1000
+
+
+def test_png_and_pdf_are_what_they_say(make_view: MakeView, tmp_path: Path) -> None:
+    scene, context = _scene("ntk", make_view("soft"))
+    png = save_figure(scene, tmp_path / "a.png", context).read_bytes()
+    pdf = save_figure(scene, tmp_path / "a.PDF", context).read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert int.from_bytes(png[16:20], "big") == 2100, "7 inches at 300 dpi"
+    assert pdf.startswith(b"%PDF")
+    assert b"/CIDFontType2" in pdf or b"/TrueType" in pdf
+    assert b"/Type3" not in pdf, "fonts are embedded as TrueType"
+
+
+def test_a_matrix_in_svg_is_not_blurred(make_view: MakeView, tmp_path: Path) -> None:
+    scene, context = _scene("overlap", make_view("hard"))
+    text = save_figure(scene, tmp_path / "a.svg", context).read_text(encoding="utf-8")
+    images = re.findall(r"<image[^>]*>", text)
+    assert images
+    assert all("pixelated" in image for image in images)
+
+
+def test_the_same_scene_makes_the_same_file(make_view: MakeView, tmp_path: Path) -> None:
+    scene, context = _scene("training", make_view("hard"))
+    for suffix in ("svg", "pdf", "png"):
+        first = save_figure(scene, tmp_path / f"a.{suffix}", context).read_bytes()
+        assert first == save_figure(scene, tmp_path / f"b.{suffix}", context).read_bytes()
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_alone(
+    make_view: MakeView, tmp_path: Path
+) -> None:
+    before = dict(matplotlib.rcParams)
+    scene, context = _scene("training", make_view("hard"))
+    save_figure(scene, tmp_path / "a.svg", context)
+    assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_an_npz_holds_the_arrays_of_the_scene_bit_for_bit(
+    panel: str, make_view: MakeView, tmp_path: Path
+) -> None:
+    scene, context = _scene(panel, make_view("conv"))
+    save_numbers(scene, tmp_path / "a.npz", context)
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
+        about = json.loads(str(file["about"]))
+        assert about["step"] == scene.step
+        for chart in scene.charts:
+            assert file[f"{chart.key}.axes"].shape == (2,)
+            if chart.matrix is not None:
+                _same_bits(file[f"{chart.key}.values"], chart.matrix.values)
+            for index, curve in enumerate(chart.curves):
+                name = curve.name.replace("$", "") or f"curve {index}"
+                _same_bits(file[f"{chart.key}.{name}.x"], curve.x)
+                _same_bits(file[f"{chart.key}.{name}.y"], curve.y)
+
+
+def _same_bits(found: np.ndarray, wanted: np.ndarray) -> None:  # type: ignore[type-arg]  # any dtype
+    assert found.dtype == wanted.dtype
+    assert found.tobytes() == np.ascontiguousarray(wanted).tobytes()
+
+
+def test_csv_has_a_file_for_each_chart_and_every_digit(make_view: MakeView, tmp_path: Path) -> None:
+    scene, context = _scene("training", make_view("hard"))
+    files = save_numbers(scene, tmp_path / "run.csv", context)
+    assert [file.name for file in files] == ["run.loss.csv", "run.accuracy.csv"]
+    with files[0].open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["curve", "step", "Loss"]
+    train = np.array([float(row[2]) for row in rows[1:] if row[0] == "train"])
+    np.testing.assert_array_equal(train, scene.charts[0].curves[0].y)
+
+
+def test_csv_of_a_matrix_names_rows_and_columns(make_view: MakeView, tmp_path: Path) -> None:
+    scene, context = _scene("overlap", make_view("nan"))
+    files = save_numbers(scene, tmp_path / "o.csv", context)
+    with files[0].open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0][:2] == ["example \\ example", "example 0, class 0"]
+    assert rows[1][0] == "example 0, class 0"
+    found = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
+    assert scene.charts[0].matrix is not None
+    np.testing.assert_array_equal(found, scene.charts[0].matrix.values)
+
+
+def test_nothing_to_show_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    context = Context("Overlap")
+    for save, name in ((save_figure, "a.png"), (save_numbers, "a.npz")):
+        with pytest.raises(Refusal, match="Overlap shows nothing to export: Not yet"):
+            save(Empty("Not yet."), tmp_path / name, context)  # type: ignore[operator]  # both take these
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match=r"Cannot write a.csv: there is no folder .*gone"):
+        write_file(tmp_path / "gone" / "a.csv", b"x")
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(Refusal, match="the disk is full"):
+        write_file(tmp_path / "a.csv", b"x")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def hosts(qtbot: QtBot, make_view: MakeView) -> list[PanelHost]:
+    made = []
+    for name, spec in PANELS.items():
+        host = PanelHost(name, spec, DARK)
+        qtbot.addWidget(host)
+        host.show_view(make_view("hard"))
+        made.append(host)
+    return made
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "npz", "csv"])
+def test_a_panel_is_written_in_the_format_of_its_name(
+    suffix: str, hosts: list[PanelHost], tmp_path: Path
+) -> None:
+    files = write_panel(hosts[0], tmp_path / f"a.{suffix}")
+    assert files
+    assert all(file.stat().st_size > 100 for file in files)
+
+
+def test_an_unknown_suffix_is_refused_with_those_known(
+    hosts: list[PanelHost], tmp_path: Path
+) -> None:
+    with pytest.raises(Refusal, match=r"a\.bmp.*\.pdf, \.svg"):
+        write_panel(hosts[0], tmp_path / "a.bmp")
+
+
+def test_a_figure_is_light_on_white_in_a_dark_window(
+    hosts: list[PanelHost], tmp_path: Path
+) -> None:
+    write_panel(hosts[-1], tmp_path / "a.svg")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8").upper()
+    assert LIGHT.accent in text
+    assert DARK.accent not in text
+
+
+def test_all_panels_are_written_beside_each_other(
+    hosts: list[PanelHost], make_view: MakeView, tmp_path: Path
+) -> None:
+    hosts[1].show_view(make_view("absent"))
+    files, skipped = write_panels(hosts, tmp_path / "board.svg")
+    assert len(files) == len(PANELS) - 1
+    assert skipped == [hosts[1].spec.title]
+    assert f"board-{hosts[0].panel_id}.svg" in [file.name for file in files]
+
+
+def test_no_panel_with_data_is_refused(qtbot: QtBot, tmp_path: Path) -> None:
+    host = PanelHost("ntk", PANELS["ntk"], LIGHT)
+    qtbot.addWidget(host)
+    with pytest.raises(Refusal, match="after the first frame"):
+        write_panels([host], tmp_path / "a.svg")
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_the_dialog_writes_remembers_the_folder_and_tells(
+    every: bool, hosts: list[PanelHost], qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    settings, told = Settings(tmp_path), list[Notice]()
+    ask = (
+        export_all(window, hosts, settings, told.append)
+        if every
+        else export_panel(window, hosts[0], settings, told.append)
+    )
+    assert isinstance(ask, QFileDialog)
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    ask.fileSelected.emit(str(inner / "a.svg"))
+    ask.close()
+    assert [notice.kind for notice in told] == ["info"]
+    assert str(inner) in told[0].text
+    assert settings.export_folder == str(inner)
+    assert len(list(inner.iterdir())) == (len(PANELS) if every else 1)
+
+
+def test_the_dialog_tells_of_trouble(hosts: list[PanelHost], qtbot: QtBot, tmp_path: Path) -> None:
+    window = QWidget()
+    qtbot.addWidget(window)
+    settings, told = Settings(tmp_path), list[Notice]()
+    ask = export_panel(window, hosts[0], settings, told.append)
+    ask.fileSelected.emit(str(tmp_path / "gone" / "a.svg"))
+    ask.close()
+    assert [notice.kind for notice in told] == ["refused"]
+    assert settings.export_folder == str(tmp_path)
+
+
+def test_the_window_starts_without_matplotlib() -> None:
+    script = (
+        "import sys; import dgn_viewer.exporting, dgn_viewer.panelhost;"
+        "print('matplotlib' in sys.modules)"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    found = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
+    )
+    assert found.stdout.strip() == "False"

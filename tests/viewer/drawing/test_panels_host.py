@@ -1,0 +1,239 @@
+"""The host of a panel: its states, its options, and that a fault stays inside."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QPushButton, QToolButton
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_viewer.panel import PanelSpec, View, all_panels
+from dgn_viewer.panelhost import PanelHost
+from dgn_viewer.scene import Scene, Shown
+from dgn_viewer.theme import DARK, LIGHT
+
+PANELS = all_panels()
+MakeView = Callable[..., View]
+MakeHost = Callable[..., PanelHost]
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make_host(qtbot: QtBot, clock: Clock) -> MakeHost:
+    def make(panel: str, spec: PanelSpec | None = None) -> PanelHost:
+        host = PanelHost(panel, spec or PANELS[panel], LIGHT, clock=clock)
+        host.resize(700, 400)
+        qtbot.addWidget(host)
+        host.show()
+        qtbot.waitExposed(host)
+        return host
+
+    return make
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_goes_from_waiting_to_live_to_paused(
+    panel: str, make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host(panel)
+    assert host.state() == "waiting"
+    assert all(host.words()[:2])
+    host.show_view(make_view("soft"))
+    assert host.state() == "live"
+    assert "step 1,200" in host.footer()
+    host.show_view(replace(make_view("soft"), paused=True))
+    assert host.state() == "paused"
+    assert host.footer().startswith("paused")
+    assert not host.grab().isNull()
+
+
+@pytest.mark.parametrize("panel", [name for name, spec in PANELS.items() if spec.probes])
+def test_an_absent_reading_is_shown_as_unavailable(
+    panel: str, make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host(panel)
+    host.show_view(replace(make_view("absent"), regime="ReLU"))
+    assert host.state() == "unavailable"
+    assert host.words()[:2] == ("Not in ReLU", "There is no feature network in ReLU; choose DL.")
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_fits_into_every_size_and_theme(
+    panel: str, make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host(panel)
+    for kind in ("hard", "conv", "absent"):
+        host.show_view(make_view(kind))
+        for width, height in ((700, 400), (360, 300), (240, 120), (1600, 160)):
+            host.resize(width, height)
+            host.set_theme(DARK)
+            assert not host.grab().isNull()
+            host.set_theme(LIGHT)
+
+
+def test_a_reading_that_stays_behind_is_stale(
+    make_host: MakeHost, make_view: MakeView, clock: Clock
+) -> None:
+    host = make_host("spectrum")
+    view = make_view("hard")
+    host.show_view(view)
+    clock.now = 1.9
+    host.show_view(replace(view, step=view.step + 400))
+    assert host.state() == "live"
+    clock.now = 2.1
+    host.show_view(replace(view, step=view.step + 500))
+    assert host.state() == "stale"
+    assert host.footer().startswith("late · step 1,200")
+    host.show_view(make_view("hard", step=1700))
+    assert host.state() == "live"
+
+
+def test_a_pause_is_not_stale(make_host: MakeHost, make_view: MakeView, clock: Clock) -> None:
+    host = make_host("spectrum")
+    host.show_view(make_view("hard"))
+    clock.now = 100.0
+    host.show_view(make_view("hard"))
+    assert host.state() == "live"
+
+
+def test_a_fault_in_drawing_stays_in_the_panel(
+    make_host: MakeHost, make_view: MakeView, caplog: pytest.LogCaptureFixture
+) -> None:
+    def draw(view: View) -> Shown:
+        if view.step == 1200:
+            raise ZeroDivisionError("by the test")
+        return PANELS["spectrum"].draw(view)
+
+    host = make_host("spectrum", replace(PANELS["spectrum"], draw=draw))
+    with caplog.at_level(logging.ERROR):
+        host.show_view(make_view("hard"))
+        host.show_view(make_view("hard"))
+    assert host.state() == "failed"
+    assert host.shown() is None
+    _, sentence, details = host.words()
+    assert "ZeroDivisionError" in sentence
+    assert "by the test" in details
+    assert len(caplog.records) == 1, "the same fault is logged once"
+    host.show_view(make_view("hard", step=1300))
+    assert host.state() == "live"
+
+
+def test_details_of_a_fault_open_on_request(
+    make_host: MakeHost, qtbot: QtBot, caplog: pytest.LogCaptureFixture
+) -> None:
+    def draw(view: View) -> Shown:
+        raise RuntimeError("by the test")
+
+    host = make_host("training", replace(PANELS["training"], draw=draw))
+    more = next(b for b in host.findChildren(QPushButton) if b.text() == "Details")
+    assert more.isVisible()
+    more.click()
+    assert "RuntimeError: by the test" in host.words()[2]
+
+
+def test_requests_name_the_probe_with_its_engine_options(
+    make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host("gate_maps")
+    assert host.requests() == (ProbeRequest("gates", ()),)
+    host.show_view(make_view("conv"))
+    assert host.requests() == (ProbeRequest("gates", (("layer", 0), ("unit", 0))),)
+    host.set_choice("layer", "2")
+    host.set_choice("unit", "7")
+    assert host.requests() == (ProbeRequest("gates", (("layer", 2), ("unit", 7))),)
+    assert make_host("training").requests() == ()
+
+
+def test_a_choice_redraws_at_once_and_is_told(
+    make_host: MakeHost, make_view: MakeView, qtbot: QtBot
+) -> None:
+    host = make_host("overlap")
+    host.show_view(make_view("hard"))
+    with qtbot.waitSignal(host.choices_changed):
+        host.set_choice("part", "1")
+    assert host.choices() == {"part": "1"}
+    shown = host.shown()
+    assert isinstance(shown, Scene)
+    assert shown.charts[0].title == "Active $τ_2$"
+    with qtbot.assertNotEmitted(host.choices_changed):
+        host.set_choice("part", "1")
+    with pytest.raises(ValueError, match="no option"):
+        host.set_choice("nothing", "1")
+
+
+def test_the_list_of_an_option_offers_its_values(make_host: MakeHost, make_view: MakeView) -> None:
+    host = make_host("gate_maps")
+    combo = host.findChild(QComboBox, "layer")
+    assert isinstance(combo, QComboBox)
+    assert not combo.isVisible()
+    host.show_view(make_view("hard"))
+    assert combo.isVisible()
+    assert [combo.itemText(i) for i in range(combo.count())] == [
+        "layer 1 ← G2",
+        "layer 2 ← G1",
+        "layer 3",
+    ]
+    combo.setCurrentIndex(2)
+    combo.activated.emit(2)
+    assert host.choices() == {"layer": "2"}
+
+
+def test_clicking_an_overview_shows_that_layer_large(
+    make_host: MakeHost, make_view: MakeView, qtbot: QtBot
+) -> None:
+    host = make_host("gate_maps")
+    host.show_view(make_view("hard"))
+    picture = host.scene_view()
+    place = picture.area("overview_2").center().toPoint()
+    qtbot.mouseClick(picture.canvas(), Qt.MouseButton.LeftButton, pos=place)
+    assert host.choices() == {"layer": "2"}
+
+
+def test_the_buttons_ask_for_explanation_and_export(
+    make_host: MakeHost, make_view: MakeView, qtbot: QtBot
+) -> None:
+    host = make_host("ntk")
+    about, export = host.findChildren(QToolButton)
+    assert not export.isEnabled()
+    host.show_view(make_view("hard"))
+    with qtbot.waitSignal(host.about_requested) as asked:
+        about.click()
+    assert asked.args == ["ntk"]
+    with qtbot.waitSignal(host.export_requested) as asked:
+        export.click()
+    assert asked.args == ["ntk"]
+
+
+def test_zoom_survives_the_next_frames_of_a_panel(
+    make_host: MakeHost, make_view: MakeView, grown: Callable[[View, int], View]
+) -> None:
+    host = make_host("training")
+    view = make_view("hard")
+    host.show_view(view)
+    picture = host.scene_view()
+    picture._charts["loss"].field.setRange(xRange=(100, 300), padding=0)
+    picture._charts["loss"].field.sigRangeChangedManually.emit([True, True])
+    seen = picture.visible_range("loss")
+    for more in (10, 20, 30):
+        host.show_view(grown(view, more))
+    assert picture.visible_range("loss") == seen
+    assert picture.visible_range("accuracy")[0] == (0.0, 1230.0)

@@ -1,0 +1,265 @@
+"""The live view: zoom survives updates, items are kept, the cursor reads, colours follow."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt
+from PySide6.QtGui import QImage, QMouseEvent, QWheelEvent
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.plots import SceneView, install_gui_garbage_collector
+from dgn_viewer.scene import Axis, Chart, Curve, Mark, Matrix, Scene
+from dgn_viewer.theme import DARK, LIGHT
+
+
+def _matrix(n: int = 8, seed: int = 0, **more: object) -> Chart:
+    values = np.random.default_rng(seed).random((n, n))
+    matrix = Matrix("m", values, "sequential", 0.0, 1.0, row_name="row", column_name="column")
+    return Chart("m", "Matrix", Axis(), Axis(), matrix=matrix, square=True, **more)  # type: ignore[arg-type]  # keywords of Chart
+
+
+def _curve(points: int = 100, log: bool = False) -> Chart:
+    x = np.arange(points, dtype=np.int64)
+    y = np.exp(x / points)
+    curve = Curve("a", x, y, role="value")
+    marks = (Mark(points / 2, "swap"),)
+    return Chart(
+        "c", "Curve", Axis("step"), Axis(log=log), curves=(curve,), marks=marks, column=1
+    )  # fmt: skip
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> SceneView:
+    widget = SceneView(LIGHT)
+    widget.resize(640, 260)
+    qtbot.addWidget(widget)
+    widget.show()
+    qtbot.waitExposed(widget)
+    return widget
+
+
+def _wheel(view: SceneView, place: QPointF, notches: int = 2) -> None:
+    canvas = view.canvas()
+    event = QWheelEvent(
+        place,
+        canvas.mapToGlobal(place.toPoint()).toPointF(),
+        QPoint(),
+        QPoint(0, 120 * notches),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QApplication.sendEvent(canvas, event)
+    QApplication.processEvents()
+
+
+_DOUBLE_CLICK = (
+    QEvent.Type.MouseButtonPress,
+    QEvent.Type.MouseButtonRelease,
+    QEvent.Type.MouseButtonDblClick,
+    QEvent.Type.MouseButtonRelease,
+)
+
+
+def _mouse(view: SceneView, kind: QEvent.Type, place: QPointF) -> None:
+    canvas = view.canvas()
+    none, left = Qt.MouseButton.NoButton, Qt.MouseButton.LeftButton
+    held = left if kind in (_DOUBLE_CLICK[0], _DOUBLE_CLICK[2]) else none
+    which = none if kind == QEvent.Type.MouseMove else left
+    there = canvas.mapToGlobal(place.toPoint()).toPointF()
+    event = QMouseEvent(kind, place, there, which, held, Qt.KeyboardModifier.NoModifier)
+    QApplication.sendEvent(canvas, event)
+
+
+def _move(view: SceneView, place: QPointF) -> None:
+    _mouse(view, QEvent.Type.MouseMove, place)
+
+
+def test_new_frames_keep_the_zoom_of_the_user(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(), _curve())))
+    for key in ("m", "c"):
+        _wheel(view, view.area(key).center())
+    zoomed = {key: view.visible_range(key) for key in ("m", "c")}
+    assert not view.is_following("m")
+    view.show_scene(Scene((_matrix(seed=1), _curve(points=500))))
+    for key, seen in zoomed.items():
+        np.testing.assert_allclose(view.visible_range(key), seen)
+
+
+def test_an_untouched_chart_follows_its_data(view: SceneView) -> None:
+    view.show_scene(Scene((_curve(points=100),)))
+    view.show_scene(Scene((_curve(points=500),)))
+    assert view.visible_range("c")[0] == (0.0, 499.0)
+
+
+def test_a_double_click_follows_again(view: SceneView, qtbot: QtBot) -> None:
+    view.show_scene(Scene((_curve(points=100),)))
+    place = view.area("c").center()
+    _wheel(view, place)
+    assert not view.is_following("c")
+    for kind in _DOUBLE_CLICK:  # as a window system sends it
+        _mouse(view, kind, place)
+    assert view.is_following("c")
+    assert view.visible_range("c")[0] == (0.0, 99.0)
+
+
+def test_the_button_follow_takes_the_chart_back(view: SceneView, qtbot: QtBot) -> None:
+    view.show_scene(Scene((_curve(points=100),)))
+    _wheel(view, view.area("c").center())
+    corner = view.area("c").topRight().toPoint() + QPoint(-16, 12)
+    qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=corner)
+    assert view.is_following("c")
+
+
+def test_one_cannot_zoom_out_of_a_matrix(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(),)))
+    _wheel(view, view.area("m").center(), notches=-20)
+    x, y = view.visible_range("m")
+    np.testing.assert_allclose((*x, *y), (-0.5, 7.5, -0.5, 7.5))
+
+
+def test_a_square_chart_has_square_data(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(), _curve())))
+    area = view.area("m")
+    assert abs(area.width() - area.height()) <= 1.0
+
+
+def test_items_live_as_long_as_their_key(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(), _curve())))
+    before = len(view._canvas.scene().items())
+    for seed in range(20):
+        view.show_scene(Scene((_matrix(seed=seed), _curve())))
+    assert len(view._canvas.scene().items()) == before
+    view.clear()
+    view.show_scene(Scene((_matrix(), _curve())))
+    assert len(view._canvas.scene().items()) == before
+
+
+def test_the_value_under_a_still_cursor_changes_with_the_data(view: SceneView) -> None:
+    first, second = _matrix(seed=0), _matrix(seed=1)
+    view.show_scene(Scene((first,)))
+    area = view.area("m")
+    _move(view, area.topLeft() + QPointF(area.width() / 16, area.height() / 16))
+    assert view.readout()[:2] == ("row 0", "column 0")
+    before = view.readout()[2]
+    view.show_scene(Scene((second,)))
+    assert view.readout()[2] != before
+    assert second.matrix is not None
+    assert view.readout()[2] == f"{second.matrix.values[0, 0]:.4g}"
+
+
+def test_the_cursor_names_curves_and_the_mark_beside_it(view: SceneView) -> None:
+    view.show_scene(Scene((_curve(points=101),)))
+    _move(view, view.area("c").center())
+    lines = view.readout()
+    assert lines[0] == "step 50"
+    assert lines[1].startswith("a  1.6")
+    assert lines[2].endswith("swap")
+
+
+def test_leaving_takes_the_readout_away(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(),)))
+    _move(view, view.area("m").center())
+    assert view.readout()
+    QApplication.sendEvent(view.canvas(), QEvent(QEvent.Type.Leave))
+    assert view.readout() == ()
+
+
+def test_a_click_chooses(view: SceneView, qtbot: QtBot) -> None:
+    small = _matrix(small=True, click=("layer", "2"))
+    view.show_scene(Scene((small,)))
+    with qtbot.waitSignal(view.chosen, timeout=2000) as caught:
+        place = view.area("m").center().toPoint()
+        qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place)
+    assert caught.args == ["layer", "2"]
+
+
+def test_a_click_on_a_column_picks_it(view: SceneView, qtbot: QtBot) -> None:
+    view.show_scene(Scene((_matrix(pick="unit"),)))
+    area = view.area("m")
+    place = area.topLeft() + QPointF(area.width() * 5.5 / 8, area.height() / 2)
+    with qtbot.waitSignal(view.chosen, timeout=2000) as caught:
+        qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place.toPoint())
+    assert caught.args == ["unit", "5"]
+
+
+def test_a_theme_recolours_what_is_shown(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(), _curve(points=1000))))  # long: drawn without antialias
+    light = view.grab().toImage()
+    view.set_theme(DARK)
+    dark = view.grab().toImage()
+    assert light.pixelColor(2, 2).name().upper() == LIGHT.panel
+    assert dark.pixelColor(2, 2).name().upper() == DARK.panel
+    assert DARK.value.lower() in _colours(dark)
+    assert LIGHT.value.lower() not in _colours(dark)
+
+
+def test_nan_is_drawn_as_empty(view: SceneView) -> None:
+    values = np.full((4, 4), np.nan)
+    matrix = Matrix("m", values, "sequential", 0.0, 1.0)
+    view.show_scene(Scene((Chart("m", "", Axis(), Axis(), matrix=matrix, square=True),)))
+    ratio = view.devicePixelRatioF()
+    place = view.area("m").center() * ratio
+    shown = view.grab().toImage().pixelColor(place.toPoint())
+    assert shown.name().upper() == LIGHT.panel
+
+
+@pytest.mark.parametrize("points", [0, 1, 2])
+@pytest.mark.parametrize("log", [False, True])
+def test_short_curves_are_shown(view: SceneView, points: int, log: bool) -> None:
+    view.show_scene(Scene((_curve(points=points, log=log),)))
+    view.grab()
+
+
+def test_a_logarithmic_axis_is_drawn_in_powers(view: SceneView) -> None:
+    x = np.arange(5)
+    curve = Curve("a", x, np.array([1.0, 0.0, -3.0, np.nan, 100.0]))
+    view.show_scene(Scene((Chart("c", "", Axis(), Axis(log=True), curves=(curve,)),)))
+    low, high = view.visible_range("c")[1]
+    assert -0.2 < low < 0.0
+    assert 2.0 < high < 2.2
+
+
+def test_a_chart_may_change_from_curves_to_a_matrix(view: SceneView) -> None:
+    curve = _curve()
+    view.show_scene(Scene((curve,)))
+    matrix = _matrix().matrix
+    view.show_scene(Scene((Chart("c", "", Axis(), Axis(), matrix=matrix),)))
+    np.testing.assert_allclose(view.visible_range("c"), ((-0.5, 7.5), (-0.5, 7.5)))
+    view.show_scene(Scene((curve,)))
+    assert view.visible_range("c")[0] == (0.0, 99.0)
+    view.grab()
+
+
+def test_a_view_of_any_size_paints(view: SceneView) -> None:
+    view.show_scene(Scene((_matrix(), _curve())))
+    for width, height in ((1, 1), (60, 40), (160, 90), (300, 700), (1600, 120)):
+        view.resize(width, height)
+        view.grab()
+
+
+def test_the_collector_of_the_gui_stops_with_its_parent(qapp: QApplication) -> None:
+    enabled = gc.isenabled()
+    parent = QObject()
+    collector = install_gui_garbage_collector(parent)
+    assert not gc.isenabled()
+    collector.stop()
+    assert gc.isenabled()
+    install_gui_garbage_collector(parent)
+    parent.deleteLater()
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    assert gc.isenabled()
+    if not enabled:
+        gc.disable()
+
+
+def _colours(image: QImage) -> set[str]:
+    size = image.size()
+    return {
+        image.pixelColor(x, y).name() for x in range(size.width()) for y in range(size.height())
+    }
