@@ -57,8 +57,8 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             "run.epoch",
             "One epoch",
             "Run",
-            lambda shell: shell.send(Advance(shell.situation.epoch_steps)),
-            ("Shift+.", ">"),
+            lambda shell: shell.finish_epoch(),
+            ("Shift+.",),
             "epoch",
             "Train to the end of this epoch, then pause",
             enabled=_has_run,
@@ -199,7 +199,7 @@ def _help_actions() -> tuple[ActionSpec, ...]:
             "Keyboard shortcuts",
             "Help",
             lambda shell: shell.show_shortcuts(),
-            ("?", "Shift+?"),
+            ("?",),
             tip="Every shortcut in one list",
         ),
     )
@@ -246,7 +246,7 @@ def regime_actions(catalogue: Catalogue) -> tuple[ActionSpec, ...]:
 def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...]) -> ActionSpec:
     return ActionSpec(
         f"regime.{entry.id}",
-        f"{entry.id} · {entry.title}" if entry.title != entry.id else entry.id,
+        entry.title if entry.title.startswith(entry.id) else f"{entry.id} · {entry.title}",
         "Gates",
         lambda shell: shell.send(SwapRegime(entry.id)),
         shortcuts,

@@ -25,6 +25,7 @@ class Shell(Protocol):
     def toggle_panel(self, panel: str) -> None: ...  # noqa: D102
     def reset_layout(self) -> None: ...  # noqa: D102
     def choose_theme(self, name: str) -> None: ...  # noqa: D102
+    def finish_epoch(self) -> None: ...  # noqa: D102
     def new_run(self) -> None: ...  # noqa: D102
     def open_checkpoint(self) -> None: ...  # noqa: D102
     def save_configuration(self) -> None: ...  # noqa: D102

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
 
+from dgn_viewer.dock_title import DockTitle
 from dgn_viewer.panel import PanelSpec
 from dgn_viewer.panelhost import PanelHost
 from dgn_viewer.theme import Theme
@@ -29,6 +30,7 @@ class PanelDocks(QObject):
         self._front = ""
         self.hosts: dict[str, PanelHost] = {}
         self._docks: dict[str, QDockWidget] = {}
+        self._titles: list[DockTitle] = []
         for name, spec in specs.items():
             self._add(name, spec, theme)
         application = QApplication.instance()
@@ -40,6 +42,9 @@ class PanelDocks(QObject):
         dock.setObjectName(f"panel.{name}")
         host = PanelHost(name, spec, theme)
         dock.setWidget(host)
+        title = DockTitle(dock)
+        dock.setTitleBarWidget(title)
+        self._titles.append(title)
         dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
         self.hosts[name] = host
         self._docks[name] = dock
@@ -117,6 +122,8 @@ class PanelDocks(QObject):
         """Recolour every panel."""
         for host in self.hosts.values():
             host.set_theme(theme)
+        for title in self._titles:
+            title.set_theme(theme)
 
     def _on_visibility(self, name: str, seen: bool) -> None:
         if seen != (name in self._seen):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import (
     QFrame,
@@ -126,13 +127,12 @@ class Card(QFrame):
 
 
 class Notices(QWidget):
-    """The stack of cards in the lower right corner of its window, and the last notices."""
+    """The stack of cards in the lower right corner (of what the window calls so); the last ones."""
 
-    def __init__(self, window: QWidget, gap_below: int = 24) -> None:
+    def __init__(self, window: QWidget, corner: Callable[[], QPoint]) -> None:
         super().__init__(window)
         self.recent: deque[Notice] = deque(maxlen=_KEPT)
-        self._window = window
-        self._gap = gap_below
+        self._corner = corner
         self._cards: list[Card] = []
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
@@ -176,7 +176,7 @@ class Notices(QWidget):
         self._cards.append(card)
         card.show()
         self._timer.start()
-        self._settle()
+        self.settle()
 
     def _drop(self, card: Card) -> None:
         if card not in self._cards:
@@ -185,7 +185,7 @@ class Notices(QWidget):
         self._column.removeWidget(card)
         card.hide()
         card.deleteLater()
-        self._settle()
+        self.settle()
 
     def _age(self) -> None:
         """Cards go by themselves, but not from under the pointer."""
@@ -197,15 +197,15 @@ class Notices(QWidget):
         if not any(card.left > 0 for card in self._cards):
             self._timer.stop()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Take the size of the cards and sit in the corner."""
         self.setVisible(bool(self._cards))
-        window = self._window
         height = sum(self._height(card) for card in self._cards)
         height += self._column.spacing() * max(0, len(self._cards) - 1)
-        height = min(height, window.height() - self._gap - 2 * _MARGIN)
-        left = window.width() - _WIDTH - _MARGIN
-        self.setGeometry(left, window.height() - self._gap - _MARGIN - height, _WIDTH, height)
+        corner = self._corner()
+        height = min(height, corner.y() - 2 * _MARGIN)
+        left, top = corner.x() - _WIDTH - _MARGIN, corner.y() - height - _MARGIN
+        self.setGeometry(left, top, _WIDTH, height)
         self.raise_()
 
     @staticmethod
@@ -215,11 +215,11 @@ class Notices(QWidget):
     def event(self, event: QEvent) -> bool:
         """A card that changed its size (details) moves the stack."""
         if event.type() == QEvent.Type.LayoutRequest:
-            self._settle()
+            self.settle()
         return super().event(event)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay in the corner when the window changes its size."""
         if event.type() == QEvent.Type.Resize and self._cards:
-            self._settle()
+            self.settle()
         return False

@@ -71,6 +71,7 @@ class ShortcutSheet(QFrame):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Any key."""
         self.hide()
+        self._window.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Any click."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QShowEvent
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QToolBar, QWidget
 
-from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import EngineReady, Event
+from dgn_engine.protocol.commands import Advance, Command, Pause
+from dgn_engine.protocol.events import EngineReady, Event, Measured, Paused, Traced
 from dgn_engine.protocol.frames import Frame
 from dgn_viewer import appearance, style
 from dgn_viewer.action_list import fixed_actions, panel_actions, regime_actions
@@ -39,7 +39,7 @@ LEAST_SIZE = QSize(900, 600)
 class Window(QMainWindow):
     """Every part of the viewer in its place. Implements `actions.Shell`."""
 
-    event_taken = Signal(object)  # an event, after situation and history have taken it in
+    event_taken = Signal(object)  # an event that is no sample, after situation and history
     closed = Signal()
 
     def __init__(
@@ -60,6 +60,7 @@ class Window(QMainWindow):
         self.theme = appearance.resolve(self._theme_choice)
         self._situation = Situation()
         self._arranged = False
+        self._finishing = False  # an epoch, as soon as the run stands
         self.history = History()
         self.registry = Actions(self, self._icon, self)
         self.registry.add((*fixed_actions(), *panel_actions(panels)))
@@ -69,7 +70,7 @@ class Window(QMainWindow):
         self.strip = LayersStrip(send)
         self.inspector = Inspector(send)
         self.status = StatusBar(self)
-        self.notices = Notices(self)
+        self.notices = Notices(self, self._corner)
         self.palette_ = Palette(self.registry, self)
         self.sheet = ShortcutSheet(self.registry, self)
         self.drops = DropTarget(self, send, lambda why: self.notices.tell(Notice("refused", why)))
@@ -90,10 +91,14 @@ class Window(QMainWindow):
         self.history.on_event(event)
         if isinstance(event, EngineReady):
             self.registry.add(regime_actions(event.catalogue))
+        if self._finishing and isinstance(event, Paused):
+            self._finishing = False
+            self.finish_epoch()
         if self._situation is not before:
             self.registry.refresh()
             self.status.show_situation(self._situation)
-        self.event_taken.emit(event)
+        if not isinstance(event, (Measured, Traced)):  # many, and only history needs them
+            self.event_taken.emit(event)
         self.display.refresh()
 
     def on_frame(self, frame: Frame) -> None:
@@ -177,7 +182,22 @@ class Window(QMainWindow):
         """The last notices once more."""
         self.notices.show_recent()
 
+    def finish_epoch(self) -> None:
+        """Train to the end of this epoch; a run that trains stands first, to know where it is."""
+        if self._situation.running:
+            self._finishing = True
+            self.send(Pause())
+        else:
+            self.send(Advance(self._situation.epoch_steps))
+
     # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Escape closes the inspector from anywhere."""
+        if event.key() == Qt.Key.Key_Escape and self.inspector.page is not None:
+            self.inspector.leave()
+        else:
+            super().keyPressEvent(event)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Docks take their sizes only in a window that has one."""
@@ -224,6 +244,7 @@ class Window(QMainWindow):
             self.event_taken.connect(part.on_event)
         self.inspector.page_opened.connect(self._column.show)
         self.inspector.closed.connect(self._column.hide)
+        self._column.visibilityChanged.connect(lambda _seen: self.notices.settle())
         for host in self.docks.hosts.values():
             host.about_requested.connect(self._about)
             host.export_requested.connect(self._export)
@@ -239,6 +260,12 @@ class Window(QMainWindow):
         if layout is not None:
             self._arranged = self.restoreState(layout, LAYOUT_VERSION)
             self._column.hide()
+
+    def _corner(self) -> QPoint:
+        """The lower right corner of the panels, where notices sit: not on the inspector."""
+        column = self._column
+        right = column.x() if column.isVisible() else self.width()
+        return QPoint(right, self.status.y())
 
     def _about(self, name: str) -> None:
         self.inspector.show_about(self.docks.hosts[name].spec)

@@ -174,7 +174,7 @@ def test_the_words_of_a_query_match_in_any_order(query: str, text: str, found: b
 
 def test_the_shortcut_sheet_lists_every_shortcut(viewer: Viewer) -> None:
     window = viewer.window
-    QTest.keyClick(window, Qt.Key.Key_Question, Qt.KeyboardModifier.ShiftModifier)
+    QTest.keyClick(window, Qt.Key.Key_Question)
     assert window.sheet.isVisible()
     listed = {text for _, text in window.sheet.rows()}
     assert {"Pause", "One step", "One epoch", "Reset", "New run…"} <= listed
