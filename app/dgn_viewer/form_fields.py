@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
@@ -13,12 +13,17 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
     QSpinBox,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
     QToolButton,
     QWidget,
 )
 
 from dgn_viewer.style import icon, tip
 from dgn_viewer.theme import LIGHT, Theme
+
+_ARROW = 36  # pixels of a combo box that are not text
 
 
 class PickBox(QComboBox):
@@ -51,6 +56,19 @@ class PickBox(QComboBox):
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Scroll the form instead."""
         event.ignore()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A title that is too long ends in dots."""
+        painter = QStylePainter(self)
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        end = Qt.TextElideMode.ElideRight
+        option.currentText = self.fontMetrics().elidedText(
+            option.currentText, end, self.width() - _ARROW
+        )
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+        painter.end()
 
 
 class WholeField(QSpinBox):

@@ -18,6 +18,7 @@ from dgn_viewer.style import icon
 from dgn_viewer.theme import LIGHT, Theme
 
 WIDTH = 400
+_LEAST_WIDTH = 352
 Page = AboutPage | FilePage | RunPage
 
 
@@ -139,4 +140,4 @@ class Inspector(QFrame):
         column.setSpacing(0)
         column.addLayout(head)
         column.addWidget(self._place, 1)
-        self.setMinimumWidth(320)
+        self.setMinimumWidth(_LEAST_WIDTH)
