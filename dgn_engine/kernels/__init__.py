@@ -1,6 +1,13 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
+from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.gram import input_gram
+from dgn_engine.kernels.infinite import (
+    LimitKernels,
+    linear_limit,
+    relu_limit,
+    soft_relu_limit,
+)
 from dgn_engine.kernels.normalise import Normalise, unit_diagonal
 from dgn_engine.kernels.npk import neural_path_kernel, npk_cost
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
@@ -9,19 +16,24 @@ from dgn_engine.kernels.sensitivity import layer_sensitivity, sensitive_overlap
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 
 __all__ = [
+    "LimitKernels",
     "Logits",
     "Normalise",
     "Spectrum",
     "TangentKernels",
     "class_targets",
+    "convolutional_limit",
     "input_gram",
     "layer_overlap",
     "layer_sensitivity",
+    "linear_limit",
     "neural_path_kernel",
     "npk_cost",
     "ntk_cost",
     "overlap",
+    "relu_limit",
     "sensitive_overlap",
+    "soft_relu_limit",
     "spectrum",
     "tangent_kernels",
     "unit_diagonal",

@@ -1,0 +1,140 @@
+"""The convolutional tangent kernel of infinitely many channels (Arora et al. 2019; THEORY §6).
+
+Legend: B pairs of examples, maps K (B, H, W, H', W') over pairs of positions; after flattening
+only p = p' matters, and the maps are (B, H, W).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dgn_engine.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+)
+from dgn_engine.kernels.infinite import LimitKernels, relu_moments
+from dgn_engine.kernels.recursion import box_sum
+from dgn_engine.refusal import Refusal
+
+TILE_BYTES = 32 << 20
+
+
+def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
+    """The ReLU limit of a network with convolutions for x (n, C, H, W): (n, n), float64.
+
+    Parametrisation: conv weights N(0, 2/(C·kernel²)) (the first N(0, 1/kernel²)), dense ones
+    N(0, 2/inputs), each with gradients measured in units of its own standard deviation, every
+    layer trained, global average pooling or flattening. `tangent` is mean(T ⊙ Σ̂ + Σ) as Arora
+    et al. write it; gates after the pooling continue as in a dense network. One row of pairs at a
+    time, symmetric half only, memory bounded.
+    """
+    if not isinstance(architecture.nodes[0], Conv):
+        raise Refusal("The convolutional limit needs a network that starts with a convolution.")
+    images = x.detach().to("cpu", torch.float64)
+    variances = _variances(architecture, images)
+    n = images.shape[0]
+    flat = any(isinstance(node, Flatten) for node in architecture.nodes)
+    covariance, tangent = (torch.zeros((n, n), dtype=torch.float64) for _ in range(2))
+    for row in range(n):
+        for columns in _columns(variances, row, n, flat):
+            S, T = _pairs(architecture, images, variances, row, columns, flat)
+            covariance[row, columns] = covariance[columns, row] = S
+            tangent[row, columns] = tangent[columns, row] = T
+    for _ in range(sum(isinstance(node, Dense) and node.gated for node in architecture.nodes)):
+        squares = covariance.diagonal().clone()
+        tangent = tangent + covariance
+        covariance, slope = relu_moments(covariance, squares, squares, same=True)
+        tangent = tangent * slope
+    return LimitKernels(tangent + covariance, covariance)
+
+
+def _columns(variances: list[Tensor], row: int, n: int, flat: bool) -> list[slice]:
+    positions = max(layer[0].numel() for layer in variances)
+    pairs = max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
+    return [slice(left, min(n, left + pairs)) for left in range(row, n, pairs)]
+
+
+def _variances(architecture: Architecture, images: Tensor) -> list[Tensor]:
+    """E[q_l(p)²] (n, H, W) of each convolution: rectifying keeps 2E[χ²] equal to it."""
+    maps = images.square().sum(1)
+    found = []
+    for node in architecture.nodes:
+        if isinstance(node, Conv):
+            maps = _window_mean(maps, node)
+            found.append(maps)
+    return found
+
+
+def _window_mean(maps: Tensor, node: Conv) -> Tensor:
+    """Mean over the window, padding counted as zeros, for maps (B, H, W)."""
+    stack, margin = maps[:, None], node.padding
+    if node.circular and margin:
+        stack, margin = F.pad(stack, (margin,) * 4, mode="circular"), 0
+    stack = F.pad(stack, (margin,) * 4)
+    return F.avg_pool2d(stack, node.kernel, node.stride)[:, 0]
+
+
+def _pairs(
+    architecture: Architecture,
+    images: Tensor,
+    variances: list[Tensor],
+    row: int,
+    columns: slice,
+    flat: bool,
+) -> tuple[Tensor, Tensor]:
+    """Covariance and tangent (B,) of pairs (row, s'), up to the pooling or flattening."""
+    pattern = "cyx,bcyx->byx" if flat else "cyx,bcvu->byxvu"
+    S = torch.einsum(pattern, images[row], images[columns])
+    T = torch.zeros_like(S)
+    layers = iter(variances)
+    for node in architecture.nodes:
+        match node:
+            case Conv():
+                S, T = _linear(S, node), _linear(T, node)
+                T = T + S
+                v = next(layers)
+                S, slope = _rectified(S, v[row], v[columns], flat, columns.start == row)
+                T = T * slope
+            case GlobalAveragePool() | Flatten():
+                axes = tuple(range(1, S.dim()))
+                return S.mean(axes), T.mean(axes)
+            case Dense():
+                break
+    raise AssertionError("a map must be pooled or flattened before a dense layer")
+
+
+def _linear(K: Tensor, node: Conv) -> Tensor:
+    """What a convolution does to a covariance: the mean over its window, both ends together."""
+    if K.dim() == 3:
+        return _window_mean(K, node)
+    return box_sum(K, node) / node.kernel**2
+
+
+def _rectified(
+    M: Tensor, one: Tensor, many: Tensor, flat: bool, first_is_itself: bool
+) -> tuple[Tensor, Tensor]:
+    """2E[χχ'] and 2E[χ'χ'] for covariances M, variances (H, W) and (B, H, W).
+
+    `first_is_itself`: the first pair is an example with itself, whose correlation at p = p' is
+    one exactly.
+    """
+    shape = M.shape
+    if flat:
+        scale = (one[None] * many).sqrt()
+        rho = torch.where(scale > 0, M / scale, 0.0).clamp(-1.0, 1.0)
+        if first_is_itself:
+            rho[0] = 1.0
+    else:
+        scale = (one[None, :, :, None, None] * many[:, None, None]).sqrt()
+        rho = torch.where(scale > 0, M / scale, 0.0).clamp(-1.0, 1.0)
+        if first_is_itself:
+            rho[0].reshape(one.numel(), -1).fill_diagonal_(1.0)
+    angle = torch.acos(rho)
+    slope = (torch.pi - angle) / torch.pi
+    covariance = scale * ((1 - rho.square()).sqrt() / torch.pi + slope * rho)
+    return covariance.reshape(shape), slope
