@@ -46,7 +46,9 @@ class MatchTable(QTableWidget):
         for row, match in enumerate(self._matches):
             colour = theme.text if match.fits else theme.refused
             for column in range(len(_COLUMNS)):
-                self.item(row, column).setForeground(QColor(colour))
+                item = self.item(row, column)
+                assert item is not None  # every cell was filled
+                item.setForeground(QColor(colour))
 
     def _fill(self) -> None:
         for row, match in enumerate(self._matches):

@@ -66,7 +66,7 @@ class NumberField(QDoubleSpinBox):
         number = self._parse(text)
         return self.value() if number is None else number
 
-    def validate(self, text: str, position: int) -> object:
+    def validate(self, text: str, position: int) -> tuple[QValidator.State, str, int]:
         """Numbers in range are acceptable; what may become one is on its way."""
         number = self._parse(text)
         if number is not None and self.minimum() <= number <= self.maximum():
