@@ -1,6 +1,7 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
 from dgn_engine.kernels.cntk import convolutional_limit
+from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.infinite import (
     LimitKernels,
@@ -12,10 +13,20 @@ from dgn_engine.kernels.normalise import Normalise, unit_diagonal
 from dgn_engine.kernels.npk import neural_path_kernel, npk_cost
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
 from dgn_engine.kernels.overlap import layer_overlap, overlap
+from dgn_engine.kernels.prediction import (
+    predicted_value_kernel,
+    random_gating_eigenvalues,
+    random_gating_kernel,
+    value_kernel_constant,
+    weight_sigmas,
+)
+from dgn_engine.kernels.regression import KernelRegression, kernel_regression
 from dgn_engine.kernels.sensitivity import layer_sensitivity, sensitive_overlap
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 
 __all__ = [
+    "KernelEstimate",
+    "KernelRegression",
     "LimitKernels",
     "Logits",
     "Normalise",
@@ -23,7 +34,9 @@ __all__ = [
     "TangentKernels",
     "class_targets",
     "convolutional_limit",
+    "estimate_path_kernel",
     "input_gram",
+    "kernel_regression",
     "layer_overlap",
     "layer_sensitivity",
     "linear_limit",
@@ -31,10 +44,15 @@ __all__ = [
     "npk_cost",
     "ntk_cost",
     "overlap",
+    "predicted_value_kernel",
+    "random_gating_eigenvalues",
+    "random_gating_kernel",
     "relu_limit",
     "sensitive_overlap",
     "soft_relu_limit",
     "spectrum",
     "tangent_kernels",
     "unit_diagonal",
+    "value_kernel_constant",
+    "weight_sigmas",
 ]

@@ -9,6 +9,7 @@ import torch
 
 import dgn_engine.kernels as k
 from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.refusal import Refusal
 from tests.kernels.tiny import images, make_network
 
 DENSE = Architecture((2,), (Dense(2, 2), Dense(2, 2), Dense(2, 1, gated=False)))
@@ -43,11 +44,64 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
                 sigma = sigma_conv if isinstance(layer, Conv) else sigma_dense
                 weight.copy_(sigma * part.reshape(weight.shape))
         total += k.tangent_kernels(network, x, feature_trained=False).value
-    H = k.neural_path_kernel(architecture, network.trace(x).value.gates, x).detach()
+    gates = network.trace(x).value.gates
+    sigmas = [sigma_conv if isinstance(layer, Conv) else sigma_dense for layer, _ in layers]
+    assert k.weight_sigmas([weight for _, weight in layers]) == pytest.approx(sigmas)
+    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas).detach()
+    torch.testing.assert_close(total / 2**10, predicted, rtol=1e-12, atol=1e-12)
+    H = k.neural_path_kernel(architecture, gates, x).detach()
     conv = sum(isinstance(layer, Conv) for layer, _ in layers)
     dense = len(layers) - conv
     a, b = sigma_conv**2, sigma_dense**2
     positions = 6 if conv else 1  # the second convolution leaves 3×2 of the 4×3 map
     beta = conv * a ** max(conv - 1, 0) * b**dense + dense * a**conv * b ** (dense - 1)
-    expected = beta / positions**2 * H
+    assert k.value_kernel_constant(architecture, sigmas) == pytest.approx(beta / positions**2)
+    torch.testing.assert_close(predicted, beta / positions**2 * H, rtol=1e-12, atol=1e-12)
+
+
+def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:
+    # E[K^F_0] = σ^{2d}·Σ ⊙ δ, δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p)∂_θA(x_s',p), counted path by path.
+    network = make_network(DENSE, own=False, soft=True)
+    x, sigma = images(DENSE, 3), 0.8
+    weights = list(network.value.weights)
+    sizes = [weight.numel() for weight in weights]
+    total = torch.zeros((3, 3), dtype=torch.float64)
+    for signs in product((-1.0, 1.0), repeat=sum(sizes)):
+        parts = torch.tensor(signs, dtype=torch.float64).split(sizes)
+        with torch.no_grad():
+            for weight, part in zip(weights, parts, strict=True):
+                weight.copy_(sigma * part.reshape(weight.shape))
+        feature = k.tangent_kernels(network, x).feature
+        assert feature is not None
+        total += feature
+    first, second = network.trace(x).value.gates
+    activity = torch.einsum("ni,nj->nij", first, second)
+    hidden = list(network.feature.weights)[:2]
+    delta = torch.zeros((3, 3), dtype=torch.float64)
+    for i, j in product(range(2), repeat=2):
+        rows = [
+            torch.cat(
+                [g.flatten() for g in torch.autograd.grad(a[i, j], hidden, retain_graph=True)]
+            )
+            for a in activity
+        ]
+        J = torch.stack(rows)
+        delta += J @ J.T
+    # Each of these paths starts at every input unit: Σ ⊙ δ sums over them through Σ.
+    expected = sigma**6 * k.input_gram(x) * delta
     torch.testing.assert_close(total / 2**10, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_constant_for_the_wrong_number_of_layers_is_refused() -> None:
+    with pytest.raises(Refusal, match="3 positive standard deviations"):
+        k.value_kernel_constant(DENSE, [0.5, 0.5])
+
+
+def test_the_prediction_for_a_deep_wide_network_does_not_overflow() -> None:
+    layers = [Dense(4, 512), *[Dense(512, 512) for _ in range(150)]]
+    architecture = Architecture((4,), (*layers, Dense(512, 1, gated=False)))
+    gates = [torch.ones((2, 512)) for _ in layers]
+    x = torch.ones((2, 4))
+    sigmas = [512**-0.5] * 152
+    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas)
+    torch.testing.assert_close(predicted, torch.full((2, 2), 152 * 4.0, dtype=torch.float64))

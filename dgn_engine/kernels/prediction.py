@@ -1,0 +1,86 @@
+"""What theory predicts at initialisation: E[K^V_0] = βH, and the spectrum of random gating."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture, GlobalAveragePool
+from dgn_engine.kernels.recursion import path_recursion
+from dgn_engine.refusal import Refusal
+
+
+def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
+    """β = Σ_l Π_{l'≠l} σ_{l'}² / P² for the standard deviation of each weight layer's weights.
+
+    With one σ: d·σ^{2(d-1)} (FC); with σ_cv and σ_fc and global average pooling over P positions
+    (d_cv σ_cv^{2(d_cv-1)} σ_fc^{2d_fc} + d_fc σ_cv^{2d_cv} σ_fc^{2(d_fc-1)})/P² (THEORY §4).
+    """
+    return math.exp(_log_constant(architecture, sigmas))
+
+
+def predicted_value_kernel(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor,
+    sigmas: Sequence[float],
+) -> Tensor:
+    """E[K^V_0] = βH (n, n), float64, per logit; exact at any width, for gates that do not depend
+    on Θ^v and independent zero-mean weights with the standard deviations `sigmas`.
+
+    Computed in logarithms of β and Π w_l, so that deep wide networks do not overflow.
+    Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
+    """
+    paths = path_recursion(architecture, gates, x_value)
+    widths = sum(math.log(layer.shape[1]) for layer in gates)
+    return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
+
+
+def weight_sigmas(weights: Sequence[Tensor]) -> list[float]:
+    """Root mean square of each layer's weights: σ as it was drawn, exactly for ±σ."""
+    return [float(weight.detach().double().square().mean().sqrt()) for weight in weights]
+
+
+def random_gating_kernel(n: int, p: float, depth: int) -> Tensor:
+    """E[K_0]/d (n, n) under fixed random gating with probability p, identical unit inputs and
+    σ = √(1/(pw)): one on the diagonal, p^{d-1} off it (THEORY §7, [DGN])."""
+    level = random_gating_level(p, depth)
+    return torch.full((n, n), level, dtype=torch.float64).fill_diagonal_(1.0)
+
+
+def random_gating_eigenvalues(n: int, p: float, depth: int) -> Tensor:
+    """Its eigenvalues (n,) in closed form, descending: 1 + (n-1)p^{d-1} once, 1 - p^{d-1} else."""
+    level = random_gating_level(p, depth)
+    values = torch.full((n,), 1.0 - level, dtype=torch.float64)
+    values[0] = 1.0 + (n - 1) * level
+    return values
+
+
+def random_gating_level(p: float, depth: int) -> float:
+    """p^{d-1}, how alike two examples stay after d-1 layers of random gates."""
+    if not 0.0 < p <= 1.0 or depth < 1:
+        raise Refusal(f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.")
+    return float(p ** (depth - 1))
+
+
+def pooled_positions(architecture: Architecture) -> int:
+    """P of the map under global average pooling; one where there is none."""
+    shape = architecture.input_shape
+    for node, after in architecture.shapes():
+        if isinstance(node, GlobalAveragePool):
+            return shape[1] * shape[2]
+        shape = after
+    return 1
+
+
+def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
+    count = len(architecture.weighted)
+    if len(sigmas) != count or not all(sigma > 0 for sigma in sigmas):
+        raise Refusal(f"{count} positive standard deviations are needed, one per weight layer.")
+    logs = [2 * math.log(sigma) for sigma in sigmas]
+    largest = max(-log for log in logs)
+    terms = sum(math.exp(-log - largest) for log in logs)
+    return sum(logs) + largest + math.log(terms) - 2 * math.log(pooled_positions(architecture))
