@@ -82,8 +82,8 @@ class Engine:
             return
         try:
             if self.running:
-                run.step()
-                self._rate.tick(run.pace)
+                if run.advance():
+                    self._rate.tick(run.pace)
                 self._stop_where_due(run)
             self._look(run, catch_up=not self.running)
         except Exception as error:
@@ -183,6 +183,8 @@ class Engine:
         elif run.finished:
             self.running = False
             self._emit(Finished(run.step_count))
+        elif run.measuring.pending:
+            return  # its scores belong to the step that was asked for
         elif self._stop_at is not None and run.step_count >= self._stop_at:
             self._pause(run)
 

@@ -78,7 +78,7 @@ def train(
         folder.begin(started, versions(), run.fingerprint)
     try:
         while not (run.finished or run.diverged or interrupted()):
-            run.step()
+            run.advance()
             watcher.stepped(run.step_count)
     finally:
         if folder is not None:

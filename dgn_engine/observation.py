@@ -15,7 +15,7 @@ from dgn_engine.refusal import Refusal
 
 SHARE = 0.05  # of the run's time, for each probe
 SHORTEST = 0.25  # seconds between two readings of one probe
-TOO_LONG = 10.0  # seconds that a reading may be expected to hold training up
+TOO_LONG = 5.0  # seconds that a reading may be expected to hold training up
 ASSUMED_FLOPS = 2e10  # of one CPU core or better, to estimate a cost before it was measured
 
 

@@ -117,11 +117,27 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """The last epoch is over (never, where the run trains until stopped)."""
-        return bool(self.total_steps) and self.step_count >= self.total_steps
+        """The last epoch is over and tested (never, where the run trains until stopped)."""
+        if not self.total_steps or self.measuring.pending:
+            return False
+        return self.step_count >= self.total_steps
+
+    def advance(self) -> bool:
+        """A chunk of the test pass under way, or else a step; True if it was a step."""
+        if self.measuring.pending:
+            self.measuring.advance()
+            return False
+        self._step()
+        return True
 
     def step(self) -> None:
-        """One training step, then what is due; a loss that is not finite ends the run."""
+        """One training step, and the test pass that follows it where one is due."""
+        self._step()
+        while self.measuring.pending:
+            self.measuring.advance()
+
+    def _step(self) -> None:
+        """A loss that is not finite ends the run."""
         if self.pretrain_steps and self.step_count == self.pretrain_steps:
             self.pretrain_steps = 0
             self.swap(self.target.name, restart_value=True)
@@ -162,7 +178,7 @@ class Run:
                 "to permute; choose FR-II, FR-DI, FL or DL first."
             )
         self.trainer.rewire(order)
-        self.observation.invalidate()
+        self._changed()
         self._emit(Rewired(self.step_count, order))
 
     def set_learning_rate(self, rate: float) -> None:
@@ -176,14 +192,14 @@ class Run:
         """Steepness of the soft gate; must be positive."""
         gating = replace(self.config.gating, beta=beta)  # validates
         self.trainer.network.dial(beta=beta, epsilon=gating.epsilon)
-        self.observation.invalidate()
+        self._changed()
         self.tell_settings()
 
     def set_value_input(self, value_input: ValueInput) -> None:
         """What the value network is fed."""
         replace(self.config.gating, value_input=value_input)  # validates
         self.trainer.network.value_input = value_input
-        self.observation.invalidate()
+        self._changed()
         self.tell_settings()
 
     def set_pace(self, pace: float) -> None:
@@ -218,6 +234,11 @@ class Run:
         save_network(path, network.state_dict(), metadata)
         self._emit(Saved(self.step_count, str(path)))
 
+    def _changed(self) -> None:
+        """Something other than a step changed what the network computes."""
+        self.observation.invalidate()
+        self.measuring.restart()
+
     def _imported(self, report: Report) -> Match | None:
         source = self.config.gating.gates_from
         if not source:
@@ -238,7 +259,7 @@ class Run:
         self.trainer.take_gates(weights, biases)
 
     def _swapped(self, before: str, change: Change, source: str = "") -> None:
-        self.observation.invalidate()
+        self._changed()
         trainer = self.trainer
         self._emit(
             RegimeSwapped(

@@ -19,7 +19,7 @@ from dgn_engine.residence import Resident, epoch_order, stream
 from dgn_engine.stack import Stack
 from dgn_engine.transition import Change, enter
 
-EVALUATION_CHUNK = 1000
+CHUNK_VALUES = 1 << 22  # of the largest layer: more at once is slower, as it leaves the cache
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,12 @@ class Trainer:
         self._seen = 0
         return Score(total / seen, right / seen)
 
-    @torch.no_grad()
     def test_score(self) -> Score:
         """Loss and accuracy on the whole test set; no randomness, no gradient."""
-        x, y = self.data.test_x, self.data.test_y
-        total = right = 0.0
-        for begin in range(0, len(y), EVALUATION_CHUNK):
-            part = slice(begin, begin + EVALUATION_CHUNK)
-            logits = self.network(x[part])
-            total += float(loss(self.config.training.loss, logits, y[part])) * len(logits)
-            right += float(correct(logits, y[part]))
-        return Score(total / len(y), right / len(y))
+        whole = TestPass(self)
+        while (score := whole.advance()) is None:
+            pass
+        return score
 
     def swap(self, regime: Regime, restart_value: bool) -> Change:
         """Enter another regime between two steps; redrawn groups lose their optimiser state."""
@@ -154,6 +149,36 @@ class Trainer:
             order = epoch_order(self.config.seed, epoch, len(self.data.train_y))
             self._order = (epoch, order.to(self.data.train_x.device))
         return self._order[1]
+
+
+class TestPass:
+    """One pass over the test set (or its first `most` examples), a chunk at a time.
+
+    A pass can take many seconds; between two chunks the engine can listen. The network must not
+    change meanwhile: whoever changes it begins another pass.
+    """
+
+    def __init__(self, trainer: Trainer, most: int | None = None) -> None:
+        self._network = trainer.network
+        self._loss = trainer.config.training.loss
+        self._x, self._y = trainer.data.test_x[:most], trainer.data.test_y[:most]
+        largest = max(math.prod(shape) for shape in self._network.architecture.gated_shapes)
+        self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
+        self._begin = 0
+        self._total = self._right = 0.0
+
+    @torch.no_grad()
+    def advance(self) -> Score | None:
+        """One more chunk; the score when it was the last one."""
+        part = slice(self._begin, self._begin + self._chunk)
+        labels = self._y[part]
+        logits = self._network(self._x[part])
+        self._total += float(loss(self._loss, logits, labels)) * len(labels)
+        self._right += float(correct(logits, labels))
+        self._begin += len(labels)
+        if self._begin < len(self._y):
+            return None
+        return Score(self._total / len(self._y), self._right / len(self._y))
 
 
 def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:
