@@ -82,13 +82,12 @@ def _paint_lines(painter: QPainter, chart: Chart, look: Look, ground: Ground) ->
     """Boundaries of classes: thin, in the colour of the panel, so that they read as gaps."""
     if chart.small:
         return
-    painter.setPen(QPen(look.colour("panel", 0.85), 1))
-    for value in chart.y.lines:
-        place = ground.along(value)
-        painter.drawLine(QLineF(ground.box.left(), place, ground.box.right(), place))
-    for value in chart.x.lines:
-        place = ground.across(value)
-        painter.drawLine(QLineF(place, ground.box.top(), place, ground.box.bottom()))
+    box = ground.box
+    rows, columns = map(ground.along, chart.y.lines), map(ground.across, chart.x.lines)
+    lines = [QLineF(box.left(), place, box.right(), place) for place in rows]
+    lines += [QLineF(place, box.top(), place, box.bottom()) for place in columns]
+    painter.setPen(QPen(look.colour("panel"), 1))
+    painter.drawLines(lines)
 
 
 def _paint_dead(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:

@@ -31,6 +31,7 @@ from dgn_viewer.chart_notes import (
 )
 from dgn_viewer.limits import Range, chart_range, thinned
 from dgn_viewer.readout import describe
+from dgn_viewer.sameness import same
 from dgn_viewer.scene import Axis, Chart, Curve, Matrix, Scene
 from dgn_viewer.theme import LIGHT, Theme
 
@@ -247,12 +248,8 @@ class _ChartItem(QGraphicsObject):
         if matrix.values.size == 0:
             self._image.clear()
             return
-        self._image.setImage(
-            ramps.indices(matrix),
-            autoLevels=False,
-            levels=(0, 255),
-            lut=ramps.table(matrix.ramp, self.look.theme),
-        )
+        colours = ramps.table(matrix.ramp, self.look.theme)
+        self._image.setImage(ramps.indices(matrix), autoLevels=False, levels=(0, 255), lut=colours)
         rows, columns = matrix.values.shape
         self._image.setRect(QRectF(-0.5, -0.5, columns, rows))
 
@@ -377,19 +374,24 @@ class SceneView(QWidget):
 
     def show_scene(self, scene: Scene) -> None:
         """Show these charts, keeping the items, the zoom and the cursor of those known by key."""
-        keys = [chart.key for chart in scene.charts]
-        for gone in set(self._charts) - set(keys):
-            self._remove(gone)
+        gone = set(self._charts) - {chart.key for chart in scene.charts}
+        for key in gone:
+            self._remove(key)
+        changed = bool(gone)
         for chart in scene.charts:
             item = self._charts.get(chart.key)
             if item is None:
                 item = self._charts[chart.key] = _ChartItem(chart, self._look)
                 item.clicked.connect(self._clicked)
                 self._canvas.addItem(item)
+            elif same(item.chart, chart):
+                continue
             else:
                 item.show_chart(chart)
-        self._arrange()
-        self._point()
+            changed = True
+        if changed:
+            self._arrange()
+            self._point()
 
     def clear(self) -> None:
         """Show nothing."""

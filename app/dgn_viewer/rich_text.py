@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
@@ -22,29 +23,19 @@ class Type:
     pixels: float
     bold: bool = False
 
-    def font(self, run: Run | None = None) -> QFont:
-        """The font of a run; figures are set in one width so that numbers do not dance."""
-        font = QFont(self.family) if self.family else QFont()
-        small = run is not None and run.level != 0
-        font.setPixelSize(max(round(self.pixels * (_SMALLER if small else 1.0)), 7))
-        font.setItalic(run is not None and run.italic)
-        font.setWeight(QFont.Weight.DemiBold if self.bold else QFont.Weight.Normal)
-        font.setFeature(QFont.Tag("tnum"), 1)
-        return font
-
     @property
     def height(self) -> float:
         """Height of a line."""
-        return QFontMetricsF(self.font()).height()
+        return _metrics(self, 0, False).height()
 
     @property
     def ascent(self) -> float:
         """From the top of a line to its base line."""
-        return QFontMetricsF(self.font()).ascent()
+        return _metrics(self, 0, False).ascent()
 
     def width(self, label: str) -> float:
         """Width of a label as `paint` sets it."""
-        return sum(QFontMetricsF(self.font(run)).horizontalAdvance(run.text) for run in runs(label))
+        return sum(width for _, width in _measured(self, label))
 
     def shortened(self, label: str, width: float) -> str:
         """The label, cut with an ellipsis where it is wider than `width`."""
@@ -59,9 +50,32 @@ class Type:
         """Set the label with its base line starting at `place`."""
         painter.setPen(colour)
         x = place.x()
-        for run in runs(label):
-            font = self.font(run)
+        for run, width in _measured(self, label):
             shift = {1: -_RAISED, -1: _LOWERED}.get(run.level, 0.0) * self.pixels
-            painter.setFont(font)
+            painter.setFont(_font(self, run.level, run.italic))
             painter.drawText(QPointF(x, place.y() + shift), run.text)
-            x += QFontMetricsF(font).horizontalAdvance(run.text)
+            x += width
+
+
+@lru_cache(maxsize=256)
+def _font(type_: Type, level: int, italic: bool) -> QFont:
+    """The font of a run; figures are set in one width so that numbers do not dance."""
+    font = QFont(type_.family) if type_.family else QFont()
+    font.setPixelSize(max(round(type_.pixels * (_SMALLER if level else 1.0)), 7))
+    font.setItalic(italic)
+    font.setWeight(QFont.Weight.DemiBold if type_.bold else QFont.Weight.Normal)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    return font
+
+
+@lru_cache(maxsize=256)
+def _metrics(type_: Type, level: int, italic: bool) -> QFontMetricsF:
+    return QFontMetricsF(_font(type_, level, italic))
+
+
+@lru_cache(maxsize=4096)  # the same few labels are set at every frame
+def _measured(type_: Type, label: str) -> tuple[tuple[Run, float], ...]:
+    return tuple(
+        (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
+        for run in runs(label)
+    )

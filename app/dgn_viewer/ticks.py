@@ -63,7 +63,7 @@ def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
     ]
     values = [value for value in within if low <= value <= high]
     if len(values) >= 2:
-        return tuple((value, number(value)) for value in values[:most])
+        return tuple((value, _short(value)) for value in values[:most])
     return tuple(tick for tick in linear_ticks(low, high, min(most, 3)) if tick[0] > 0)
 
 
@@ -86,6 +86,12 @@ def _round_step(low: float, high: float, most: int) -> float:
         if math.floor(high / step + 1e-9) - math.ceil(low / step - 1e-9) + 1 <= most:
             return step
     return 50.0 * scale
+
+
+def _short(value: float) -> str:
+    """'50k' where a prefix is shorter."""
+    unit, prefix = next(((u, p) for u, p in _PREFIXES if value >= u * 10), (1.0, ""))
+    return number(value / unit) + prefix
 
 
 def _labels(values: Sequence[float], step: float) -> list[str]:

@@ -63,7 +63,9 @@ def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
     dead = reading.arrays.get(f"dead_{layer}")
     conv = _is_conv(view, reading, layer)
     soft = values.dtype != np.uint8
-    bar = ("mean gate over positions" if conv else "gate value") if soft else ""
+    bar = "0 closed, 1 open"
+    if conv or soft:
+        bar = "mean gate over positions" if conv else "gate value"
     top = float(np.nanmax(values)) if values.size else 1.0
     return Matrix(
         name=f"gates of {layer_name(view, layer)}",

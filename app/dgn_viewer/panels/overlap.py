@@ -8,6 +8,7 @@ from dgn_viewer.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.layer_names import layer_name, layers_in
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.ticks import number
 
 
 def _parts(view: View) -> tuple[tuple[str, str], ...]:
@@ -19,7 +20,12 @@ def _parts(view: View) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _scales(view: View) -> tuple[tuple[str, str], ...]:
+    return (("unit", "0 to 1"), ("contrast", "off the diagonal"))
+
+
 PART = Option("part", "Show", _parts)
+SCALE = Option("scale", "Colours", _scales)
 
 
 def draw(view: View) -> Shown:
@@ -40,14 +46,17 @@ def draw(view: View) -> Shown:
         values = reading.arrays.get(f"{kind}{suffix}")
         if values is None:
             continue
-        charts.append(_chart(view, kind, titles[column], values, labels, len(charts)))
+        top = _largest_pair(values) if choice(view, SCALE) == "contrast" else 1.0
+        charts.append(_chart(view, kind, titles[column], values, labels, len(charts), top))
         facts.append(_mean(kind, names[column], values))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
     return Scene(tuple(charts), tuple(facts), reading.step, _note(dict(reading.facts)))
 
 
-def _chart(view: View, kind: str, title: str, values: Array, labels: Array, column: int) -> Chart:
+def _chart(
+    view: View, kind: str, title: str, values: Array, labels: Array, column: int, top: float
+) -> Chart:
     names = class_names(view, labels)
     tags = example_labels(labels, names)
     axis = example_axis(labels, names, "class")
@@ -61,8 +70,8 @@ def _chart(view: View, kind: str, title: str, values: Array, labels: Array, colu
             values=values,
             ramp="sequential",
             low=0.0,
-            high=1.0,
-            bar="normalised overlap" if column == 1 else "",
+            high=top,
+            bar="normalised overlap" if column == 1 or top < 1.0 else "",
             row_name="example",
             column_name="example",
             row_labels=tags,
@@ -73,12 +82,21 @@ def _chart(view: View, kind: str, title: str, values: Array, labels: Array, colu
     )
 
 
+def _pairs(values: Array) -> Array:
+    """The finite overlaps of two different examples."""
+    others = values[~np.eye(values.shape[0], dtype=bool)]
+    return others[np.isfinite(others)]
+
+
+def _largest_pair(values: Array) -> float:
+    """The largest overlap of two different examples: in deep networks far below 1."""
+    pairs = _pairs(values)
+    return float(pairs.max()) if pairs.size and pairs.max() > 0 else 1.0
+
+
 def _mean(kind: str, name: str, values: Array) -> Fact:
-    """The mean overlap of two different examples."""
-    n = values.shape[0]
-    others = values[~np.eye(n, dtype=bool)]
-    finite = others[np.isfinite(others)]
-    value = f"{finite.mean():.3f}" if finite.size else "–"
+    pairs = _pairs(values)
+    value = number(float(f"{pairs.mean():.3g}")) if pairs.size else "–"
     return Fact(f"mean {name}", value, f"Mean {kind} overlap of two different examples.")
 
 
@@ -109,7 +127,7 @@ PANEL = PanelSpec(
         source="Lakshminarayanan & Singh, arXiv:2006.10529, §3 and §4; the sensitive overlap "
         "counts pairs of a path and a sensitive layer, without cross terms between layers",
     ),
-    options=(PART,),
+    options=(PART, SCALE),
     area="left",
     order=1,
 )

@@ -7,7 +7,18 @@ import numpy as np
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown, finite_range
+from dgn_viewer.scene import (
+    Array,
+    Axis,
+    Chart,
+    Curve,
+    Empty,
+    Fact,
+    Matrix,
+    Scene,
+    Shown,
+    finite_range,
+)
 from dgn_viewer.ticks import number
 
 
@@ -36,38 +47,28 @@ def _rank_axis(reading: Reading) -> Axis:
     return Axis(label="index $i$", limits=(0.5, max(n, 2) + 0.5))
 
 
-def _index(reading: Reading) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _index(reading: Reading) -> Array:
     return np.arange(1, reading.arrays["eigenvalues"].size + 1, dtype=np.int64)
 
 
 def _eigenvalues(reading: Reading) -> Chart:
     values = reading.arrays["eigenvalues"]
-    curves = [Curve("", _index(reading), values, role="text", marker=values.size <= 128)]
-    cutoff = reading.scalars.get("cutoff", 0.0)
-    if cutoff > 0:
-        ends = np.array([0.5, values.size + 0.5])
-        level = np.array([cutoff, cutoff])
-        curves.append(Curve("cut-off", ends, level, role="muted", dash="dash"))
     return Chart(
         key="eigenvalues",
         title="Eigenvalues $ρ_i$",
         x=_rank_axis(reading),
-        y=Axis(log=True, limits=_reach(values, cutoff)),
-        curves=tuple(curves),
+        y=Axis(log=True, limits=_reach(values, reading.scalars.get("cutoff", 0.0))),
+        curves=(Curve("", _index(reading), values, role="text", marker=values.size <= 128),),
         narrow=(0, 0, 1, 1),
     )
 
 
-def _reach(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]], cutoff: float
-) -> tuple[float, float] | None:
-    """From just below the smallest eigenvalue that counts: rounding noise is left out."""
+def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
+    """Around the eigenvalues that count: rounding noise below the cut-off is left out."""
     counted = values[values > max(cutoff, 0.0)]
     if counted.size == 0:
         return None
     low, high = finite_range(counted)
-    if 0 < cutoff < low and cutoff > low * 1e-2:
-        low = cutoff
     return low / 1.6, high * 1.6
 
 
