@@ -458,7 +458,7 @@ class SceneView(QWidget):
 
     def minimumSizeHint(self) -> QSize:
         """The least size at which something can be read."""
-        return QSize(160, 90)
+        return QSize(160, 84)
 
     # Inside
 

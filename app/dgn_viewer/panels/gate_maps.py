@@ -201,7 +201,7 @@ PANEL = PanelSpec(
             r"$\gamma_r(q) = 1\{q > 0\}, \quad \gamma_{sr}(q) = \frac{1}{1 + e^{-\beta q}}$",
         ),
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
-        "NeurIPS 2020, arXiv:2006.10529, §2 and §5",
+        "NeurIPS 2020, arXiv:2006.10529",
     ),
     options=(LAYER, UNIT),
     area="left",

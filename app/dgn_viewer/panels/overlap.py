@@ -124,7 +124,7 @@ PANEL = PanelSpec(
             r"$D_l = \partial\gamma(q_l)$ (soft), "
             r"$D_l = 1\{|q_l| < \kappa\,\mathrm{rms}(q_l)\}$ (hard)",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §3 and §4; the sensitive overlap "
+        source="Lakshminarayanan & Singh, arXiv:2006.10529; the sensitive overlap here "
         "counts pairs of a path and a sensitive layer, without cross terms between layers",
     ),
     options=(PART, SCALE),

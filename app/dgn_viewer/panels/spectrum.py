@@ -186,7 +186,7 @@ PANEL = PanelSpec(
             r"effective rank $= (\sum_i \rho_i)^2 / \sum_i \rho_i^2$",
         ),
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
-        "arXiv:2006.10529, §3 and §5",
+        "arXiv:2006.10529",
     ),
     options=(SHOW,),
     area="right",

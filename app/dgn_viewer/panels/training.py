@@ -111,7 +111,7 @@ PANEL = PanelSpec(
             r"$L = \frac{1}{2}\sum_s (\hat{y}(x_s) - y_s)^2$ or "
             r"$L = -\sum_s \log\,\mathrm{softmax}(\hat{y}(x_s))_{y_s}$",
         ),
-        source="Lakshminarayanan & Singh, arXiv:2006.10529, §5 and §6",
+        source="Lakshminarayanan & Singh, arXiv:2006.10529",
     ),
     options=(SCALE,),
     area="right",
