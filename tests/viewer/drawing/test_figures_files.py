@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.mathtext import MathTextParser
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -289,3 +290,10 @@ def test_the_window_starts_without_matplotlib() -> None:
         env=os.environ | environment,
     )
     assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_every_formula_of_a_panel_can_be_set(panel: str) -> None:
+    for formula in PANELS[panel].about.formulas:
+        parsed = MathTextParser("path").parse(formula)
+        assert parsed.width > 0
