@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QDockWidget, QFrame, QHBoxLayout, QLabel, QToolBut
 from dgn_viewer.style import icon
 from dgn_viewer.theme import Theme
 
+_HEIGHT = 20
+
 
 class DockTitle(QFrame):
     """Drags and double clicks are left to the dock, which moves and floats itself."""
@@ -15,6 +17,7 @@ class DockTitle(QFrame):
     def __init__(self, dock: QDockWidget) -> None:
         super().__init__(dock)
         self.setObjectName("dock_title")
+        self.setFixedHeight(_HEIGHT)
         self._dock = dock
         name = QLabel(dock.windowTitle(), self)
         name.setProperty("role", "heading")
@@ -23,7 +26,7 @@ class DockTitle(QFrame):
         self._close = self._button(f"Close {dock.windowTitle()}")
         self._close.clicked.connect(dock.close)
         row = QHBoxLayout(self)
-        row.setContentsMargins(8, 3, 4, 1)
+        row.setContentsMargins(8, 0, 4, 0)
         row.setSpacing(4)
         row.addWidget(name, 1)
         row.addWidget(self._float)
@@ -38,5 +41,5 @@ class DockTitle(QFrame):
         button = QToolButton(self)
         button.setToolTip(tip)
         button.setAccessibleName(tip)
-        button.setIconSize(QSize(14, 14))
+        button.setIconSize(QSize(12, 12))
         return button

@@ -33,7 +33,6 @@ from dgn_viewer.statusbar import StatusBar
 from dgn_viewer.toolbar import RunToolbar
 
 DEFAULT_SIZE = QSize(1440, 900)
-LEAST_SIZE = QSize(900, 600)
 
 
 class Window(QMainWindow):
@@ -52,7 +51,6 @@ class Window(QMainWindow):
         super().__init__()
         self.setObjectName("window")
         self.setWindowTitle("Deep gated networks")
-        self.setMinimumSize(LEAST_SIZE)
         self.setDockNestingEnabled(True)
         self.send = send
         self.settings = settings

@@ -59,7 +59,8 @@ def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     watches = [command for command in sent if isinstance(command, Watch)]
     assert probe in {request.probe for request in watches[-1].requests}
     step = window.history.step
-    qtbot.waitUntil(lambda: window.history.readings[probe].step > step, timeout=5_000)
+    readings = window.history.readings
+    qtbot.waitUntil(lambda: probe in readings and readings[probe].step > step, timeout=5_000)
 
 
 def test_a_panel_behind_another_tab_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
