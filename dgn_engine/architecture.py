@@ -36,12 +36,34 @@ class GlobalAveragePool:
 
 
 @dataclass(frozen=True)
+class AveragePool:
+    """Mean over windows: (C, H, W) → (C, H', W'), no padding."""
+
+    kernel: int = 2
+    stride: int = 2
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """Largest of each window, no padding, directly after a convolution: its arg-max is one more
+    hard gate, which the feature network makes where there is one (THEORY §1)."""
+
+    kernel: int = 2
+    stride: int = 2
+
+
+@dataclass(frozen=True)
+class GlobalMaxPool:
+    """Largest over all positions, directly after a convolution: (C, H, W) → (C,)."""
+
+
+@dataclass(frozen=True)
 class Flatten:
     """(C, H, W) → (C·H·W,)."""
 
 
 Weighted = Dense | Conv
-Node = Weighted | GlobalAveragePool | Flatten
+Node = Weighted | GlobalAveragePool | AveragePool | MaxPool | GlobalMaxPool | Flatten
 
 
 @dataclass(frozen=True)
@@ -60,6 +82,13 @@ class Architecture:
         weighted = self.weighted
         if not weighted or weighted[-1].gated or not all(w.gated for w in weighted[:-1]):
             raise Refusal("A network needs gated layers followed by one output layer.")
+        for place, node in enumerate(self.nodes):
+            behind = self.nodes[place - 1] if place else None
+            if isinstance(node, (MaxPool, GlobalMaxPool)) and not isinstance(behind, Conv):
+                raise Refusal(
+                    f"Node {place} ({type(node).__name__}) must directly follow a convolution: "
+                    "its mask selects among the convolution's gates."
+                )
 
     def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Each node with the shape that leaves it (no batch axis)."""
@@ -79,6 +108,23 @@ class Architecture:
         return tuple(
             shape for node, shape in self.shapes() if isinstance(node, (Dense, Conv)) and node.gated
         )
+
+    @property
+    def max_pools(self) -> int:
+        """How many max-pooling masks a pass makes."""
+        return sum(isinstance(node, (MaxPool, GlobalMaxPool)) for node in self.nodes)
+
+    @property
+    def pooled_paths(self) -> int:
+        """How many positions average pooling averages in all: path counts leave its 1/P to β."""
+        count, shape = 1, self.input_shape
+        for node, after in self.shapes():
+            if isinstance(node, GlobalAveragePool):
+                count *= shape[1] * shape[2]
+            elif isinstance(node, AveragePool):
+                count *= node.kernel**2
+            shape = after
+        return count
 
     @property
     def classes(self) -> int:
@@ -119,10 +165,15 @@ def _shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, .
                     "use a smaller stride or larger images."
                 )
             return (node.outputs, *sides)
-        case GlobalAveragePool():
+        case GlobalAveragePool() | GlobalMaxPool():
             if len(shape) != 3:
                 raise Refusal(f"{where} needs a map, but {shape} arrives.")
             return (shape[0],)
+        case AveragePool() | MaxPool():
+            if len(shape) != 3 or min(shape[1:]) < node.kernel:
+                raise Refusal(f"{where} needs a map as large as its window, but {shape} arrives.")
+            rows, columns = ((side - node.kernel) // node.stride + 1 for side in shape[1:])
+            return (shape[0], rows, columns)
         case Flatten():
             size = 1
             for side in shape:

@@ -74,7 +74,8 @@ class GatedNetwork(nn.Module):
         feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
         pre = tuple(feature.pre[source] for source in self.wiring)
         gates = [self.gate(q) for q in pre]
-        value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])
+        fed = self.input_of_value(x)
+        value = self.value.run(fed, lambda layer, _: gates[layer], feature.masks)
         return NetworkTrace(value, feature, pre)
 
     def forward(self, x: Tensor) -> Tensor:

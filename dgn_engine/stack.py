@@ -12,10 +12,13 @@ from torch.nn import functional as F
 
 from dgn_engine.architecture import (
     Architecture,
+    AveragePool,
     Conv,
     Dense,
     Flatten,
     GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
     Weighted,
     fan_in,
     weight_shape,
@@ -29,12 +32,14 @@ class Trace:
 
     `inputs[l]`: what weight layer l was fed, (n, a) or (n, C, H, W); `pre[l]`: its output before
     the gate, for the gated layers; `gates[l]`: the gate that multiplied it; `output`: (n, classes).
+    `masks[i]`: for max pooling i, the flat position (n, C, H', W') that each output was taken from.
     """
 
     inputs: tuple[Tensor, ...]
     pre: tuple[Tensor, ...]
     gates: tuple[Tensor, ...]
     output: Tensor
+    masks: tuple[Tensor, ...] = ()
 
 
 def apply_weight(layer: Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
@@ -52,9 +57,14 @@ def run(
     biases: Sequence[Tensor | None],
     x: Tensor,
     gate: Callable[[int, Tensor], Tensor],
+    masks: Sequence[Tensor] | None = None,
 ) -> Trace:
-    """Pass x (n, *input_shape) through the chain; `gate(l, q)` gives G_l, and z_l = q_l ⊙ G_l."""
+    """Pass x (n, *input_shape) through the chain; `gate(l, q)` gives G_l, and z_l = q_l ⊙ G_l.
+
+    Max pooling takes what `masks` name, or its own largest where None are given.
+    """
     inputs: list[Tensor] = []
+    taken: list[Tensor] = []
     pre: list[Tensor] = []
     gates: list[Tensor] = []
     z = x
@@ -62,6 +72,13 @@ def run(
         match node:
             case GlobalAveragePool():
                 z = z.mean(dim=(2, 3))
+            case AveragePool():
+                z = F.avg_pool2d(z, node.kernel, node.stride)
+            case MaxPool() | GlobalMaxPool():
+                mask = argmax(node, z) if masks is None else masks[len(taken)]
+                taken.append(mask)
+                z = z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape)
+                z = z.flatten(1) if isinstance(node, GlobalMaxPool) else z
             case Flatten():
                 z = z.flatten(1)
             case Dense() | Conv():
@@ -72,7 +89,15 @@ def run(
                     pre.append(z)
                     gates.append(gate(len(gates), z))
                     z = z * gates[-1]
-    return Trace(tuple(inputs), tuple(pre), tuple(gates), z)
+    return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken))
+
+
+def argmax(node: MaxPool | GlobalMaxPool, z: Tensor) -> Tensor:
+    """Flat positions of the largest of each window: (n, C, H', W') for maps (n, C, H, W)."""
+    if isinstance(node, GlobalMaxPool):
+        return z.detach().flatten(2).argmax(2)[..., None, None]
+    indices: Tensor = F.max_pool2d_with_indices(z.detach(), [node.kernel] * 2, [node.stride] * 2)[1]
+    return indices
 
 
 class Stack(nn.Module):
@@ -93,10 +118,15 @@ class Stack(nn.Module):
         biases: list[Tensor | None] = [cast(Tensor, bias) for bias in self.biases]
         return weights, biases or [None] * len(weights)
 
-    def run(self, x: Tensor, gate: Callable[[int, Tensor], Tensor]) -> Trace:
+    def run(
+        self,
+        x: Tensor,
+        gate: Callable[[int, Tensor], Tensor],
+        masks: Sequence[Tensor] | None = None,
+    ) -> Trace:
         """See `run`."""
         weights, biases = self.tensors()
-        return run(self.architecture, weights, biases, x, gate)
+        return run(self.architecture, weights, biases, x, gate, masks)
 
     @torch.no_grad()
     def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:

@@ -35,6 +35,12 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
     """
     if not isinstance(architecture.nodes[0], Conv):
         raise Refusal("The convolutional limit needs a network that starts with a convolution.")
+    for node in architecture.nodes:
+        if not isinstance(node, (Conv, Dense, Flatten, GlobalAveragePool)):
+            raise Refusal(
+                f"The convolutional limit does not know {type(node).__name__}; use global average "
+                "pooling or flattening."
+            )
     images = x.detach().to("cpu", torch.float64)
     variances = _variances(architecture, images)
     n = images.shape[0]

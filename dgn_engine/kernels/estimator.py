@@ -11,7 +11,6 @@ from torch import Tensor
 from dgn_engine.architecture import Architecture, weight_shape
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.normalise import Normalise, normalised
-from dgn_engine.kernels.prediction import pooled_positions
 from dgn_engine.kernels.recursion import check_layers
 from dgn_engine.refusal import Refusal
 from dgn_engine.stack import run
@@ -35,6 +34,7 @@ def estimate_path_kernel(
     draws: int,
     generator: torch.Generator,
     normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
 ) -> KernelEstimate:
     """H (n, n) from `draws` ≥ 2 value networks with random ±σ weights and these gates.
 
@@ -51,10 +51,11 @@ def estimate_path_kernel(
     total = torch.zeros((n, n), dtype=accumulator(x_value), device=x_value.device)
     squares = torch.zeros_like(total)
     nothing: list[Tensor | None] = [None] * len(architecture.weighted)
-    positions = pooled_positions(architecture)
+    positions = architecture.pooled_paths
     for _ in range(draws):
         weights = _signs(architecture, generator, x_value)
-        hidden = run(architecture, weights, nothing, x_value, lambda i, _: gates[i]).inputs[-1]
+        trace = run(architecture, weights, nothing, x_value, lambda i, _: gates[i], masks)
+        hidden = trace.inputs[-1]
         sample = input_gram(hidden).to(total.dtype) * positions**2
         total += sample
         squares += sample.square()

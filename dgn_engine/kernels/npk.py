@@ -17,13 +17,15 @@ def neural_path_kernel(
     gates: Sequence[Tensor],
     x_value: Tensor,
     normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
 ) -> Tensor:
     """H (n, n), float64, for x^v (n, *input_shape) and gates[l] (n, *gated_shapes[l]).
 
     Dense networks: Σ ⊙ Λ. Convolutions: the exact recursion over pairs of positions, any stride,
-    zero or circular padding, global average pooling (path counts: the pooling's 1/P² is left to
-    β) or flattening, then τ of each dense layer. One row of pairs at a time, symmetric half only.
-    Source: [NPF] Lemma 2.1 and Theorem 5.1.
+    zero or circular padding, average pooling (path counts: its 1/P² is left to β), max pooling
+    (`masks` as in `Trace.masks`: one more hard gate), flattening, then τ of each dense layer. One
+    row of pairs at a time, symmetric half only.
+    Source: [NPF] Lemma 2.1 and Theorem 5.1; KERNELS §4.5.
     """
     n = gates[0].shape[0] if gates else x_value.shape[0]
     if tuple(x_value.shape) != (n, *architecture.input_shape):
@@ -31,7 +33,7 @@ def neural_path_kernel(
             f"The inputs have shape {tuple(x_value.shape)}; "
             f"{(n, *architecture.input_shape)} is needed."
         )
-    result = path_recursion(architecture, gates, x_value)
+    result = path_recursion(architecture, gates, x_value, masks=masks)
     return normalised(result.kernel, normalise, result.widths)
 
 

@@ -138,7 +138,16 @@ def _block(network: GatedNetwork, x: Tensor, feature_trained: bool) -> _Block:
 def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> Pass:
     weights, biases = stack.tensors()
     bias = biases[0] is not None
-    return Pass(stack.architecture, weights, bias, trace.inputs, trace.pre, trace.gates, slopes)
+    return Pass(
+        stack.architecture,
+        weights,
+        bias,
+        trace.inputs,
+        trace.pre,
+        trace.gates,
+        slopes,
+        trace.masks,
+    )
 
 
 def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:

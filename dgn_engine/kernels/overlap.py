@@ -24,12 +24,16 @@ def layer_overlap(gates: Tensor) -> Tensor:
 
 
 def overlap(
-    architecture: Architecture, gates: Sequence[Tensor], normalise: Normalise = "none"
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
 ) -> Tensor:
     """Λ (n, n), float64: the NPK recursion with K_0 ≡ 1; Π_l τ_l for dense networks.
 
     `gates[l]` is (n, *gated_shapes[l]), after the wiring. 'none' counts active paths (per input
-    unit) and overflows float64 only beyond 10³⁰⁸; 'width' divides each τ_l by its width.
+    unit) and overflows float64 only beyond 10³⁰⁸; 'width' divides each τ_l by its width. With
+    max pooling its masks (`Trace.masks`) are needed too.
     """
-    result = path_recursion(architecture, gates)
+    result = path_recursion(architecture, gates, masks=masks)
     return normalised(result.kernel, normalise, result.widths)

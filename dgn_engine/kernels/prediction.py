@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, GlobalAveragePool
+from dgn_engine.architecture import Architecture
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.refusal import Refusal
 
@@ -27,6 +27,7 @@ def predicted_value_kernel(
     gates: Sequence[Tensor],
     x_value: Tensor,
     sigmas: Sequence[float],
+    masks: Sequence[Tensor] = (),
 ) -> Tensor:
     """E[K^V_0] = βH (n, n), float64, per logit; exact at any width, for gates that do not depend
     on Θ^v and independent zero-mean weights with the standard deviations `sigmas`.
@@ -34,7 +35,7 @@ def predicted_value_kernel(
     Computed in logarithms of β and Π w_l, so that deep wide networks do not overflow.
     Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
     """
-    paths = path_recursion(architecture, gates, x_value)
+    paths = path_recursion(architecture, gates, x_value, masks=masks)
     widths = sum(math.log(layer.shape[1]) for layer in gates)
     return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
 
@@ -66,16 +67,6 @@ def random_gating_level(p: float, depth: int) -> float:
     return float(p ** (depth - 1))
 
 
-def pooled_positions(architecture: Architecture) -> int:
-    """P of the map under global average pooling; one where there is none."""
-    shape = architecture.input_shape
-    for node, after in architecture.shapes():
-        if isinstance(node, GlobalAveragePool):
-            return shape[1] * shape[2]
-        shape = after
-    return 1
-
-
 def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
     count = len(architecture.weighted)
     if len(sigmas) != count or not all(sigma > 0 for sigma in sigmas):
@@ -83,4 +74,4 @@ def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
     logs = [2 * math.log(sigma) for sigma in sigmas]
     largest = max(-log for log in logs)
     terms = sum(math.exp(-log - largest) for log in logs)
-    return sum(logs) + largest + math.log(terms) - 2 * math.log(pooled_positions(architecture))
+    return sum(logs) + largest + math.log(terms) - 2 * math.log(architecture.pooled_paths)

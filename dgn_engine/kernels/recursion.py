@@ -13,7 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.architecture import (
+    Architecture,
+    AveragePool,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    Node,
+)
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.tiles import mirror, row_tiles
 from dgn_engine.refusal import Refusal
@@ -37,19 +47,26 @@ def path_recursion(
     x_value: Tensor | None = None,
     sensitivities: Sequence[Tensor] | None = None,
     tile_bytes: int = TILE_BYTES,
+    masks: Sequence[Tensor] = (),
 ) -> PathKernels:
     """Run the recursion for gates (n, *gated_shape) of each gate layer.
 
+    `masks`: the arg-max positions of each max pooling, as `Trace.masks` holds them.
     `x_value` (n, *input_shape) starts it at Σ; None starts it at K_0 ≡ 1, which gives Λ.
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
     """
     check_layers(architecture, gates, "gates")
     if sensitivities is not None:
         check_layers(architecture, sensitivities, "sensitivities")
+    if len(masks) != architecture.max_pools:
+        raise Refusal(
+            f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
+        )
     widths = 1.0
     for layer in gates:
         widths *= float(layer.shape[1])
-    kernel, derivative = _map_part(architecture, gates, x_value, sensitivities, tile_bytes)
+    layers = _Layers(architecture, gates, x_value, sensitivities, masks)
+    kernel, derivative = _map_part(layers, tile_bytes)
     _vector_part(architecture, gates, x_value, sensitivities, kernel, derivative)
     mirror(kernel)
     if derivative is not None:
@@ -105,22 +122,28 @@ def _tau(layer: Tensor, rows: slice, columns: slice) -> Tensor:
     return gram.to(accumulator(layer)).div_(layer.shape[1])
 
 
-def _map_part(
-    architecture: Architecture,
-    gates: Sequence[Tensor],
-    x_value: Tensor | None,
-    sensitivities: Sequence[Tensor] | None,
-    tile_bytes: int,
-) -> tuple[Tensor, Tensor | None]:
+@dataclass(frozen=True)
+class _Layers:
+    """All that the recursion over pairs reads."""
+
+    architecture: Architecture
+    gates: Sequence[Tensor]
+    x_value: Tensor | None
+    sensitivities: Sequence[Tensor] | None
+    masks: Sequence[Tensor]
+
+
+def _map_part(layers: _Layers, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
     """The convolutions and the pooling after them, the upper half of (n, n) each; 1 and 0 where
     there are none."""
-    n = gates[0].shape[0]
-    kernel = torch.ones((n, n), dtype=accumulator(gates[0]), device=gates[0].device)
-    derivative = None if sensitivities is None else torch.zeros_like(kernel)
-    if not any(isinstance(node, Conv) for node in architecture.nodes):
+    first = layers.gates[0]
+    n = first.shape[0]
+    kernel = torch.ones((n, n), dtype=accumulator(first), device=first.device)
+    derivative = None if layers.sensitivities is None else torch.zeros_like(kernel)
+    if not any(isinstance(node, Conv) for node in layers.architecture.nodes):
         return kernel, derivative
-    for row, columns in _tiles(architecture, n, gates[0].element_size(), tile_bytes):
-        tile, change = _pairs(architecture, gates, x_value, sensitivities, row, columns)
+    for row, columns in _tiles(layers.architecture, n, first.element_size(), tile_bytes):
+        tile, change = _pairs(layers, row, columns)
         kernel[row, columns] = tile
         if derivative is not None and change is not None:
             derivative[row, columns] = change
@@ -143,43 +166,91 @@ def _map_shapes(architecture: Architecture) -> list[tuple[int, ...]]:
     return [shape for shape in shapes if len(shape) == 3]
 
 
-def _pairs(
-    architecture: Architecture,
-    gates: Sequence[Tensor],
-    x_value: Tensor | None,
-    sensitivities: Sequence[Tensor] | None,
-    row: int,
-    columns: slice,
-) -> tuple[Tensor, Tensor | None]:
+def _pairs(layers: _Layers, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
     """The map part of pairs (row, s') for s' in `columns`: (B,) each."""
-    height, width = architecture.input_shape[1:]
-    if x_value is None:
-        count = columns.stop - columns.start
-        like = gates[0]
-        K = torch.ones((count,) + (height, width) * 2, dtype=like.dtype, device=like.device)
-    else:
-        K = _position_gram(x_value, row, columns)
+    K = _start(layers, row, columns)
     dual: Tensor | None = None
-    place = 0
-    for node in architecture.nodes:
+    nodes = layers.architecture.nodes
+    place = pooled = 0
+    for node, following in zip(nodes, (*nodes[1:], None), strict=True):
         match node:
             case Conv():
-                channels = gates[place].shape[1]
-                tau = _position_gram(gates[place], row, columns) / channels
+                mask = None
+                if isinstance(following, (MaxPool, GlobalMaxPool)):
+                    mask, pooled = layers.masks[pooled], pooled + 1
+                gated = _Gated(following, mask, row, columns)
                 K = box_sum(K, node)
-                if sensitivities is not None:
-                    sensitive = _position_gram(sensitivities[place], row, columns) / channels
-                    change = sensitive * K
-                    dual = change if dual is None else change + tau * box_sum(dual, node)
-                K = tau * K
+                if layers.sensitivities is not None:
+                    change = gated.times(layers.sensitivities[place], K)
+                    if dual is not None:
+                        change = change + gated.times(layers.gates[place], box_sum(dual, node))
+                    dual = change
+                K = gated.times(layers.gates[place], K)
                 place += 1
-            case GlobalAveragePool():
+            case AveragePool():
+                K = _both_windows(K, node)
+                dual = None if dual is None else _both_windows(dual, node)
+            case GlobalAveragePool() | GlobalMaxPool():
                 return _total(K), None if dual is None else _total(dual)
             case Flatten():
                 return _same_place(K), None if dual is None else _same_place(dual)
+            case MaxPool():
+                continue  # its windows were summed with the gates of the convolution before it
             case Dense():
                 break
     raise AssertionError("a map must be pooled or flattened before a dense layer")
+
+
+def _start(layers: _Layers, row: int, columns: slice) -> Tensor:
+    """K_0 of the pairs: the inputs' Gram between positions, or one."""
+    if layers.x_value is not None:
+        return _position_gram(layers.x_value, row, columns)
+    sides = layers.architecture.input_shape[1:]
+    like = layers.gates[0]
+    count = columns.stop - columns.start
+    return torch.ones((count, *sides, *sides), dtype=like.dtype, device=like.device)
+
+
+@dataclass(frozen=True)
+class _Gated:
+    """The gates of a convolution for a row of pairs, and the max pooling behind it, if any."""
+
+    following: Node | None
+    mask: Tensor | None
+    row: int
+    columns: slice
+
+    def times(self, gates: Tensor, K: Tensor) -> Tensor:
+        """⟨G(s,·,p), G(s',·,p')⟩/C · K, and where a max pooling follows, its mask (one more gate
+        per channel and window) and the sum over both windows."""
+        channels = gates.shape[1]
+        if self.mask is None:
+            return K * (_position_gram(gates, self.row, self.columns) / channels)
+        chosen = gates.flatten(2).gather(2, self.mask.flatten(2))
+        # Each window takes one position per channel, so pairs of windows are summed by channel:
+        # K̂(q, q') = Σ_{c} G(s,c,a_c(q)) G(s',c,a'_c(q')) K(a_c(q), a'_c(q')).
+        flat = K.reshape(K.shape[0], K.shape[1] * K.shape[2], -1)
+        place, places = self.mask[self.row].flatten(1), self.mask[self.columns].flatten(2)
+        one, many = chosen[self.row], chosen[self.columns]
+        total = flat.new_zeros((flat.shape[0], place.shape[1], places.shape[2]))
+        for c in range(channels):
+            rows = flat[:, place[c]]
+            wanted = places[:, c][:, None].expand(-1, rows.shape[1], -1)
+            total += rows.gather(2, wanted) * one[c][None, :, None] * many[:, c][:, None]
+        sides = self.mask.shape[2:]
+        return (total / channels).reshape(-1, *sides, *sides)
+
+
+def _both_windows(K: Tensor, node: AveragePool) -> Tensor:
+    """Sum over both windows independently: path counts, the mean's 1/kernel² belongs to β."""
+    for ends in ((1, 2, 3, 4), (3, 4, 1, 2)):
+        K = K.permute(0, *ends)
+        batch, high, wide = K.shape[0], K.shape[1], K.shape[2]
+        maps = K.reshape(batch * high * wide, 1, *K.shape[3:])
+        summed = F.avg_pool2d(maps, node.kernel, node.stride) * node.kernel**2
+        K = summed.reshape(batch, high, wide, *summed.shape[2:])
+        K = K if ends[0] == 1 else K.permute(0, 3, 4, 1, 2)
+    return K
 
 
 def _total(K: Tensor) -> Tensor:

@@ -17,13 +17,15 @@ def sensitive_overlap(
     gates: Sequence[Tensor],
     sensitivities: Sequence[Tensor],
     normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
 ) -> Tensor:
     """S (n, n), float64: the derivative of Λ at ε = 0 under G_lG_lᵀ → G_lG_lᵀ + εD_lD_lᵀ.
 
     For dense networks Σ_l (D_lD_lᵀ) ⊙ Π_{l'≠l} τ_{l'}. Computed for every architecture with dual
     numbers in the recursion of Λ, O(d). `gates[l]`, `sensitivities[l]`: (n, *gated_shapes[l]).
+    Max-pooling `masks` are held fixed.
     """
-    result = path_recursion(architecture, gates, sensitivities=sensitivities)
+    result = path_recursion(architecture, gates, sensitivities=sensitivities, masks=masks)
     assert result.derivative is not None
     return normalised(result.derivative, normalise, result.widths)
 

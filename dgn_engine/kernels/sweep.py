@@ -15,10 +15,13 @@ from torch.nn import functional as F
 
 from dgn_engine.architecture import (
     Architecture,
+    AveragePool,
     Conv,
     Dense,
     Flatten,
     GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
     Node,
     Weighted,
 )
@@ -53,6 +56,7 @@ class Pass:
     pre: Sequence[Tensor]
     gates: Sequence[Tensor]
     slopes: Sequence[Tensor]
+    masks: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True)
@@ -74,9 +78,10 @@ def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Ten
 def value_sweep(run: Pass, top: Tensor) -> Iterator[Deltas]:
     """Deltas with every gate a constant, from the output layer down to the first."""
     E = top
+    masks = list(run.masks)
     for place, node, shape in _backwards(run.architecture):
         if place is None:
-            E = pool_adjoint(node, E, shape)
+            E = pool_adjoint(node, E, shape, masks)
             continue
         assert isinstance(node, (Dense, Conv))
         gradient = None
@@ -95,9 +100,13 @@ def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Delta
     The deltas above the highest source are zero and are not yielded.
     """
     E: Tensor | None = None
+    masks = list(run.masks)
     for place, node, shape in _backwards(run.architecture):
         if place is None:
-            E = None if E is None else pool_adjoint(node, E, shape)
+            if E is not None:
+                E = pool_adjoint(node, E, shape, masks)
+            elif isinstance(node, (MaxPool, GlobalMaxPool)):
+                masks.pop()
             continue
         assert isinstance(node, (Dense, Conv))
         if not node.gated:
@@ -128,12 +137,31 @@ def _backwards(
     return reversed(steps)
 
 
-def pool_adjoint(node: Node, delta: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The transpose of a pooling or flattening; `shape` is what entered it, without batch."""
-    if isinstance(node, GlobalAveragePool):
-        return (delta / (shape[1] * shape[2]))[..., None, None].expand(*delta.shape, *shape[1:])
-    assert isinstance(node, Flatten)
-    return delta.reshape(*delta.shape[:2], *shape)
+def pool_adjoint(node: Node, delta: Tensor, shape: tuple[int, ...], masks: list[Tensor]) -> Tensor:
+    """The transpose of a pooling or flattening; `shape` is what entered it, without batch.
+
+    Max pooling uses up the last of `masks`.
+    """
+    match node:
+        case GlobalAveragePool():
+            mean = delta / (shape[1] * shape[2])
+            return mean[..., None, None].expand(*delta.shape, *shape[1:])
+        case AveragePool():
+            window = delta.new_full((1, 1, node.kernel, node.kernel), node.kernel**-2)
+            rest = [(side - node.kernel) % node.stride for side in shape[1:]]
+            flat = delta.reshape(-1, 1, *delta.shape[3:])
+            back = F.conv_transpose2d(flat, window, None, node.stride, 0, rest)
+            return back.reshape(*delta.shape[:2], *shape)
+        case MaxPool() | GlobalMaxPool():
+            mask = masks.pop().flatten(2)[:, None]
+            flat = delta.reshape(*delta.shape[:3], -1)
+            flat = flat.expand(mask.shape[0], -1, -1, -1)
+            back = flat.new_zeros((*flat.shape[:3], shape[1] * shape[2]))
+            back.scatter_add_(3, mask.expand_as(flat), flat)
+            return back.reshape(*back.shape[:2], *shape)
+        case Flatten():
+            return delta.reshape(*delta.shape[:2], *shape)
+    raise AssertionError(f"{node} is not a pooling")
 
 
 def weight_adjoint(

@@ -16,7 +16,6 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
-    GlobalAveragePool,
     weight_shape,
 )
 from dgn_engine.stack import run
@@ -45,7 +44,12 @@ def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:
     return chains
 
 
-def features(architecture: Architecture, gates: list[Tensor], x: Tensor) -> Tensor:
+def features(
+    architecture: Architecture,
+    gates: list[Tensor],
+    x: Tensor,
+    masks: list[Tensor] | None = None,
+) -> Tensor:
     """φ (n, bundles) for x (n, *input_shape); pooling sums, it does not average."""
     chains = bundles(architecture)
     weights = []
@@ -57,16 +61,7 @@ def features(architecture: Architecture, gates: list[Tensor], x: Tensor) -> Tens
     nothing: list[Tensor | None] = [None] * len(weights)
 
     def walk(chosen: list[Tensor]) -> Tensor:
-        return run(architecture, chosen, nothing, x, lambda place, _: gates[place]).output[:, 0]
+        trace = run(architecture, chosen, nothing, x, lambda place, _: gates[place], masks)
+        return trace.output[:, 0]
 
-    return torch.func.vmap(walk)(weights).T * pooled_positions(architecture)
-
-
-def pooled_positions(architecture: Architecture) -> int:
-    """P of the map that global average pooling averages; one without it."""
-    shape = architecture.input_shape
-    for node, after in architecture.shapes():
-        if isinstance(node, GlobalAveragePool):
-            return shape[1] * shape[2]
-        shape = after
-    return 1
+    return torch.func.vmap(walk)(weights).T * architecture.pooled_paths

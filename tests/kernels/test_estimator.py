@@ -5,7 +5,7 @@ import torch
 
 import dgn_engine.kernels as k
 from dgn_engine.refusal import Refusal
-from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, random_gates
+from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, random_gates, random_masks
 
 
 @every_architecture
@@ -13,9 +13,10 @@ from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, random
 def test_the_estimate_lies_within_its_error_bars(name: str, normalise: k.Normalise) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
-    exact = k.neural_path_kernel(architecture, gates, x, normalise)
+    masks = random_masks(architecture, 4)
+    exact = k.neural_path_kernel(architecture, gates, x, normalise, masks)
     generator = torch.Generator().manual_seed(0)
-    found = k.estimate_path_kernel(architecture, gates, x, 400, generator, normalise)
+    found = k.estimate_path_kernel(architecture, gates, x, 400, generator, normalise, masks)
     misses = (found.kernel - exact).abs() / found.error
     assert float(misses.max()) < 5.0
     assert float((misses < 2.0).double().mean()) > 0.7

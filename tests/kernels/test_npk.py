@@ -16,6 +16,7 @@ from tests.kernels.tiny import (
     images,
     make_network,
     random_gates,
+    random_masks,
 )
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
@@ -26,8 +27,10 @@ TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard)
-    phi = features(architecture, gates, x)
-    torch.testing.assert_close(k.neural_path_kernel(architecture, gates, x), phi @ phi.T, **TIGHT)
+    masks = random_masks(architecture, 4)
+    phi = features(architecture, gates, x, masks)
+    found = k.neural_path_kernel(architecture, gates, x, masks=masks)
+    torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
 
 
 @every_architecture
@@ -35,9 +38,10 @@ def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
 def test_the_overlap_counts_active_bundles_per_input_unit(name: str, hard: bool) -> None:
     architecture = ARCHITECTURES[name]
     gates = random_gates(architecture, 4, hard)
-    phi = features(architecture, gates, torch.ones_like(images(architecture, 4)))
+    masks = random_masks(architecture, 4)
+    phi = features(architecture, gates, torch.ones_like(images(architecture, 4)), masks)
     counted = (phi @ phi.T) / architecture.weighted[0].inputs
-    torch.testing.assert_close(k.overlap(architecture, gates), counted, **TIGHT)
+    torch.testing.assert_close(k.overlap(architecture, gates, masks=masks), counted, **TIGHT)
 
 
 def test_the_number_of_bundles_is_the_papers() -> None:
@@ -61,10 +65,12 @@ def test_sensitive_overlap_is_the_sum_over_layers_with_that_layers_gates_replace
     architecture = ARCHITECTURES[name]
     gates = random_gates(architecture, 4, hard=True)
     sensitivities = random_gates(architecture, 4, hard=False, seed=2)
+    masks = random_masks(architecture, 4)
     summed = torch.zeros((4, 4), dtype=torch.float64)
     for place, layer in enumerate(sensitivities):
-        summed += k.overlap(architecture, [*gates[:place], layer, *gates[place + 1 :]])
-    found = k.sensitive_overlap(architecture, gates, sensitivities)
+        replaced = [*gates[:place], layer, *gates[place + 1 :]]
+        summed += k.overlap(architecture, replaced, masks=masks)
+    found = k.sensitive_overlap(architecture, gates, sensitivities, masks=masks)
     torch.testing.assert_close(found, summed, **TIGHT)
 
 
@@ -75,17 +81,18 @@ def test_sensitive_overlap_is_the_derivative_of_the_overlap(name: str) -> None:
     gates = random_gates(architecture, 3, hard=True)
     sensitivities = random_gates(architecture, 3, hard=False, seed=2)
     doubled = widened(architecture)
-    degree = len(gates)
+    degree, masks = len(gates), random_masks(architecture, 3)
+    twice = [torch.cat([mask, mask], 1) for mask in masks]
     epsilons = torch.arange(degree + 1, dtype=torch.float64) / degree
     values = []
     for epsilon in epsilons:
         joined = [
             torch.cat([g, epsilon.sqrt() * d], 1) for g, d in zip(gates, sensitivities, strict=True)
         ]
-        values.append(k.overlap(doubled, joined))
+        values.append(k.overlap(doubled, joined, masks=twice))
     powers = torch.linalg.vander(epsilons, N=degree + 1)
     fitted = torch.linalg.solve(powers, torch.stack(values).flatten(1))
-    found = k.sensitive_overlap(architecture, gates, sensitivities)
+    found = k.sensitive_overlap(architecture, gates, sensitivities, masks=masks)
     torch.testing.assert_close(found, fitted[1].reshape(3, 3), rtol=1e-9, atol=1e-10)
 
 
@@ -111,19 +118,22 @@ def test_the_npk_grows_with_the_product_of_the_inputs_scales(name: str) -> None:
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
     scale = torch.tensor([1.0, 2.0, 0.5, 3.0], dtype=torch.float64)
     scaled = x * scale.reshape(-1, *[1] * (x.dim() - 1))
-    H = k.neural_path_kernel(architecture, gates, x)
+    masks = random_masks(architecture, 4)
+    H = k.neural_path_kernel(architecture, gates, x, masks=masks)
     expected = H * scale[:, None] * scale[None, :]
-    torch.testing.assert_close(k.neural_path_kernel(architecture, gates, scaled), expected, **TIGHT)
+    found = k.neural_path_kernel(architecture, gates, scaled, masks=masks)
+    torch.testing.assert_close(found, expected, **TIGHT)
 
 
 @every_architecture
 def test_path_kernels_are_symmetric_and_positive_semidefinite(name: str) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 6), random_gates(architecture, 6, hard=True)
+    masks = random_masks(architecture, 6)
     for kernel in (
-        k.neural_path_kernel(architecture, gates, x),
-        k.overlap(architecture, gates),
-        k.sensitive_overlap(architecture, gates, gates),
+        k.neural_path_kernel(architecture, gates, x, masks=masks),
+        k.overlap(architecture, gates, masks=masks),
+        k.sensitive_overlap(architecture, gates, gates, masks=masks),
     ):
         assert torch.equal(kernel, kernel.T)
         assert float(torch.linalg.eigvalsh(kernel)[0]) >= -1e-10 * float(kernel.trace())
@@ -159,8 +169,9 @@ def test_circular_padding_and_pooling_make_the_npk_blind_to_shifts() -> None:
 def test_the_size_of_a_tile_changes_nothing(name: str, bytes_per_tile: int) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 5), random_gates(architecture, 5, hard=False)
-    whole = path_recursion(architecture, gates, x).kernel
-    tiled = path_recursion(architecture, gates, x, tile_bytes=bytes_per_tile).kernel
+    masks = random_masks(architecture, 5)
+    whole = path_recursion(architecture, gates, x, masks=masks).kernel
+    tiled = path_recursion(architecture, gates, x, tile_bytes=bytes_per_tile, masks=masks).kernel
     torch.testing.assert_close(tiled, whole, **TIGHT)
 
 
@@ -168,15 +179,16 @@ def test_the_size_of_a_tile_changes_nothing(name: str, bytes_per_tile: int) -> N
 def test_the_normalisations_are_scalings_of_the_plain_kernel(name: str) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
-    H = k.neural_path_kernel(architecture, gates, x)
+    masks = random_masks(architecture, 4)
+    H = k.neural_path_kernel(architecture, gates, x, masks=masks)
     widths = 1.0
     for shape in architecture.gated_shapes:
         widths *= shape[0]
-    by_width = k.neural_path_kernel(architecture, gates, x, "width")
+    by_width = k.neural_path_kernel(architecture, gates, x, "width", masks)
     torch.testing.assert_close(by_width, H / widths, **TIGHT)
-    by_trace = k.neural_path_kernel(architecture, gates, x, "trace")
+    by_trace = k.neural_path_kernel(architecture, gates, x, "trace", masks)
     torch.testing.assert_close(by_trace, H / H.trace(), **TIGHT)
-    cosine = k.neural_path_kernel(architecture, gates, x, "cosine")
+    cosine = k.neural_path_kernel(architecture, gates, x, "cosine", masks)
     root = H.diagonal().sqrt()
     torch.testing.assert_close(cosine, H / root[:, None] / root[None, :], **TIGHT)
 
@@ -205,8 +217,9 @@ def test_an_example_with_no_active_path_is_empty_not_wrong() -> None:
 def test_single_precision_gates_give_the_double_precision_overlap(name: str) -> None:
     architecture = ARCHITECTURES[name]
     gates = random_gates(architecture, 4, hard=True)
-    exact = k.overlap(architecture, gates)
-    single = k.overlap(architecture, [layer.float() for layer in gates])
+    masks = random_masks(architecture, 4)
+    exact = k.overlap(architecture, gates, masks=masks)
+    single = k.overlap(architecture, [layer.float() for layer in gates], masks=masks)
     assert single.dtype == torch.float64
     torch.testing.assert_close(single, exact, rtol=1e-6, atol=0.0)
 
@@ -237,5 +250,7 @@ def test_gates_and_inputs_that_do_not_fit_are_refused_by_layer() -> None:
         k.overlap(architecture, [gates[0], gates[1][:, :2], gates[2]])
     with pytest.raises(Refusal, match=r"The inputs have shape \(4, 2\)"):
         k.neural_path_kernel(architecture, gates, x[:, :2])
+    with pytest.raises(Refusal, match="1 max-pooling masks were given; the network has 0"):
+        k.overlap(architecture, gates, masks=[torch.zeros(1)])
     with pytest.raises(Refusal, match="normalise is 'max'"):
         k.overlap(architecture, gates, "max")  # type: ignore[arg-type]  # wrong on purpose

@@ -18,9 +18,8 @@ MODES = ("mean", "full", "perclass", "sumlogit")
 
 def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) -> Tensor:
     """(n, C, parameters) of the logits with respect to Θ^v or Θ^f, by automatic differentiation."""
-    gates = network.trace(x).value.gates
-    if not len(gates):
-        raise AssertionError
+    trace = network.trace(x).value
+    gates, masks = trace.gates, trace.masks
 
     class Fixed(torch.nn.Module):
         def __init__(self) -> None:
@@ -33,7 +32,8 @@ def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) ->
                 return output
             weights, biases = self.inner.value.tensors()
             fed = self.inner.input_of_value(x)
-            return run(network.architecture, weights, biases, fed, lambda i, _: gates[i]).output
+            chain = network.architecture
+            return run(chain, weights, biases, fed, lambda i, _: gates[i], masks).output
 
     wrapped = Fixed()
     parameters = {

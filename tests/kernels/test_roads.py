@@ -16,6 +16,7 @@ from tests.kernels.tiny import (
     images,
     make_network,
     random_gates,
+    random_masks,
 )
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
@@ -76,11 +77,18 @@ def test_no_tile_changes_a_path_kernel(
 ) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 5), random_gates(architecture, 5, hard=False)
-    npk = k.neural_path_kernel(architecture, gates, x)
-    sensitive = k.sensitive_overlap(architecture, gates, gates)
+    masks = random_masks(architecture, 5)
+
+    def kernels() -> tuple[torch.Tensor, torch.Tensor]:
+        return (
+            k.neural_path_kernel(architecture, gates, x, masks=masks),
+            k.sensitive_overlap(architecture, gates, gates, masks=masks),
+        )
+
+    plain = kernels()
     ROADS[road](monkeypatch)
-    torch.testing.assert_close(k.neural_path_kernel(architecture, gates, x), npk, **TIGHT)
-    torch.testing.assert_close(k.sensitive_overlap(architecture, gates, gates), sensitive, **TIGHT)
+    for found, expected in zip(kernels(), plain, strict=True):
+        torch.testing.assert_close(found, expected, **TIGHT)
 
 
 def test_pairs_of_positions_are_chosen_for_small_maps_with_many_weights() -> None:

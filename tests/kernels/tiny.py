@@ -6,7 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.architecture import (
+    Architecture,
+    AveragePool,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+)
 from dgn_engine.gating import Gate
 from dgn_engine.network import GatedNetwork
 
@@ -42,6 +51,25 @@ ARCHITECTURES: dict[str, Architecture] = {
         (1, 3, 3),
         (Conv(1, 2, padding=2, circular=True), Conv(2, 1, padding=2), GlobalAveragePool(),
          Dense(1, 2, gated=False)),
+    ),
+    "max-gap": Architecture(
+        (1, 5, 4),
+        (Conv(1, 2), MaxPool(), Conv(2, 2, padding=1), GlobalAveragePool(), Dense(2, 3),
+         Dense(3, 2, gated=False)),
+    ),
+    "max-overlapping": Architecture(
+        (2, 5, 5),
+        (Conv(2, 2), MaxPool(kernel=3, stride=2), Flatten(), Dense(8, 2, gated=False)),
+    ),
+    "average-global-max": Architecture(
+        (1, 5, 4),
+        (Conv(1, 2), AveragePool(kernel=2, stride=1), Conv(2, 2, kernel=2, circular=True),
+         GlobalMaxPool(), Dense(2, 2, gated=False)),
+    ),
+    "pool-first": Architecture(
+        (1, 6, 5),
+        (AveragePool(kernel=3, stride=2), Conv(1, 2), AveragePool(), Flatten(),
+         Dense(2, 3, gated=False)),
     ),
 }  # fmt: skip
 
@@ -85,3 +113,9 @@ def make_network(
     if wiring is not None:
         network.wiring = wiring
     return network
+
+
+def random_masks(architecture: Architecture, n: int, seed: int = 3) -> list[Tensor]:
+    """Arg-max positions of random maps, one for each max pooling."""
+    network = make_network(architecture)
+    return list(network.trace(images(architecture, n, seed)).value.masks)
