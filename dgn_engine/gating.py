@@ -26,8 +26,9 @@ class Gate:
         """∂γ/∂q = βγ(1 - γ/(1+ε)) for soft gates, zero for hard ones."""
         if not self.soft:
             return torch.zeros_like(q)
-        sigmoid = torch.sigmoid(self.beta * q)
-        return (1.0 + self.epsilon) * self.beta * sigmoid * (1.0 - sigmoid)
+        # σ(-t) rather than 1 - σ(t), which is 0 in float32 from t = 17 on.
+        t = self.beta * q
+        return (1.0 + self.epsilon) * self.beta * torch.sigmoid(t) * torch.sigmoid(-t)
 
     def sensitivity(self, q: Tensor, kappa: float = 0.1) -> Tensor:
         """D of THEORY §5: ∂γ (soft), or 1{|q| < κ·rms(q)} (hard), rms over the whole layer."""
