@@ -2,7 +2,7 @@
 
 For (q, q') ~ N(0, [[a, ρ√ab], [ρ√ab, b]]) the expectation is Σ_m f_m(√a) g_m(√b) ρᵐ, where
 f_m(s) = E[f(s·x) h_m(x)] with the normalised Hermite polynomials h_m. Two-dimensional
-Gauss–Hermite quadrature is poor at the kink of a soft gate (KERNELS §4.6).
+Gauss–Hermite quadrature is poor at the kink of a soft gate.
 """
 
 from __future__ import annotations

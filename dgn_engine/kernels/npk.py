@@ -25,7 +25,7 @@ def neural_path_kernel(
     zero or circular padding, average pooling (path counts: its 1/P² is left to β), max pooling
     (`masks` as in `Trace.masks`: one more hard gate), flattening, then τ of each dense layer. One
     row of pairs at a time, symmetric half only.
-    Source: [NPF] Lemma 2.1 and Theorem 5.1; KERNELS §4.5.
+    Source: [NPF] Lemma 2.1 and Theorem 5.1.
     """
     n = gates[0].shape[0] if gates else x_value.shape[0]
     if tuple(x_value.shape) != (n, *architecture.input_shape):
