@@ -17,6 +17,7 @@ from dgn_engine.refusal import Refusal
 from dgn_viewer import system
 
 REFUSED = 2
+INTERRUPTED = 130
 STUCK = 5  # seconds after which an engine that does not end is left behind
 
 
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Refusal as refusal:
         print(f"dgn-viewer: {refusal}", file=sys.stderr)
         return REFUSED
+    except KeyboardInterrupt:  # before the window was there to be closed by it
+        return INTERRUPTED
 
 
 def _check(given: argparse.Namespace) -> None:

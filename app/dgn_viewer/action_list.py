@@ -109,6 +109,16 @@ def _file_actions() -> tuple[ActionSpec, ...]:
             enabled=lambda shell: shell.situation.run is not None,
         ),
         ActionSpec(
+            "file.save_weights",
+            "Save weights…",
+            "File",
+            lambda shell: shell.save_weights(),
+            ("Ctrl+Shift+S",),
+            "file",
+            "Write both networks as they are now; the file can be dropped on the window again",
+            enabled=_has_run,
+        ),
+        ActionSpec(
             "file.export_panel",
             "Export panel…",
             "File",

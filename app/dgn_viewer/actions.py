@@ -29,6 +29,7 @@ class Shell(Protocol):
     def new_run(self) -> None: ...  # noqa: D102
     def open_checkpoint(self) -> None: ...  # noqa: D102
     def save_configuration(self) -> None: ...  # noqa: D102
+    def save_weights(self) -> None: ...  # noqa: D102
     def export_front(self) -> None: ...  # noqa: D102
     def export_all(self) -> None: ...  # noqa: D102
     def open_palette(self) -> None: ...  # noqa: D102

@@ -9,6 +9,8 @@ from types import TracebackType
 
 from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
 
+_CHATTER = ("This plugin does not support propagateSizeHints()",)  # every window, offscreen
+
 
 class Faults(QObject):
     """Installs the exception hooks and Qt's message handler; `caught` carries (what, traceback).
@@ -65,6 +67,8 @@ class Faults(QObject):
         self._tell("A fault while cleaning up", arguments.exc_type, arguments.exc_value, trace)
 
     def _on_message(self, kind: QtMsgType, context: QMessageLogContext, message: str) -> None:
+        if message in _CHATTER:
+            return
         if callable(self._message_handler):
             self._message_handler(kind, context, message)
         else:

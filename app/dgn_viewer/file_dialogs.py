@@ -9,11 +9,12 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog, QMainWindow
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import Command, OpenFile
+from dgn_engine.protocol.commands import Command, OpenFile, SaveWeights
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
 
 CHECKPOINTS = "Checkpoints (*.pt *.pth *.safetensors *.npz);;All files (*)"
+WEIGHTS = "Weights (*.safetensors)"
 CONFIGURATIONS = "Configurations (*.toml)"
 
 
@@ -47,6 +48,15 @@ class FileDialogs(QObject):
         dialog.setDefaultSuffix("toml")
         dialog.selectFile("run.toml")
         dialog.fileSelected.connect(lambda path: self._write(Path(path), config))
+        dialog.open()
+
+    def save_weights(self) -> None:
+        """Ask for a file; the engine writes both networks there between two steps."""
+        dialog = self._dialog("Save weights", WEIGHTS)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("safetensors")
+        dialog.selectFile("weights.safetensors")
+        dialog.fileSelected.connect(lambda path: self._send(SaveWeights(path)))
         dialog.open()
 
     def _dialog(self, title: str, kinds: str) -> QFileDialog:

@@ -20,7 +20,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Refused, RegimeSwapped
+from dgn_engine.protocol.events import (
+    Diverged,
+    Event,
+    Failed,
+    Finished,
+    Refused,
+    RegimeSwapped,
+    Saved,
+)
 
 Kind = Literal["info", "refused", "failed"]
 _SECONDS: dict[Kind, float] = {"info": 12.0, "refused": 20.0, "failed": 0.0}  # 0: until closed
@@ -48,6 +56,8 @@ def notice_of(event: Event) -> Notice | None:
             return Notice("failed", what, traceback)
         case RegimeSwapped():
             return Notice("info", event.sentence)
+        case Saved(step=step, path=path):
+            return Notice("info", f"Weights of step {step:,} saved as {path}.")
         case Diverged(step=step):
             return Notice(
                 "refused",

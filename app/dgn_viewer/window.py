@@ -168,6 +168,10 @@ class Window(QMainWindow):
         if config is not None:
             self.files.save_configuration(config)
 
+    def save_weights(self) -> None:
+        """Ask for a file; both networks go there."""
+        self.files.save_weights()
+
     def open_palette(self) -> None:
         """Every action in a list."""
         self.palette_.open()

@@ -65,7 +65,7 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def running_timers() -> list[QTimer]:
-    """Timers made in Python that still tick."""
+    """Timers made in Python since the last `gc.freeze` that still tick."""
     return [item for item in gc.get_objects() if issubclass(type(item), QTimer) and _ticks(item)]
 
 
@@ -95,7 +95,7 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
         qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=PATIENCE_MS)
         return viewer
 
-    before = {id(timer) for timer in running_timers()}
+    gc.freeze()  # what is there already (torch) is not looked at again: ten times faster
     yield make
     ended = [viewer.close() for viewer in made]
     application = QApplication.instance()
@@ -104,7 +104,7 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
     made.clear()
     _settle()
     assert all(ended), "the engine did not end"
-    assert not [timer for timer in running_timers() if id(timer) not in before]
+    assert not running_timers()
 
 
 @pytest.fixture
