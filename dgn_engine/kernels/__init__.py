@@ -1,5 +1,6 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
+from dgn_engine.kernels.adapter import adapt
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
 from dgn_engine.kernels.gram import input_gram
@@ -32,6 +33,7 @@ __all__ = [
     "Normalise",
     "Spectrum",
     "TangentKernels",
+    "adapt",
     "class_targets",
     "convolutional_limit",
     "estimate_path_kernel",
