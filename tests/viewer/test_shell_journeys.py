@@ -1,0 +1,132 @@
+"""Whole journeys through the real window: swap, permute, drop a checkpoint, export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import SaveWeights
+from dgn_viewer.application import Viewer
+from dgn_viewer.file_page import FilePage
+from dgn_viewer.scene import Scene
+
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+
+
+def drop(window: QWidget, path: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    copy = Qt.DropAction.CopyAction
+    QApplication.sendEvent(window, QDragEnterEvent(QPoint(50, 50), copy, data, LEFT, NONE))
+    QApplication.sendEvent(window, QDropEvent(QPointF(50, 50), copy, data, LEFT, NONE))
+
+
+def test_a_gate_chip_moved_by_keyboard_permutes_the_gates(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    QTest.keyClick(
+        window.strip.canvas.chips[0], Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier
+    )
+    qtbot.waitUntil(lambda: window.situation.wiring == (1, 0, 2))
+    assert [mark.label for mark in window.history.view({}).marks] == ["π"]
+
+
+def test_a_dropped_checkpoint_becomes_the_feature_network(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = viewer.window
+    file = tmp_path / "gates.safetensors"
+    window.send(SaveWeights(str(file)))
+    qtbot.waitUntil(file.exists)
+    drop(window, file)
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage), timeout=20_000)
+    page = window.inspector.page
+    assert isinstance(page, FilePage)
+    assert page.listed.fits
+    assert window.inspector.isVisible()
+    assert window.situation.regime == "DL"  # nothing has changed yet
+    QTest.mouseClick(page.copy_gates, LEFT)
+    qtbot.waitUntil(lambda: window.situation.regime == "FL", timeout=10_000)
+    qtbot.waitUntil(lambda: not window.inspector.isVisible())
+    assert "gates.safetensors" in window.notices.recent[-1].text
+
+
+def test_a_file_that_is_no_checkpoint_is_refused_and_training_goes_on(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = viewer.window
+    file = tmp_path / "weights.pt"
+    file.write_bytes(b"this is no checkpoint")
+    drop(window, file)
+    qtbot.waitUntil(lambda: len(window.notices.recent) > 0, timeout=20_000)
+    notice = window.notices.recent[-1]
+    assert notice.kind == "refused"
+    assert "weights.pt" in notice.text
+    step = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > step)
+
+
+def test_dropping_two_files_is_refused_in_a_notice(viewer: Viewer, tmp_path: Path) -> None:
+    drop(viewer.window, tmp_path)
+    assert "is a folder" in viewer.window.notices.recent[-1].text
+
+
+@pytest.mark.parametrize("name", ["overlap.svg", "overlap.npz"])
+def test_the_panel_in_front_is_exported_where_the_dialog_says(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path, name: str
+) -> None:
+    window = viewer.window
+    host = window.docks.hosts["overlap"]
+    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=10_000)
+    host.export_requested.emit("overlap")
+    dialog = window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(tmp_path / name))
+    dialog.reject()
+    assert (tmp_path / name).stat().st_size > 1000
+    assert window.settings.export_folder == str(tmp_path)
+    if name.endswith(".npz"):
+        with np.load(tmp_path / name) as arrays:
+            assert any(array.shape == (20, 20) for array in arrays.values())
+
+
+def test_every_panel_is_exported_at_once(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> None:
+    window = viewer.window
+    hosts = window.docks.hosts.values()
+    qtbot.waitUntil(lambda: all(isinstance(host.shown(), Scene) for host in hosts), timeout=10_000)
+    window.registry["file.export_all"].trigger()
+    dialog = window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(tmp_path / "all.npz"))
+    dialog.reject()
+    assert {path.name for path in tmp_path.glob("all-*.npz")} == {
+        f"all-{name}.npz" for name in window.docks.hosts
+    }
+
+
+def test_about_this_panel_opens_in_the_inspector_and_escape_closes_it(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = viewer.window
+    QTest.keyClick(window, Qt.Key.Key_F1)
+    assert window.inspector.isVisible()
+    QTest.keyClick(window, Qt.Key.Key_Escape)
+    qtbot.waitUntil(lambda: not window.inspector.isVisible())
+
+
+def test_a_new_run_begins_from_the_form(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
+    window = make_viewer(paused=True).window
+    first = window.situation.run
+    assert first is not None
+    QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+    assert window.inspector.page is window.inspector.run_page
+    QTest.mouseClick(window.inspector.run_page.start, LEFT)
+    qtbot.waitUntil(lambda: window.situation.run is not first, timeout=10_000)
+    qtbot.waitUntil(lambda: not window.inspector.isVisible())
