@@ -152,7 +152,7 @@ def _fresh(
         return scale * (2.0 * coins.to(torch.get_default_dtype()) - 1.0)
     if init == "glorot":
         outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
-        bound = (6.0 / (inputs + outputs)) ** 0.5
+        bound: float = (6.0 / (inputs + outputs)) ** 0.5
         uniform: Tensor = torch.rand(shape, generator=generator)
         return bound * (2.0 * uniform - 1.0)
     normal: Tensor = torch.randn(shape, generator=generator)
