@@ -79,3 +79,12 @@ def test_a_split_has_exactly_the_wanted_size_and_loses_nothing() -> None:
 def test_a_balanced_draw_takes_all_of_a_class_that_is_too_small() -> None:
     labels = np.array([0] * 2 + [1] * 50)
     assert np.bincount(labels[balanced(labels, 12)]).tolist() == [2, 10]
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits
+
+    from dgn_engine.data.digits import _table
+
+    bunch = load_digits()
+    assert np.array_equal(_table(), np.column_stack((bunch.data, bunch.target)))
