@@ -1,0 +1,80 @@
+"""The path-kernel recursion of convolutions with hard gates, on bits and in the cache.
+
+Sixty-four channels are one word, τ is a count of bits, and the recursion runs slab by slab (see
+`slabs`) in float64. Needs numba (the extra `fast`); without it `recursion` goes its plain road.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.kernels import popcount_loops, slabs
+
+Bits = npt.NDArray[np.uint64]
+
+# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
+WORTH_COMPILING = 1e9  # pairs of positions over all layers and pairs of examples
+
+
+def map_kernel(
+    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor | None
+) -> Tensor | None:
+    """The map part of the recursion, upper half of (n, n), every τ divided by its width; float64.
+
+    None where this road does not apply: soft gates, another device, no numba, little work,
+    pooling between the layers, or paddings that alternate so that slabs would mix.
+    """
+    if not gates or gates[0].device.type != "cpu" or not slabs.available():
+        return None
+    n = gates[0].shape[0]
+    route = slabs.route(architecture)
+    if route is None or route.work(n) < WORTH_COMPILING:
+        return None
+    gates = gates[: len(route.layers)]
+    if not all(_is_hard(layer) for layer in gates):
+        return None
+    inputs = torch.ones((n, 1, *architecture.input_shape[1:])) if x_value is None else x_value
+    images = np.ascontiguousarray(inputs.detach().double().numpy())
+    layers, start = [], 0
+    for (kernel, stride), layer in zip(route.layers, gates, strict=True):
+        words = _words(layer)
+        layers.append((kernel, stride, words, start))
+        start += words * layer.shape[2] * layer.shape[3]
+    table = np.array(layers, dtype=np.int64)
+    bits = np.concatenate([_packed(layer) for layer in gates], axis=1)
+    scales = np.array([1.0 / layer.shape[1] for layer in gates])
+    kernel_NN = np.zeros((n, n))
+    loop = popcount_loops.pairs()
+
+    def pairs(row: int, left: int, right: int) -> None:
+        loop(
+            row, left, bits, images, route.levels, table, scales, route.shifts, route.floats,
+            route.flat, kernel_NN[row, left:right],
+        )  # fmt: skip
+
+    route.fill(pairs, n)
+    return torch.from_numpy(kernel_NN)
+
+
+def _is_hard(gates: Tensor) -> bool:
+    return bool(((gates == 0) | (gates == 1)).all())
+
+
+def _words(gates: Tensor) -> int:
+    return -(-gates.shape[1] // 64)
+
+
+def _packed(gates: Tensor) -> Bits:
+    """0/1 gates (n, C, H, W) as bits along C: (n, H·words·W), the words of a row y together."""
+    n, channels, height, width = gates.shape
+    padded = np.zeros((n, _words(gates) * 64, height, width), dtype=np.bool_)
+    padded[:, :channels] = gates.detach().numpy() != 0
+    octets = np.packbits(padded, axis=1).reshape(n, -1, 8, height, width)
+    octets_last = np.ascontiguousarray(octets.transpose(0, 3, 1, 4, 2))  # (n, H, words, W, 8)
+    return octets_last.view(np.uint64).reshape(n, -1)
