@@ -8,9 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.architecture import Architecture
+from dgn_engine.architecture import Architecture, Conv, Dense, GlobalMaxPool, MaxPool
 from dgn_engine.config import ValueInput
 from dgn_engine.gating import HARD, Gate
+from dgn_engine.routing import STRAIGHT, Route
 from dgn_engine.stack import Stack, Trace
 
 FeatureActivation = Literal["relu", "linear"]
@@ -33,20 +34,28 @@ class GatedNetwork(nn.Module):
     """Θ^f (`feature`) and Θ^v (`value`) of one architecture, with the dials of THEORY §1.
 
     `own_gates`: the value network gates itself (ReLU, soft-ReLU) and Θ^f is kept aside.
-    `wiring`: value layer l uses G_{wiring[l]} of the feature network.
+    `wiring`: value layer l uses G_{wiring[l]} of the feature network, sent along `routes[l]`
+    (rotation, shift, tiling). With tiling the value network is wider than the feature network:
+    then it has an architecture of its own.
     `value_input`: the value network sees the image, all ones, or one fixed random tensor;
     a network with its own gates always sees the image.
     `feature_activation`: χ^f, ReLU in every regime but linear features.
     """
 
-    def __init__(self, architecture: Architecture, bias: bool = False) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        bias: bool = False,
+        feature_architecture: Architecture | None = None,
+    ) -> None:
         super().__init__()
         self.architecture = architecture
-        self.feature = Stack(architecture, bias)
+        self.feature = Stack(feature_architecture or architecture, bias)
         self.value = Stack(architecture, bias)
         self.gate: Gate = HARD
         self.own_gates = True
         self.wiring: tuple[int, ...] = tuple(range(len(architecture.gated_shapes)))
+        self.routes: tuple[Route, ...] = (STRAIGHT,) * len(self.wiring)
         self.value_input: ValueInput = "image"
         self.feature_activation: FeatureActivation = "relu"
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
@@ -72,12 +81,35 @@ class GatedNetwork(nn.Module):
         # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
         feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
-        pre = tuple(feature.pre[source] for source in self.wiring)
+        wires = zip(self.wiring, self.routes, strict=True)
+        pre = tuple(route(feature.pre[source]) for source, route in wires)
         gates = [self.gate(q) for q in pre]
+        masks = self._routed(feature.masks)
         fed = self.input_of_value(x)
-        value = self.value.run(fed, lambda layer, _: gates[layer], feature.masks)
+        value = self.value.run(fed, lambda layer, _: gates[layer], masks)
         return NetworkTrace(value, feature, pre)
+
+    def _routed(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Max-pooling masks, sent along with the gates of the layer they pool."""
+        if not masks:
+            return masks
+        layers = _pooled_layers(self.architecture)
+        return tuple(
+            self.routes[layer].units(mask) for layer, mask in zip(layers, masks, strict=True)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (n, classes)."""
         return self.trace(x).value.output
+
+
+def _pooled_layers(architecture: Architecture) -> list[int]:
+    """The gate layer that each max pooling follows."""
+    layers: list[int] = []
+    seen = -1
+    for node in architecture.nodes:
+        if isinstance(node, (Dense, Conv)):
+            seen += 1
+        elif isinstance(node, (MaxPool, GlobalMaxPool)):
+            layers.append(seen)
+    return layers

@@ -28,6 +28,7 @@ from dgn_engine.kernels.sweep import (
 )
 from dgn_engine.network import GatedNetwork
 from dgn_engine.refusal import Refusal
+from dgn_engine.routing import STRAIGHT, Route
 from dgn_engine.stack import Stack, Trace
 
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
@@ -59,12 +60,15 @@ class TangentKernels:
 
 @dataclass(frozen=True)
 class _Block:
-    """One block of examples after its forward pass; `slope[l]` = χ'(q) behind gate l."""
+    """One block of examples after its forward pass; `slope[l]` = χ'(q) behind gate l.
+
+    `wires[l]`: the feature layer that gate l comes from, and the route that it takes.
+    """
 
     value: Pass
     feature: Pass | None
     slope: tuple[Tensor, ...] | None
-    wiring: tuple[int, ...]
+    wires: tuple[tuple[int, Route], ...]
 
 
 @torch.no_grad()
@@ -126,13 +130,14 @@ def _block(network: GatedNetwork, x: Tensor, feature_trained: bool) -> _Block:
     if network.own_gates and slope is not None:
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
         value = _pass(network.value, trace.value, slopes)
-        return _Block(value, None, slope, tuple(range(len(gates))))
+        return _Block(value, None, slope, tuple((layer, STRAIGHT) for layer in range(len(gates))))
     value = _pass(network.value, trace.value, gates)
+    wires = tuple(zip(network.wiring, network.routes, strict=True))
     if trace.feature is None or slope is None:
-        return _Block(value, None, None, network.wiring)
+        return _Block(value, None, None, wires)
     # Of a ReLU or linear feature network, the gate 1{q > 0} or 1 is also the slope.
     feature = _pass(network.feature, trace.feature, trace.feature.gates)
-    return _Block(value, feature, slope, network.wiring)
+    return _Block(value, feature, slope, wires)
 
 
 def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> Pass:
@@ -153,7 +158,7 @@ def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> Pass:
 def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
     """Every trained weight layer with its deltas, in an order that depends on the kind only."""
     run, layers = block.value, block.value.architecture.weighted
-    sources: list[Tensor | None] = [None] * len(block.wiring)
+    sources: list[Tensor | None] = [None] * len(block.wires)
     # Where the network makes its own gates, both sweeps go down together: a source is filled
     # just before the feature sweep reads it.
     own = block.slope is not None and block.feature is None
@@ -162,13 +167,15 @@ def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
         place, feature = step.place, None
         if block.slope is not None and step.gate_gradient is not None:
             source = step.gate_gradient * block.slope[place].unsqueeze(1)
-            target = block.wiring[place]
+            target, route = block.wires[place]
+            source = route.transpose(source, axis=2)
             held = sources[target]
             sources[target] = source if held is None else held + source
             feature = next(beside).delta if beside is not None else None
         yield LayerFactors(layers[place], run.bias, run.inputs[place], step.delta, feature)
     if block.feature is None:
         return
+    layers = block.feature.architecture.weighted
     for step in feature_sweep(block.feature, sources):
         inputs = block.feature.inputs[step.place]
         yield LayerFactors(layers[step.place], block.feature.bias, inputs, None, step.delta)

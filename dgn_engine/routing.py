@@ -1,0 +1,53 @@
+"""How a gate layer reaches a value layer: rotation, spatial shift and tiling (THEORY §1).
+
+The papers name rotation and tiling without defining them; these are our definitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Route:
+    """From the feature layer's pre-activation (n, w, ...) to the one a value layer's gate uses.
+
+    `rotate`: cyclic shift along the unit (channel) axis; `shift`: along height and width of a
+    map; both the same for every example. `tile` k: the w units are seen k times, (n, k·w, ...).
+    """
+
+    rotate: int = 0
+    shift: tuple[int, int] = (0, 0)
+    tile: int = 1
+
+    def __call__(self, q: Tensor) -> Tensor:
+        """Send pre-activations (or anything of their shape) along."""
+        if self.rotate:
+            q = torch.roll(q, self.rotate, dims=1)
+        if self.shift != (0, 0):
+            q = torch.roll(q, self.shift, dims=(2, 3))
+        if self.tile > 1:
+            q = q.repeat(1, self.tile, *([1] * (q.dim() - 2)))
+        return q
+
+    def units(self, mask: Tensor) -> Tensor:
+        """The mask of a max pooling (n, w, H, W): its units move, the positions it names do not."""
+        return Route(self.rotate, tile=self.tile)(mask)
+
+    def transpose(self, delta: Tensor, axis: int = 1) -> Tensor:
+        """Send gradients back: the transpose of the call; units lie along `axis`."""
+        if self.tile > 1:
+            units = delta.shape[axis] // self.tile
+            delta = delta.unflatten(axis, (self.tile, units)).sum(dim=axis)
+        if self.shift != (0, 0):
+            back = (-self.shift[0], -self.shift[1])
+            delta = torch.roll(delta, back, dims=(axis + 1, axis + 2))
+        if self.rotate:
+            delta = torch.roll(delta, -self.rotate, dims=axis)
+        return delta
+
+
+STRAIGHT = Route()
