@@ -21,7 +21,7 @@ from dgn_viewer import appearance
 from dgn_viewer.faults import Faults
 from dgn_viewer.notices import Notice
 from dgn_viewer.panel import all_panels
-from dgn_viewer.plots import GuiGarbageCollector, install_gui_garbage_collector
+from dgn_viewer.plots.garbage import GuiGarbageCollector, install_gui_garbage_collector
 from dgn_viewer.pump import Engine, Pump
 from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.window import Window

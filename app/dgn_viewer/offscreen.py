@@ -19,7 +19,7 @@ from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
 from dgn_engine.refusal import Refusal
 from dgn_viewer.application import Options, Viewer, interrupted_by
-from dgn_viewer.panelhost import PanelHost
+from dgn_viewer.board.panel_host import PanelHost
 from dgn_viewer.scene import Array, Scene, finite_range
 from dgn_viewer.window import DEFAULT_SIZE
 

@@ -12,25 +12,25 @@ from dgn_engine.protocol.commands import Advance, Command, Pause
 from dgn_engine.protocol.events import EngineReady, Event, Measured, Paused, Traced
 from dgn_engine.protocol.frames import Frame
 from dgn_viewer import appearance, style
-from dgn_viewer.action_list import fixed_actions, panel_actions, regime_actions
 from dgn_viewer.actions import Actions
-from dgn_viewer.display import Display
-from dgn_viewer.docks import PanelDocks
-from dgn_viewer.drops import DropTarget
-from dgn_viewer.exporting import export_all, export_panel
-from dgn_viewer.file_dialogs import FileDialogs
+from dgn_viewer.board.display import Display
+from dgn_viewer.board.docks import PanelDocks
 from dgn_viewer.history import History
-from dgn_viewer.inspector import Inspector
-from dgn_viewer.layers_strip import LayersStrip
-from dgn_viewer.menus import Menus
+from dgn_viewer.inspector.column import Inspector
 from dgn_viewer.notices import Notice, Notices
-from dgn_viewer.palette import Palette
 from dgn_viewer.panel import PanelSpec
 from dgn_viewer.settings import LAYOUT_VERSION, Settings
-from dgn_viewer.shortcut_sheet import ShortcutSheet
+from dgn_viewer.shell.action_list import fixed_actions, panel_actions, regime_actions
+from dgn_viewer.shell.drops import DropTarget
+from dgn_viewer.shell.exporting import export_all, export_panel
+from dgn_viewer.shell.file_dialogs import FileDialogs
+from dgn_viewer.shell.menus import Menus
+from dgn_viewer.shell.palette import Palette
+from dgn_viewer.shell.shortcut_sheet import ShortcutSheet
+from dgn_viewer.shell.statusbar import StatusBar
+from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.situation import Situation
-from dgn_viewer.statusbar import StatusBar
-from dgn_viewer.toolbar import RunToolbar
+from dgn_viewer.strip.layers_strip import LayersStrip
 
 DEFAULT_SIZE = QSize(1440, 900)
 

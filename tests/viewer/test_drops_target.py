@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, OpenFile
-from dgn_viewer.drops import DropTarget
+from dgn_viewer.shell.drops import DropTarget
 from dgn_viewer.theme import DARK
 
 

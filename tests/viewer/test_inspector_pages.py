@@ -38,12 +38,12 @@ from dgn_engine.protocol.events import (
     Tensor,
     Working,
 )
-from dgn_viewer.about_page import AboutPage
-from dgn_viewer.file_page import FilePage
-from dgn_viewer.formula import typeset
-from dgn_viewer.inspector import Inspector
+from dgn_viewer.inspector.about_page import AboutPage
+from dgn_viewer.inspector.column import Inspector
+from dgn_viewer.inspector.file_page import FilePage
+from dgn_viewer.inspector.formula import typeset
+from dgn_viewer.inspector.run_page import RunPage
 from dgn_viewer.panel import About, PanelSpec, all_panels
-from dgn_viewer.run_page import RunPage
 from dgn_viewer.scene import Empty
 from dgn_viewer.theme import DARK
 

@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QAbstractButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from dgn_viewer import style
-from dgn_viewer.action_list import MENUS
 from dgn_viewer.application import Viewer
-from dgn_viewer.palette import matches
 from dgn_viewer.panel import all_panels
+from dgn_viewer.shell.action_list import MENUS
+from dgn_viewer.shell.palette import matches
 from dgn_viewer.theme import LIGHT
 
 

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import SaveWeights
 from dgn_viewer.application import Viewer
-from dgn_viewer.file_page import FilePage
+from dgn_viewer.inspector.file_page import FilePage
 from dgn_viewer.scene import Scene
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier

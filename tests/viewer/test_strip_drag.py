@@ -20,7 +20,7 @@ from dgn_engine.protocol.events import (
     Rewired,
     RunStarted,
 )
-from dgn_viewer.layers_strip import LayersStrip
+from dgn_viewer.strip.layers_strip import LayersStrip
 from dgn_viewer.theme import DARK
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from dgn_viewer.drawing.run_words import data_in_words, net_in_words
 from dgn_viewer.panel import View
-from dgn_viewer.run_words import data_in_words, net_in_words
 
 
 @dataclass(frozen=True)

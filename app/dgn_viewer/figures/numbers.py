@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from dgn_engine.refusal import Refusal
-from dgn_viewer.axis_ticks import axis_label
+from dgn_viewer.drawing.axis_ticks import axis_label
+from dgn_viewer.drawing.typeset import plain
 from dgn_viewer.figures.context import Context
 from dgn_viewer.figures.writing import write_file
 from dgn_viewer.scene import Array, Chart, Curve, Empty, Matrix, Scene, Shown
-from dgn_viewer.typeset import plain
 
 FORMATS = (".npz", ".csv")
 

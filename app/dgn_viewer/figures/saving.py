@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from dgn_engine.refusal import Refusal
+from dgn_viewer.figures.charts import PAPER, draw_figure, print_style
 from dgn_viewer.figures.context import Context
-from dgn_viewer.figures.drawing import PAPER, draw_figure, print_style
 from dgn_viewer.figures.writing import write_file
 from dgn_viewer.scene import Empty, Shown
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.class_axis import class_names, example_axis, example_labels
-from dgn_viewer.layer_names import layer_name, layer_tag, layers_in
+from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.layer_names import layer_name, layer_tag, layers_in
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.ticks import number
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import (
     Array,
@@ -23,7 +24,6 @@ from dgn_viewer.scene import (
     Shown,
     finite_range,
 )
-from dgn_viewer.ticks import number
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
 _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (

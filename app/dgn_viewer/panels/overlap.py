@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dgn_viewer.class_axis import class_names, example_axis, example_labels
-from dgn_viewer.layer_names import layer_name, layers_in
+from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.layer_names import layer_name, layers_in
+from dgn_viewer.drawing.ticks import number
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
-from dgn_viewer.ticks import number
 
 
 def _parts(view: View) -> tuple[tuple[str, str], ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.ticks import number
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import (
     Array,
@@ -19,7 +20,6 @@ from dgn_viewer.scene import (
     Shown,
     finite_range,
 )
-from dgn_viewer.ticks import number
 
 
 def _shows(view: View) -> tuple[tuple[str, str], ...]:

@@ -21,15 +21,15 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.refusal import Refusal
-from dgn_viewer.exporting import export_all, export_panel, write_panel, write_panels
+from dgn_viewer.board.panel_host import PanelHost
 from dgn_viewer.figures.context import Context, context_of
 from dgn_viewer.figures.numbers import save_numbers
 from dgn_viewer.figures.saving import save_figure
 from dgn_viewer.figures.writing import write_file
 from dgn_viewer.notices import Notice
 from dgn_viewer.panel import View, all_panels
-from dgn_viewer.panelhost import PanelHost
 from dgn_viewer.scene import Empty, Scene
+from dgn_viewer.shell.exporting import export_all, export_panel, write_panel, write_panels
 from dgn_viewer.theme import DARK, LIGHT
 
 PANELS = all_panels()
@@ -278,7 +278,7 @@ def test_the_dialog_tells_of_trouble(hosts: list[PanelHost], qtbot: QtBot, tmp_p
 
 def test_the_window_starts_without_matplotlib() -> None:
     script = (
-        "import sys; import dgn_viewer.exporting, dgn_viewer.panelhost;"
+        "import sys; import dgn_viewer.shell.exporting, dgn_viewer.board.panel_host;"
         "print('matplotlib' in sys.modules)"
     )
     environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QComboBox, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import ProbeRequest
+from dgn_viewer.board.panel_host import PanelHost
 from dgn_viewer.panel import PanelSpec, View, all_panels
-from dgn_viewer.panelhost import PanelHost
 from dgn_viewer.scene import Scene, Shown
 from dgn_viewer.theme import DARK, LIGHT
 

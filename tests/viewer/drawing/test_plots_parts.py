@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from dgn_viewer import ramps
-from dgn_viewer.arrangement import GAP, Margins, arrange, spread
-from dgn_viewer.limits import chart_range, thinned
+from dgn_viewer.board.panel_host import PanelHost
+from dgn_viewer.drawing import ramps
+from dgn_viewer.drawing.arrangement import GAP, Margins, arrange, spread
+from dgn_viewer.drawing.limits import chart_range, thinned
+from dgn_viewer.drawing.sameness import same
+from dgn_viewer.drawing.ticks import linear_ticks, log_ticks, number
+from dgn_viewer.drawing.typeset import Run, html, plain, runs
 from dgn_viewer.panel import all_panels
-from dgn_viewer.panelhost import PanelHost
-from dgn_viewer.sameness import same
 from dgn_viewer.scene import Axis, Chart, Curve, Matrix, Ramp
 from dgn_viewer.theme import DARK, LIGHT, Theme
-from dgn_viewer.ticks import linear_ticks, log_ticks, number
-from dgn_viewer.typeset import Run, html, plain, runs
 
 RAMPS: tuple[Ramp, ...] = ("gates", "sequential", "diverging")
 

@@ -1,0 +1,1 @@
+"""The docked panels: their frames, their places, and when each is drawn."""

@@ -1,0 +1,1 @@
+"""What screen and paper share: places, ticks, ramps and words of a scene. Free of Qt."""

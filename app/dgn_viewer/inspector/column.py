@@ -1,0 +1,143 @@
+"""The inspector: one column on the right that shows one page at a time, when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout
+
+from dgn_engine.protocol.commands import CloseFile, Command
+from dgn_engine.protocol.events import Event, FileClosed, FileListed, RunStarted
+from dgn_viewer.inspector.about_page import AboutPage
+from dgn_viewer.inspector.file_page import FilePage
+from dgn_viewer.inspector.run_page import RunPage
+from dgn_viewer.panel import PanelSpec
+from dgn_viewer.style import icon
+from dgn_viewer.theme import LIGHT, Theme
+
+WIDTH = 400
+_LEAST_WIDTH = 352
+Page = AboutPage | FilePage | RunPage
+
+
+class Inspector(QFrame):
+    """Run settings, a listed file, or 'what am I seeing'; never more than one of them."""
+
+    page_opened = Signal()
+    closed = Signal()
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self.setObjectName("inspector")
+        self.setAccessibleName("Inspector")
+        self._send = send
+        self._theme = LIGHT
+        self.run_page = RunPage(send)  # kept: what was filled in stays filled in
+        self.page: Page | None = None
+        self._title = QLabel()
+        self._title.setProperty("role", "title")
+        self._close = QToolButton()
+        self._close.setIconSize(QSize(16, 16))
+        self._close.setToolTip("Close (Esc)")
+        self._close.setAccessibleName("Close the inspector")
+        self._close.clicked.connect(self.leave)
+        self._place = QScrollArea()
+        self._lay_out()
+        self.set_theme(LIGHT)
+
+    def show_run_settings(self) -> None:
+        """The form of a new run."""
+        self._open(self.run_page)
+
+    def show_about(self, spec: PanelSpec) -> None:
+        """What this panel shows."""
+        self._open(AboutPage(spec, self._theme))
+
+    def on_event(self, event: Event) -> None:
+        """A listed file opens its page; a run that began puts its form away."""
+        began = self.run_page.awaiting and isinstance(event, RunStarted)
+        self.run_page.on_event(event)
+        match event:
+            case FileListed():
+                self._open(FilePage(self._send, event, self._theme))
+            case FileClosed(ticket=ticket) if self._shows(ticket):
+                self._put_away()
+            case RunStarted() if began and self.page is self.run_page:
+                self._put_away()
+            case _:
+                pass
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in this theme."""
+        self._theme = theme
+        self._close.setIcon(icon("close", theme))
+        self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
+        self.run_page.set_theme(theme)
+        if self.page is not None and self.page is not self.run_page:
+            self.page.set_theme(theme)
+
+    def leave(self) -> None:
+        """Close the page; a listed file is forgotten."""
+        if isinstance(self.page, FilePage):
+            self.page.leave()
+        self._put_away()
+
+    def sizeHint(self) -> QSize:
+        """One column."""
+        return QSize(WIDTH, 600)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Escape closes."""
+        if event.key() == Qt.Key.Key_Escape:
+            self.leave()
+        else:
+            super().keyPressEvent(event)
+
+    def _shows(self, ticket: int) -> bool:
+        return isinstance(self.page, FilePage) and self.page.listed.ticket == ticket
+
+    def _open(self, page: Page) -> None:
+        if isinstance(self.page, FilePage) and page is not self.page:
+            self._send(CloseFile(self.page.listed.ticket))
+        self._take_down()
+        page.setObjectName("inspector_page")
+        self.page = page
+        self._title.setText(page.title)
+        self._place.setWidget(page)
+        page.show()
+        self.page_opened.emit()
+
+    def _put_away(self) -> None:
+        self._take_down()
+        self.closed.emit()
+
+    def _take_down(self) -> None:
+        """Take the page out; only the form of a new run is kept."""
+        widget = self._place.takeWidget()
+        self.page = None
+        if widget is not None:
+            widget.hide()
+            if widget is self.run_page:
+                widget.setParent(self)
+            else:
+                widget.deleteLater()
+
+    def _lay_out(self) -> None:
+        self.run_page.setParent(self)
+        self.run_page.hide()
+        self._place.setWidgetResizable(True)
+        self._place.setFrameShape(QFrame.Shape.NoFrame)
+        self._place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._place.viewport().setAutoFillBackground(False)
+        head = QHBoxLayout()
+        head.setContentsMargins(16, 8, 8, 4)
+        head.addWidget(self._title, 1)
+        head.addWidget(self._close)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        column.addWidget(self._place, 1)
+        self.setMinimumWidth(_LEAST_WIDTH)

@@ -1,0 +1,294 @@
+"""The form of a run: a `RunConfig` in fields, offered from what the engine can do."""
+
+from __future__ import annotations
+
+from typing import cast, get_args
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
+
+from dgn_engine.config import (
+    DataConfig,
+    Device,
+    GatingConfig,
+    Initialisation,
+    Loss,
+    NetConfig,
+    Optimiser,
+    RunConfig,
+    TrainingConfig,
+    ValueInput,
+)
+from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry
+from dgn_engine.refusal import Refusal
+from dgn_viewer.controls.number_field import NumberField
+from dgn_viewer.inspector.form_fields import PairField, PathField, PickBox, WholeField
+from dgn_viewer.inspector.form_section import OptionsForm, Section
+from dgn_viewer.theme import Theme
+
+_MANY = 10**9
+_FOLDER = "folder"
+
+
+def _pick(words: object) -> PickBox:
+    return PickBox([(word, word) for word in get_args(words)])
+
+
+class RunForm(QWidget):
+    """Fields for everything that decides a run. Rows that do not matter are not shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._catalogue = Catalogue((), (), (), (), ())
+        self._wiring: tuple[int, ...] = ()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 4, 16, 12)
+        column.setSpacing(16)
+        for section in (
+            self._data(),
+            self._network(),
+            self._gating(),
+            self._training(),
+            self._run(),
+        ):
+            column.addWidget(section)
+        column.addStretch(1)
+        for box in (self.data, self.init, self.regime, self.optimiser):
+            box.currentIndexChanged.connect(self._show_rows)
+        self.net.currentIndexChanged.connect(self._show_options)
+        self.gates_from.line.textChanged.connect(self._show_rows)
+        self._show_rows()
+
+    def offer(self, catalogue: Catalogue) -> None:
+        """What can be chosen."""
+        self._catalogue = catalogue
+        self.data.offer([(entry.id, entry.title) for entry in catalogue.data])
+        self.net.offer([(entry.id, entry.title) for entry in catalogue.nets])
+        self.regime.offer([(entry.id, entry.title) for entry in catalogue.regimes])
+        devices = dict.fromkeys(("auto", *catalogue.devices))
+        self.device.offer([(name, name) for name in devices])
+        self._show_options()
+        self._show_rows()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colour the icons."""
+        for field in (self.folder, self.root, self.gates_from):
+            field.set_theme(theme)
+
+    # RunConfig ⇄ fields
+
+    def fill(self, config: RunConfig) -> None:
+        """Show this configuration."""
+        data, net, gating, training = config.data, config.net, config.gating, config.training
+        name, _, path = data.name.partition(":")
+        self.data.pick(name)
+        self.folder.show_path(path)
+        self.root.show_path(data.root)
+        self.download.setChecked(data.download)
+        self.pair.show_pair(data.binary)
+        self.train_limit.setValue(data.train_limit)
+        self.net.pick(net.name)
+        self._show_options()
+        self.options.show_values(dict(net.options))
+        self.bias.setChecked(net.bias)
+        self.init.pick(net.init)
+        self.sigma.show_value(net.sigma)
+        self.regime.pick(gating.regime)
+        self.beta.show_value(gating.beta)
+        self.epsilon.show_value(gating.epsilon)
+        self.value_input.pick(gating.value_input)
+        self.gates_from.show_path(gating.gates_from)
+        self.pretrain_epochs.setValue(gating.pretrain_epochs)
+        self._show_wiring(gating.wiring)
+        self.loss.pick(training.loss)
+        self.optimiser.pick(training.optimiser)
+        self.learning_rate.show_value(training.learning_rate)
+        self.momentum.show_value(training.momentum)
+        self.batch.setValue(training.batch)
+        self.epochs.setValue(training.epochs)
+        self.pace.show_value(training.pace)
+        self.seed.setValue(config.seed)
+        self.device.pick(config.device)
+        self.probe_examples.setValue(config.probe_examples)
+        self._show_rows()
+
+    def config(self) -> RunConfig:
+        """What is filled in; raises `Refusal` with what is wrong and where."""
+        return RunConfig(
+            data=self._data_config(),
+            net=NetConfig(
+                name=self.net.value(),
+                options=self.options.values(),
+                bias=self.bias.isChecked(),
+                init=cast(Initialisation, self.init.value()),
+                sigma=self.sigma.value() if self.init.value() == "bernoulli" else 0.0,
+            ),
+            gating=self._gating_config(),
+            training=TrainingConfig(
+                loss=cast(Loss, self.loss.value()),
+                optimiser=cast(Optimiser, self.optimiser.value()),
+                learning_rate=self.learning_rate.value(),
+                momentum=self.momentum.value() if self.optimiser.value() == "sgd" else 0.0,
+                batch=self.batch.value(),
+                epochs=self.epochs.value(),
+                pace=self.pace.value(),
+            ),
+            seed=self.seed.value(),
+            device=cast(Device, self.device.value()),
+            probe_examples=self.probe_examples.value(),
+        )
+
+    def _data_config(self) -> DataConfig:
+        name, folder = self.data.value(), self.folder.path()
+        if name == _FOLDER and not folder:
+            raise Refusal("No folder is named: choose a folder, or an archive, of images.")
+        entry = self._entry_of_data()
+        unavailable = entry is not None and not entry.available
+        return DataConfig(
+            name=f"{_FOLDER}:{folder}" if name == _FOLDER else name,
+            root="" if name == _FOLDER else self.root.path(),
+            download=unavailable and self.download.isChecked(),
+            binary=self.pair.pair(),
+            train_limit=self.train_limit.value(),
+        )
+
+    def _gating_config(self) -> GatingConfig:
+        fixed = self.regime.value() == "FL"
+        return GatingConfig(
+            regime=self.regime.value(),
+            beta=self.beta.value(),
+            epsilon=self.epsilon.value(),
+            value_input=cast(ValueInput, self.value_input.value()),
+            wiring=self._wiring if self.keep_wiring.isChecked() else (),
+            gates_from=self.gates_from.path() if fixed else "",
+            pretrain_epochs=self.pretrain_epochs.value() if fixed else 0,
+        )
+
+    # which rows are shown
+
+    def _show_rows(self) -> None:
+        entry = self._entry_of_data()
+        unavailable = entry is not None and not entry.available
+        folder = self.data.value() == _FOLDER
+        rows = self._data_rows
+        self.hint.setText(entry.hint if entry is not None and unavailable else "")
+        rows.show_row(self.hint, unavailable)
+        rows.show_row(self.download, unavailable and not folder)
+        rows.show_row(self.folder, folder)
+        rows.show_row(self.root, not folder)
+        self._net_rows.show_row(self.sigma, self.init.value() == "bernoulli")
+        regime = self._entry_of_regime()
+        soft, own = regime is not None and regime.soft, regime is not None and regime.own_gates
+        fixed = self.regime.value() == "FL"
+        rows = self._gating_rows
+        rows.show_row(self.beta, soft)
+        rows.show_row(self.epsilon, soft)
+        rows.show_row(self.value_input, not own)
+        rows.show_row(self.gates_from, fixed)
+        rows.show_row(self.pretrain_epochs, fixed and not self.gates_from.path())
+        rows.show_row(self.keep_wiring, bool(self._wiring) and not own)
+        self._training_rows.show_row(self.momentum, self.optimiser.value() == "sgd")
+
+    def _show_options(self) -> None:
+        entry = self._entry_of_net()
+        self.options.offer(entry.options if entry else ())
+
+    def _show_wiring(self, wiring: tuple[int, ...]) -> None:
+        natural = wiring == tuple(range(len(wiring)))
+        self._wiring = () if natural else wiring
+        self.keep_wiring.setChecked(not natural)
+        order = " ".join(str(place + 1) for place in wiring)
+        self.keep_wiring.setText(f"keep the gate order {order}")
+
+    def _entry_of_data(self) -> DataEntry | None:
+        return next((e for e in self._catalogue.data if e.id == self.data.value()), None)
+
+    def _entry_of_net(self) -> NetEntry | None:
+        return next((e for e in self._catalogue.nets if e.id == self.net.value()), None)
+
+    def _entry_of_regime(self) -> RegimeEntry | None:
+        return next((e for e in self._catalogue.regimes if e.id == self.regime.value()), None)
+
+    # the fields, section by section
+
+    def _data(self) -> Section:
+        self.data = PickBox()
+        self.hint = QLabel()
+        self.hint.setProperty("role", "small")
+        self.hint.setWordWrap(True)
+        self.hint.setTextFormat(Qt.TextFormat.PlainText)
+        self.download = QCheckBox("download it")
+        self.folder = PathField("Folder or archive of images", "class-named folders", folder=True)
+        self.root = PathField("Folder of data sets", "DGN_DATA_ROOT, then the cache", folder=True)
+        self.pair = PairField()
+        self.train_limit = WholeField(0, _MANY, zero="all")
+        rows = self._data_rows = Section("Data")
+        rows.add("data set", self.data)
+        rows.add("", self.hint)
+        rows.add("", self.download)
+        rows.add("folder", self.folder)
+        rows.add("kept in", self.root, "Where data sets lie on this machine")
+        rows.add("two classes ±1", self.pair, "The first becomes -1, the second +1")
+        rows.add("training examples", self.train_limit, "The first so many, balanced over classes")
+        return rows
+
+    def _network(self) -> Section:
+        self.net = PickBox()
+        self.options = OptionsForm()
+        self.bias = QCheckBox("with biases")
+        self.init = _pick(Initialisation)
+        self.sigma = NumberField(1e-6, 1000, no_limit="√(2/fan-in)")
+        top = Section("Network")
+        top.add("network", self.net)
+        rows = self._net_rows = Section()
+        rows.add("initial weights", self.init)
+        rows.add("σ", self.sigma, "Of the symmetric ±σ initialisation")
+        rows.add("", self.bias, "A bias breaks the homogeneity that path features rest on")
+        top.append(self.options)
+        top.append(rows)
+        return top
+
+    def _gating(self) -> Section:
+        self.regime = PickBox()
+        self.gates_from = PathField("Checkpoint for the gates", "pre-train instead", folder=False)
+        self.pretrain_epochs = WholeField(0, _MANY, zero="as many as epochs")
+        self.beta = NumberField(0.1, 1000, rungs=(1, 2, 3, 4, 5, 6, 8))
+        self.epsilon = NumberField(0.0, 1.0)
+        self.value_input = _pick(ValueInput)
+        self.keep_wiring = QCheckBox()
+        rows = self._gating_rows = Section("Gating")
+        rows.add("regime", self.regime)
+        rows.add("gates from", self.gates_from)
+        rows.add("ReLU epochs first", self.pretrain_epochs)
+        rows.add("steepness β", self.beta)
+        rows.add("ε", self.epsilon, "Soft gates are (1+ε)/(1+exp(-βq))")
+        rows.add("value input", self.value_input, "What the value network is fed")
+        rows.add("", self.keep_wiring)
+        return rows
+
+    def _training(self) -> Section:
+        self.loss, self.optimiser = _pick(Loss), _pick(Optimiser)
+        self.learning_rate = NumberField(1e-9, 100)
+        self.momentum = NumberField(0.0, 1.0, rungs=(1, 2, 3, 4, 5, 6, 7, 8, 9))
+        self.batch = WholeField(1, 10**6)
+        self.epochs = WholeField(0, _MANY, zero="until stopped")
+        self.pace = NumberField(1, 5000, rungs=(1, 2, 5), unit="steps/s", no_limit="full speed")
+        rows = self._training_rows = Section("Training")
+        rows.add("loss", self.loss)
+        rows.add("optimiser", self.optimiser)
+        rows.add("learning rate", self.learning_rate)
+        rows.add("momentum", self.momentum)
+        rows.add("batch", self.batch)
+        rows.add("epochs", self.epochs)
+        rows.add("pace", self.pace, "At most this many steps a second, to watch")
+        return rows
+
+    def _run(self) -> Section:
+        self.seed = WholeField(0, 2**31 - 1)
+        self.device = PickBox()
+        self.probe_examples = WholeField(2, 4096)
+        rows = Section("Run")
+        rows.add("seed", self.seed)
+        rows.add("device", self.device)
+        rows.add("probe examples", self.probe_examples, "They feed every kernel panel")
+        return rows

@@ -1,0 +1,1 @@
+"""Shows scenes live; the only package that imports pyqtgraph."""

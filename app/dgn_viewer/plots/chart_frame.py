@@ -1,0 +1,209 @@
+"""Paints what stands around a chart's data: title, axes, grid, colour bar, and measures it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QPen
+
+from dgn_viewer.drawing import ramps
+from dgn_viewer.drawing.arrangement import Margins
+from dgn_viewer.drawing.axis_ticks import axis_label, axis_ticks, bar_ticks
+from dgn_viewer.drawing.limits import Range
+from dgn_viewer.drawing.ticks import spaced
+from dgn_viewer.plots.rich_text import Type
+from dgn_viewer.scene import Chart
+from dgn_viewer.theme import Theme
+
+BAR = 8.0  # width of a colour bar
+PAD = 4.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colours and type sizes of every chart."""
+
+    theme: Theme
+    family: str = ""
+
+    @property
+    def title(self) -> Type:
+        """Type of a chart's title."""
+        return Type(self.family, 12, bold=True)
+
+    @property
+    def small_title(self) -> Type:
+        """Type of an overview's title."""
+        return Type(self.family, 11)
+
+    @property
+    def label(self) -> Type:
+        """Type of ticks, axis labels and line ends."""
+        return Type(self.family, 11)
+
+    def colour(self, token: str, alpha: float = 1.0) -> QColor:
+        """A token of the theme ('line', 'muted', …) as a colour."""
+        colour = QColor(getattr(self.theme, token))
+        colour.setAlphaF(alpha)
+        return colour
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where data land on the screen: `box` in pixels shows `x` and `y` (drawn coordinates).
+
+    On a logarithmic axis drawn coordinates are powers of ten. `down`: y grows downwards.
+    """
+
+    box: QRectF
+    x: Range
+    y: Range
+    down: bool = False
+
+    def across(self, value: float) -> float:
+        """Pixel of a drawn x."""
+        low, high = self.x
+        return self.box.left() + (value - low) / ((high - low) or 1.0) * self.box.width()
+
+    def along(self, value: float) -> float:
+        """Pixel of a drawn y."""
+        low, high = self.y
+        share = (value - low) / ((high - low) or 1.0)
+        return self.box.top() + (share if self.down else 1.0 - share) * self.box.height()
+
+
+def margins(chart: Chart, look: Look, x: Range, y: Range) -> Margins:
+    """Room around the data of a chart that shows the drawn ranges `x` and `y`."""
+    line = look.label.height
+    if chart.small:
+        top = look.small_title.height + 4.0 if chart.title else 4.0
+        return Margins(2.0, top, 2.0, 2.0)
+    left = right = PAD
+    labels = [look.label.width(text) for _, text in axis_ticks(chart.y, y, 5)]
+    if labels:
+        left += max(*labels, look.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
+    if chart.y.label:
+        left += line + 2.0
+    top = look.title.height + 8.0 if chart.title else 8.0
+    top += line if chart.marks else 0.0
+    bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
+    if chart.matrix is not None and chart.x.label:
+        bottom += line
+    if chart.matrix is not None and chart.matrix.bar:
+        widest = max((look.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
+        right += PAD + BAR + PAD + widest + PAD + line
+    if chart.curves:
+        # The names of the curves stand there, and below them that of the axis.
+        words = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
+        right += max(look.label.width(word) for word in words) + 2 * PAD
+    return Margins(left, top, right, bottom)
+
+
+def paint_frame(painter: QPainter, chart: Chart, look: Look, ground: Ground, room: Margins) -> None:
+    """Title, grid, axes and colour bar; the data are painted over it."""
+    box = ground.box
+    _paint_title(painter, chart, look, box, room)
+    if chart.small:
+        return
+    _paint_rows(painter, chart, look, ground, room)
+    _paint_columns(painter, chart, look, ground)
+    painter.setPen(QPen(look.colour("line"), 1))
+    if chart.matrix is None:
+        painter.drawLine(box.bottomLeft(), box.bottomRight())
+        return
+    painter.drawRect(box.adjusted(-1, -1, 0, 0))
+    if chart.matrix.bar:
+        _paint_bar(painter, chart, look, box)
+
+
+def _paint_title(painter: QPainter, chart: Chart, look: Look, box: QRectF, room: Margins) -> None:
+    type_ = look.small_title if chart.small else look.title
+    colour = look.colour("accent" if chart.small and chart.chosen else "text")
+    if chart.small and not chart.chosen:
+        colour = look.colour("muted")
+    title = type_.shortened(chart.title, box.width() + room.right)
+    base = box.top() - room.top + type_.ascent + (0.0 if chart.small else 2.0)
+    type_.paint(painter, QPointF(box.left(), base), title, colour)
+
+
+def _paint_rows(painter: QPainter, chart: Chart, look: Look, ground: Ground, room: Margins) -> None:
+    type_, box = look.label, ground.box
+    most = 5 if box.height() > 90 else 3
+    ticks = axis_ticks(chart.y, ground.y, most)
+    places = [ground.along(value) for value, _ in ticks]
+    for index in spaced(ticks, places, [type_.height * 0.5] * len(ticks)):
+        place, text = places[index], ticks[index][1]
+        if chart.matrix is None:
+            painter.setPen(QPen(look.colour("line", 0.7), 1))
+            painter.drawLine(QPointF(box.left(), place), QPointF(box.right(), place))
+        base = place + type_.ascent / 2 - 1.0
+        x = box.left() - PAD - type_.width(text)
+        type_.paint(painter, QPointF(x, base), text, look.colour("muted"))
+    if chart.y.label:
+        label = type_.shortened(axis_label(chart.y), box.height() + 20)
+        _paint_upright(painter, type_, label, box.left() - room.left + 2.0, box, look)
+
+
+def _paint_columns(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+    type_, box = look.label, ground.box
+    most = max(2, min(5, int(box.width() / 56)))
+    ticks = axis_ticks(chart.x, ground.x, most)
+    base = box.bottom() + PAD + type_.ascent
+    limit = box.right() + PAD
+    label = type_.shortened(axis_label(chart.x), box.width() + 40)
+    if label and chart.matrix is None:  # at the end of the axis, which saves a line
+        type_.paint(painter, QPointF(box.right() + PAD + 2, base), label, look.colour("muted"))
+        limit = box.right()
+    elif label:
+        x = box.center().x() - type_.width(label) / 2
+        below = QPointF(x, base + (type_.height if ticks else 0.0))
+        type_.paint(painter, below, label, look.colour("muted"))
+    widths = [type_.width(text) for _, text in ticks]
+    places = [
+        min(ground.across(value), limit - wide / 2)
+        for (value, _), wide in zip(ticks, widths, strict=True)
+    ]
+    for index in spaced(ticks, places, [wide / 2 + 2.0 for wide in widths]):
+        point = QPointF(places[index] - widths[index] / 2, base)
+        type_.paint(painter, point, ticks[index][1], look.colour("muted"))
+
+
+def _paint_bar(painter: QPainter, chart: Chart, look: Look, box: QRectF) -> None:
+    matrix, type_ = chart.matrix, look.label
+    if matrix is None:
+        return
+    bar = QRectF(box.right() + 2 * PAD, box.top(), BAR, box.height())
+    painter.drawImage(bar, _ramp_image(ramps.table(matrix.ramp, look.theme).tobytes()))
+    painter.setPen(QPen(look.colour("line"), 1))
+    painter.drawRect(bar)
+    ground = Ground(bar, (0.0, 1.0), (matrix.low, matrix.high))
+    ticks = bar_ticks(chart)
+    widest = 0.0
+    for value, text in ticks:
+        place = min(max(ground.along(value), bar.top() + 4), bar.bottom() - 3)
+        point = QPointF(bar.right() + PAD, place + type_.ascent / 2 - 1.0)
+        type_.paint(painter, point, text, look.colour("muted"))
+        widest = max(widest, type_.width(text))
+    label = type_.shortened(matrix.bar, box.height() + 8)
+    _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, look)
+
+
+@lru_cache(maxsize=16)
+def _ramp_image(table: bytes) -> QImage:
+    """One column of colours, high at the top."""
+    rows = table[: 4 * ramps.EMPTY]
+    image = QImage(rows, 1, ramps.EMPTY, 4, QImage.Format.Format_RGBA8888)
+    return image.flipped(Qt.Orientation.Vertical)
+
+
+def _paint_upright(
+    painter: QPainter, type_: Type, label: str, left: float, box: QRectF, look: Look
+) -> None:
+    """A label turned by 90°, centred on the box, its left edge at `left`."""
+    painter.save()
+    painter.translate(left + type_.ascent, box.center().y() + type_.width(label) / 2)
+    painter.rotate(-90)
+    type_.paint(painter, QPointF(0, 0), label, look.colour("muted"))
+    painter.restore()

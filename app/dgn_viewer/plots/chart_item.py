@@ -1,0 +1,231 @@
+"""One chart on the screen: its frame, its data, what lies on them, and how it is zoomed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyqtgraph as pg
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
+
+from dgn_viewer.drawing import ramps
+from dgn_viewer.drawing.arrangement import Margins, Place
+from dgn_viewer.drawing.limits import Range, chart_range
+from dgn_viewer.plots.chart_frame import Ground, Look, margins, paint_frame
+from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
+from dgn_viewer.plots.coordinates import drawn_range, undrawn
+from dgn_viewer.plots.curve_items import CurveItems
+from dgn_viewer.scene import Chart, Matrix
+
+
+class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
+    """The pan-and-zoom area of one chart; tells clicks apart from drags."""
+
+    def __init__(self, on_click: Callable[[QPointF, bool], None]) -> None:
+        super().__init__(enableMenu=False, defaultPadding=0.0)
+        self._on_click = on_click
+
+    def mouseClickEvent(self, ev: Any) -> None:
+        """A left click or double click; the place in scene coordinates."""
+        if ev.button() == Qt.MouseButton.LeftButton:
+            ev.accept()
+            self._on_click(ev.scenePos(), ev.double())
+
+
+class _Notes(QGraphicsObject):
+    """Paints on top of the data, in the chart's coordinates."""
+
+    def __init__(self, chart: ChartItem) -> None:
+        super().__init__(chart)
+        self._chart = chart
+        self.setZValue(10)
+        self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
+
+    def boundingRect(self) -> QRectF:
+        return self._chart.boundingRect()
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
+    ) -> None:
+        self._chart.paint_over(painter)
+
+
+class ChartItem(QGraphicsObject):
+    """One chart of the scene; lives as long as its key, its items are only ever updated."""
+
+    changed = Signal()
+    clicked = Signal(QPointF, bool)
+
+    def __init__(self, chart: Chart, look: Look) -> None:
+        super().__init__()
+        self.chart = chart
+        self.look = look
+        self.following = True
+        self._wanted = Margins()
+        self._room = Margins()
+        self._pointed: QPointF | None = None
+        self._outer = QRectF()
+        self._box = QRectF(0, 0, 10, 10)
+        self._image: pg.ImageItem | None = None
+        self.field = _Field(self.clicked.emit)
+        self.field.setParentItem(self)
+        self.field.setBorder(None)
+        self.field.sigRangeChangedManually.connect(self._moved_by_hand)
+        self.field.sigRangeChanged.connect(self._range_changed)
+        self._curves = CurveItems(self.field)
+        self._notes = _Notes(self)
+        self.show_chart(chart)
+
+    # What it shows
+
+    def show_chart(self, chart: Chart) -> None:
+        """Take new data; the user's zoom stays."""
+        self.chart = chart
+        interactive = not chart.small
+        self.field.setMouseEnabled(interactive, interactive)
+        self.field.setCursor(
+            Qt.CursorShape.PointingHandCursor if chart.click else Qt.CursorShape.ArrowCursor
+        )
+        self.field.invertY(chart.matrix is not None)
+        if chart.matrix is not None:
+            self._show_matrix(chart.matrix)
+        elif self._image is not None:
+            self.field.removeItem(self._image)
+            self._image = None
+        self._limit()
+        if self.following:
+            self._fit()
+        self._curves.show(self.chart, self.look)
+        self._repaint()
+
+    def wanted_room(self) -> Margins:
+        """Room for labels; grows with them but does not shrink, so that frames do not dance."""
+        x, y = self._full_range()
+        fresh = margins(self.chart, self.look, x, y)
+        left, right = max(fresh.left, self._wanted.left), max(fresh.right, self._wanted.right)
+        self._wanted = Margins(left, fresh.top, right, fresh.bottom)
+        return self._wanted
+
+    def place(self, place: Place) -> None:
+        """Put the data there (scene coordinates)."""
+        box, room = place.box, place.room
+        self._room = room
+        self.prepareGeometryChange()
+        self._notes.prepareGeometryChange()
+        # Whole pixels: the frame then meets the picture without a blurred seam.
+        self._box = QRectF(round(box.x), round(box.y), round(box.width), round(box.height))
+        self._outer = self._box.adjusted(
+            -room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4
+        )
+        self.field.setGeometry(self._box)
+        if self.following:
+            self._fit()
+        self._repaint()
+
+    def set_look(self, look: Look) -> None:
+        """Recolour everything."""
+        self.look = look
+        self.show_chart(self.chart)
+
+    def follow(self) -> None:
+        """Show all data again and keep doing so."""
+        self.following = True
+        self._fit()
+        self._repaint()
+
+    # Where things are
+
+    @property
+    def box(self) -> QRectF:
+        """The data area in scene coordinates."""
+        return self._box
+
+    def ground(self) -> Ground:
+        """The mapping of what is visible now."""
+        (x0, x1), (y0, y1) = self.field.viewRange()
+        return Ground(self._box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
+
+    def data_at(self, place: QPointF) -> tuple[float, float]:
+        """Data units under a place of the scene."""
+        ground = self.ground()
+        x = ground.x[0] + (place.x() - self._box.left()) / self._box.width() * (
+            ground.x[1] - ground.x[0]
+        )
+        share = (place.y() - self._box.top()) / self._box.height()
+        share = share if ground.down else 1.0 - share
+        y = ground.y[0] + share * (ground.y[1] - ground.y[0])
+        return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
+
+    def boundingRect(self) -> QRectF:
+        """Data, labels and what may stand out of them."""
+        return self._outer
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
+    ) -> None:
+        """The frame; the data and the notes are items of their own above it."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        paint_frame(painter, self.chart, self.look, self.ground(), self._room)
+
+    def paint_over(self, painter: QPainter) -> None:
+        """Notes on top of the data (called by the item that lies above them)."""
+        ground = self.ground()
+        paint_notes(painter, self.chart, self.look, ground)
+        if not self.following:
+            paint_follow(painter, self.look, ground)
+        if self._pointed is not None and not self.chart.small:
+            paint_cursor(painter, self.chart, self.look, ground, self._pointed)
+
+    def over_follow(self, place: QPointF) -> bool:
+        """Whether a place lies on the button 'follow' while it is shown."""
+        return not self.following and follow_box(self.ground(), self.look.label).contains(place)
+
+    def point(self, place: QPointF | None) -> None:
+        """The cursor stands here, or has left."""
+        if place != self._pointed:
+            self._pointed = place
+            self._notes.update()
+
+    # Inside
+
+    def _show_matrix(self, matrix: Matrix) -> None:
+        if self._image is None:
+            self._image = pg.ImageItem(axisOrder="row-major")
+            self.field.addItem(self._image, ignoreBounds=True)
+        if matrix.values.size == 0:
+            self._image.clear()
+            return
+        colours = ramps.table(matrix.ramp, self.look.theme)
+        self._image.setImage(ramps.indices(matrix), autoLevels=False, levels=(0, 255), lut=colours)
+        rows, columns = matrix.values.shape
+        self._image.setRect(QRectF(-0.5, -0.5, columns, rows))
+
+    def _full_range(self) -> tuple[Range, Range]:
+        x, y = chart_range(self.chart)
+        return drawn_range(x, self.chart.x), drawn_range(y, self.chart.y)
+
+    def _fit(self) -> None:
+        x, y = self._full_range()
+        self.field.setRange(xRange=x, yRange=y, padding=0)
+
+    def _limit(self) -> None:
+        """Nobody gets lost: one cannot zoom out of a matrix."""
+        none: Range | tuple[None, None] = (None, None)
+        (x0, x1), (y0, y1) = self._full_range() if self.chart.matrix is not None else (none, none)
+        self.field.setLimits(xMin=x0, xMax=x1, yMin=y0, yMax=y1)
+
+    def _moved_by_hand(self, *_: object) -> None:
+        self.following = False
+        self._repaint()
+
+    def _range_changed(self, *_: object) -> None:
+        if self.chart.curves:
+            self._curves.show(self.chart, self.look)
+        self._repaint()
+
+    def _repaint(self) -> None:
+        self.update()
+        self._notes.update()
+        self.changed.emit()

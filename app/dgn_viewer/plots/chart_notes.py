@@ -1,0 +1,151 @@
+"""Paints what lies on a chart's data: class boundaries, marks, names at line ends, the cursor."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QBrush, QPainter, QPen
+
+from dgn_viewer.drawing.arrangement import spread
+from dgn_viewer.plots.chart_frame import PAD, Ground, Look
+from dgn_viewer.plots.rich_text import Type
+from dgn_viewer.scene import Chart, Curve
+
+FOLLOW = "follow"
+
+
+def paint_notes(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+    """Everything on top of the data except the cursor."""
+    painter.save()
+    painter.setClipRect(ground.box)
+    _paint_lines(painter, chart, look, ground)
+    _paint_dead(painter, chart, look, ground)
+    painter.restore()
+    _paint_marks(painter, chart, look, ground)
+    _paint_ends(painter, chart, look, ground)
+    if chart.chosen:
+        painter.setPen(QPen(look.colour("accent"), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(ground.box.adjusted(-2, -2, 2, 2))
+
+
+def paint_cursor(
+    painter: QPainter, chart: Chart, look: Look, ground: Ground, place: QPointF
+) -> None:
+    """Thin cross lines; on curves only the upright one."""
+    painter.setPen(QPen(look.colour("accent", 0.9), 1))
+    box = ground.box
+    painter.drawLine(QLineF(place.x(), box.top(), place.x(), box.bottom()))
+    if chart.matrix is not None:
+        painter.drawLine(QLineF(box.left(), place.y(), box.right(), place.y()))
+
+
+def follow_box(ground: Ground, type_: Type) -> QRectF:
+    """Where the button stands that takes the chart back to all of its data."""
+    wide = type_.width(FOLLOW) + 12
+    return QRectF(ground.box.right() - wide - 4, ground.box.top() + 4, wide, type_.height + 4)
+
+
+def paint_follow(painter: QPainter, look: Look, ground: Ground) -> None:
+    """The button 'follow', shown while the user has zoomed or panned."""
+    box = follow_box(ground, look.label)
+    painter.setPen(QPen(look.colour("accent"), 1))
+    painter.setBrush(look.colour("panel"))
+    painter.drawRoundedRect(box, 4, 4)
+    base = QPointF(box.left() + 6, box.top() + 2 + look.label.ascent)
+    look.label.paint(painter, base, FOLLOW, look.colour("accent"))
+
+
+def paint_readout(
+    painter: QPainter, look: Look, place: QPointF, lines: tuple[str, ...], room: QRectF
+) -> None:
+    """The values in a small card beside the cursor, kept inside `room`."""
+    type_ = look.label
+    wide = max(type_.width(line) for line in lines) + 12
+    tall = type_.height * len(lines) + 8
+    x, y = place.x() + 12, place.y() + 12
+    x = place.x() - 12 - wide if x + wide > room.right() else x
+    y = place.y() - 12 - tall if y + tall > room.bottom() else y
+    card = QRectF(max(x, room.left()), max(y, room.top()), wide, tall)
+    painter.setPen(QPen(look.colour("line"), 1))
+    painter.setBrush(look.colour("window", 0.96))
+    painter.drawRoundedRect(card, 4, 4)
+    for index, line in enumerate(lines):
+        base = QPointF(card.left() + 6, card.top() + 4 + type_.ascent + index * type_.height)
+        strong = index == len(lines) - 1 or len(lines) > 3
+        type_.paint(painter, base, line, look.colour("text" if strong else "muted"))
+
+
+def _paint_lines(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+    """Boundaries of classes: thin, in the colour of the panel, so that they read as gaps."""
+    if chart.small:
+        return
+    box = ground.box
+    rows, columns = map(ground.along, chart.y.lines), map(ground.across, chart.x.lines)
+    lines = [QLineF(box.left(), place, box.right(), place) for place in rows]
+    lines += [QLineF(place, box.top(), place, box.bottom()) for place in columns]
+    painter.setPen(QPen(look.colour("panel"), 1))
+    painter.drawLines(lines)
+
+
+def _paint_dead(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+    if chart.matrix is None:
+        return
+    painter.setPen(Qt.PenStyle.NoPen)
+    painter.setBrush(QBrush(look.colour("muted", 0.75), Qt.BrushStyle.BDiagPattern))
+    for column in chart.matrix.dead_columns:
+        left, right = ground.across(column - 0.5), ground.across(column + 0.5)
+        painter.drawRect(QRectF(left, ground.box.top(), right - left, ground.box.height()))
+
+
+def _paint_marks(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+    """Upright dashed lines, named above the frame; the newest are named first, none overlap."""
+    low, high = ground.x
+    marks = [mark for mark in chart.marks if low <= mark.x <= high]
+    type_, box = look.label, ground.box
+    pen = QPen(look.colour("muted", 0.8), 1, Qt.PenStyle.DashLine)
+    free = math.inf
+    for mark in sorted(marks, key=lambda mark: mark.x, reverse=True):
+        place, wide = ground.across(mark.x), type_.width(mark.label)
+        painter.setPen(pen)
+        painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
+        left = max(min(place - wide / 2, box.right() - wide), box.left())
+        if left + wide + 6 <= free:
+            base = QPointF(left, box.top() - 5)
+            type_.paint(painter, base, mark.label, look.colour("text"))
+            free = left
+
+
+def _paint_ends(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+    """Each curve's name at the right of the frame, at the height where the curve leaves it."""
+    named = [(curve, _end(curve, chart, ground)) for curve in chart.curves if curve.name]
+    shown = [(curve, place) for curve, place in named if place is not None]
+    if not shown:
+        return
+    type_, box = look.label, ground.box
+    low, high = box.top() + type_.height / 2, box.bottom() - type_.height / 2
+    wanted = [min(max(place, low), high) for _, place in shown]
+    places = spread(wanted, type_.height, low, high)
+    for (curve, _), place in zip(shown, places, strict=True):
+        base = QPointF(box.right() + PAD + 2, place + type_.ascent / 2 - 1.0)
+        type_.paint(painter, base, curve.name, look.colour(curve.role))
+
+
+def _end(curve: Curve, chart: Chart, ground: Ground) -> float | None:
+    """Pixel height of the curve's last visible value."""
+    inside = np.flatnonzero((curve.x <= _data(ground.x[1], chart.x.log)) & np.isfinite(curve.y))
+    if inside.size == 0:
+        return None
+    value = float(curve.y[inside[-1]])
+    if chart.y.log:
+        if value <= 0:
+            return None
+        value = math.log10(value)
+    low, high = ground.y
+    return ground.along(value) if low <= value <= high else None
+
+
+def _data(drawn: float, log: bool) -> float:
+    return float(10.0 ** min(drawn, 300.0)) if log else drawn

@@ -1,0 +1,81 @@
+"""Paints and measures labels with raised, lowered and leaning letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PySide6.QtCore import QPointF
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
+
+from dgn_viewer.drawing.typeset import Run, runs
+
+_SMALLER = 0.78
+_RAISED = 0.36
+_LOWERED = 0.20
+
+
+@dataclass(frozen=True)
+class Type:
+    """One size and weight of the interface's font."""
+
+    family: str
+    pixels: float
+    bold: bool = False
+
+    @property
+    def height(self) -> float:
+        """Height of a line."""
+        return _metrics(self, 0, False).height()
+
+    @property
+    def ascent(self) -> float:
+        """From the top of a line to its base line."""
+        return _metrics(self, 0, False).ascent()
+
+    def width(self, label: str) -> float:
+        """Width of a label as `paint` sets it."""
+        return sum(width for _, width in _measured(self, label))
+
+    def shortened(self, label: str, width: float) -> str:
+        """The label, cut with an ellipsis where it is wider than `width`."""
+        if self.width(label) <= width:
+            return label
+        text = label.replace("$", "")
+        while text and self.width(text + "…") > width:
+            text = text[:-1]
+        return f"{text.rstrip()}…" if text else ""
+
+    def paint(self, painter: QPainter, place: QPointF, label: str, colour: QColor) -> None:
+        """Set the label with its base line starting at `place`."""
+        painter.setPen(colour)
+        x = place.x()
+        for run, width in _measured(self, label):
+            shift = {1: -_RAISED, -1: _LOWERED}.get(run.level, 0.0) * self.pixels
+            painter.setFont(_font(self, run.level, run.italic))
+            painter.drawText(QPointF(x, place.y() + shift), run.text)
+            x += width
+
+
+@lru_cache(maxsize=256)
+def _font(type_: Type, level: int, italic: bool) -> QFont:
+    """The font of a run; figures are set in one width so that numbers do not dance."""
+    font = QFont(type_.family) if type_.family else QFont()
+    font.setPixelSize(max(round(type_.pixels * (_SMALLER if level else 1.0)), 7))
+    font.setItalic(italic)
+    font.setWeight(QFont.Weight.DemiBold if type_.bold else QFont.Weight.Normal)
+    font.setFeature(QFont.Tag("tnum"), 1)
+    return font
+
+
+@lru_cache(maxsize=256)
+def _metrics(type_: Type, level: int, italic: bool) -> QFontMetricsF:
+    return QFontMetricsF(_font(type_, level, italic))
+
+
+@lru_cache(maxsize=4096)  # the same few labels are set at every frame
+def _measured(type_: Type, label: str) -> tuple[tuple[Run, float], ...]:
+    return tuple(
+        (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
+        for run in runs(label)
+    )

@@ -1,0 +1,1 @@
+"""What surrounds the panels: menus, toolbar, status bar, palette, files in and out."""

@@ -1,0 +1,202 @@
+"""The toolbar of a run: go, stop, and the dials that the engine obeys between two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QCheckBox, QLabel, QSizePolicy, QToolBar, QWidget
+
+from dgn_engine.config import ValueInput
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.commands import (
+    Command,
+    SetBeta,
+    SetLearningRate,
+    SetPace,
+    SetValueInput,
+    SwapRegime,
+)
+from dgn_engine.protocol.events import EngineReady, Event, RegimeSwapped, RunStarted
+from dgn_viewer.controls.choice_box import Choice, ChoiceBox
+from dgn_viewer.controls.elided_label import ElidedLabel
+from dgn_viewer.controls.number_field import NumberField
+from dgn_viewer.drawing.run_words import run_in_words, weights_in_words
+from dgn_viewer.situation import Situation
+from dgn_viewer.theme import Theme
+
+_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
+_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
+_INPUTS: dict[str, tuple[ValueInput, str]] = {
+    "image": ("image", "the image x"),
+    "ones": ("ones", "all ones: the gates alone carry the example"),
+    "random": ("random", "one fixed random tensor, the same for every example"),
+}
+
+
+class ActionSource(Protocol):
+    """Actions by id; one that is absent gets no button."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+    def __getitem__(self, name: str, /) -> QAction: ...
+
+
+class RunToolbar(QToolBar):
+    """Sends commands; every control shows the engine's last word (`on_event`)."""
+
+    def __init__(self, send: Callable[[Command], None], actions: ActionSource) -> None:
+        super().__init__("Run")
+        self.setObjectName("run_toolbar")
+        self.setMovable(False)
+        self.setIconSize(QSize(16, 16))
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self._send = send
+        self._now = Situation()
+        self._feature_weights = 0
+        self._make_fields()
+        self._place(actions)
+        self._show()
+
+    # what is shown
+
+    def on_event(self, event: Event) -> None:
+        """Follow the engine."""
+        self._now = self._now.after(event)
+        match event:
+            case EngineReady(catalogue=catalogue):
+                self._offer(catalogue)
+            case RunStarted(parameters_feature=count) | RegimeSwapped(parameters_feature=count):
+                self._feature_weights = count
+            case _:
+                pass
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Nothing is painted here: colours come with the style sheet, icons with the actions."""
+
+    def _offer(self, catalogue: Catalogue) -> None:
+        self.regime.offer(
+            [Choice(entry.id, entry.id, entry.title, entry.about) for entry in catalogue.regimes]
+        )
+
+    def _show(self) -> None:
+        now, entry = self._now, self._entry()
+        wired = entry is not None and not entry.own_gates
+        soft = entry is not None and entry.soft
+        self.regime.setEnabled(now.has_run)
+        self.regime.show_value(now.regime)
+        self.regime.setToolTip(entry.about if entry else "Gating regime")
+        has_fl = any(choice.id == "FL" for choice in self._regimes())
+        self._restart_place.setVisible(now.has_run and has_fl and now.regime != "FL")
+        self.value_input.setEnabled(now.has_run and wired)
+        self.beta.setEnabled(now.has_run and soft)
+        self.learning_rate.setEnabled(now.has_run)
+        self.pace.setEnabled(now.has_run)
+        settings = now.settings
+        if settings is not None:
+            self.value_input.show_value(settings.value_input if wired else "image")
+            self.beta.show_value(settings.beta)
+            self.learning_rate.show_value(settings.learning_rate)
+            self.pace.show_value(settings.pace)
+        self._say()
+
+    def _say(self) -> None:
+        now = self._now
+        if now.run is not None:
+            entry = self._entry()
+            feature = 0 if entry and entry.own_gates else self._feature_weights
+            self.summary.say(run_in_words(now.run, feature), weights_in_words(now.run, feature))
+        elif not now.ready:
+            self.summary.say("" if now.phase == "stopped" else "loading torch…")
+        else:
+            self.summary.say("no run")
+
+    def _regimes(self) -> tuple[RegimeEntry, ...]:
+        return self._now.catalogue.regimes if self._now.catalogue else ()
+
+    def _entry(self) -> RegimeEntry | None:
+        return next((entry for entry in self._regimes() if entry.id == self._now.regime), None)
+
+    # what is asked
+
+    def _swap(self, regime: str) -> None:
+        self._send(SwapRegime(regime, restart_value=self.restart_value.isChecked()))
+
+    def _feed(self, name: str) -> None:
+        self._send(SetValueInput(_INPUTS[name][0]))
+
+    # building
+
+    def _make_fields(self) -> None:
+        self.regime = ChoiceBox("Gating regime")
+        self.regime.asked.connect(self._swap)
+        self.restart_value = QCheckBox("FL: restart value network")
+        self.restart_value.setChecked(True)
+        self.restart_value.setToolTip(
+            "When you choose FL: draw the value network anew, so that it learns with the fixed "
+            "gates from the start. Without it, the value weights go on from where they are."
+        )
+        self.value_input = ChoiceBox("Input of the value network")
+        self.value_input.setToolTip("What the value network is fed; the gates always see the image")
+        self.value_input.offer(
+            [Choice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
+        )
+        self.value_input.asked.connect(self._feed)
+        self.beta = _field(
+            NumberField(0.1, 1000, rungs=(1, 2, 3, 4, 5, 6, 8)),
+            "Steepness β of the soft gate 1/(1+exp(-βq))",
+            52,
+        )
+        self.beta.chosen.connect(lambda value: self._send(SetBeta(value)))
+        self.learning_rate = _field(NumberField(1e-9, 100), "Learning rate", 68)
+        self.learning_rate.chosen.connect(lambda value: self._send(SetLearningRate(value)))
+        self.pace = _field(
+            NumberField(1, 5000, rungs=(1, 2, 5), unit="steps/s", no_limit="full speed"),
+            "At most this many steps a second, to watch; 'full speed' lifts the limit",
+            96,
+        )
+        self.pace.chosen.connect(lambda value: self._send(SetPace(value)))
+        self.summary = ElidedLabel("", least=24)
+        self.summary.setProperty("role", "muted")
+        self.summary.setContentsMargins(8, 0, 8, 0)
+
+    def _place(self, actions: ActionSource) -> None:
+        self._add_actions(actions, _FIRST)
+        self.addSeparator()
+        self.addWidget(_caption("regime", self.regime))
+        self.addWidget(self.regime)
+        self._restart_place = self.addWidget(self.restart_value)
+        self.addSeparator()
+        self.addWidget(_caption("value input", self.value_input))
+        self.addWidget(self.value_input)
+        for text, field in (("β", self.beta), ("lr", self.learning_rate)):
+            self.addWidget(_caption(text, field))
+            self.addWidget(field)
+        self.addWidget(self.pace)
+        self.addWidget(self.summary)
+        self._add_actions(actions, _LAST)
+
+    def _add_actions(self, actions: ActionSource, names: tuple[str, ...]) -> None:
+        for name in names:
+            if name in actions:
+                self.addAction(actions[name])
+
+
+def _field(field: NumberField, about: str, width: int) -> NumberField:
+    field.setToolTip(about)
+    field.setAccessibleName(about.split(";")[0].split(" β")[0])
+    field.setFixedWidth(width)
+    field.lineEdit().returnPressed.connect(field.clearFocus)  # so that Space is 'run' again
+    field.show_nothing()
+    return field
+
+
+def _caption(text: str, field: QWidget) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("role", "small")
+    label.setContentsMargins(6, 0, 2, 0)
+    label.setBuddy(field)
+    label.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+    return label

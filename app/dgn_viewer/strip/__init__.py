@@ -1,0 +1,1 @@
+"""The layers strip: gate layers over value layers, dragged into another order."""

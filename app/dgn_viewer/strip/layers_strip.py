@@ -1,0 +1,132 @@
+"""The layers strip: which gate layer serves which value layer, and how to change that by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetricsF, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
+
+from dgn_engine.protocol.commands import Command, Rewire
+from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Rewired, RunStarted
+from dgn_viewer.strip.canvas import StripCanvas
+from dgn_viewer.strip.geometry import HEIGHT
+from dgn_viewer.strip.state import StripState
+from dgn_viewer.strip.wiring import Order
+from dgn_viewer.theme import LIGHT, Theme
+
+_SIDE = 208  # width of the column of words
+
+
+class LayersStrip(QFrame):
+    """Feature network, gate chips and value network, with the permutation between them.
+
+    Sends `Rewire`; the picture follows the engine's `Rewired`, or goes back after a `Refused`.
+    """
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self.setObjectName("layers_strip")
+        self.setAccessibleName("Layers strip")
+        self._send = send
+        self._state = StripState()
+        self.canvas = StripCanvas()
+        self.canvas.wanted.connect(self._rewire)
+        self._headline = _label("heading")
+        self._sentence = _label("small")
+        self._sentence.setWordWrap(True)
+        self.reset = QPushButton("Reset order")
+        self.reset.setProperty("role", "small")
+        self.reset.setToolTip("Give every value layer the gates of its own place again (Home)")
+        self.reset.clicked.connect(self.canvas.reset_order)
+        self._lay_out()
+        self.set_theme(LIGHT)
+        self._show()
+
+    def on_event(self, event: Event) -> None:
+        """Follow the engine."""
+        self._state = self._state.after(event)
+        match event:
+            case Rewired() | Refused() | RunStarted() | RegimeSwapped() | Failed():
+                self.canvas.answered()
+            case _:
+                pass
+        self._show()
+
+    @property
+    def headline(self) -> str:
+        """The gates in a few words, in full."""
+        return self._state.headline()
+
+    @property
+    def sentence(self) -> str:
+        """What can be done, or why nothing can."""
+        return self._state.sentence()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in this theme."""
+        self.canvas.set_theme(theme)
+        self.setStyleSheet(
+            f"#layers_strip {{ background: {theme.window}; border: none; "
+            f"border-bottom: 1px solid {theme.line}; }}"
+        )
+
+    def _rewire(self, order: Order) -> None:
+        self._send(Rewire(order))
+
+    def _show(self) -> None:
+        state = self._state
+        self.canvas.show_state(state)
+        self._say(self._headline, state.headline())
+        self._sentence.setText(state.sentence())
+        self.reset.setVisible(state.permuted and state.movable)
+        self._fit_height()
+
+    def _say(self, label: QLabel, text: str) -> None:
+        short = QFontMetricsF(label.font()).elidedText(
+            text, Qt.TextElideMode.ElideMiddle, _SIDE - 24
+        )
+        label.setText(short)
+        label.setAccessibleName(text)
+        label.setVisible(bool(text))
+
+    def _lay_out(self) -> None:
+        scroller = QScrollArea()
+        scroller.setWidget(self.canvas)
+        scroller.setWidgetResizable(True)
+        scroller.setFrameShape(QFrame.Shape.NoFrame)
+        scroller.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroller.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroller.viewport().setAutoFillBackground(False)
+        self.canvas.setAutoFillBackground(False)
+        words = QVBoxLayout()
+        words.setContentsMargins(0, 8, 12, 8)
+        words.setSpacing(4)
+        words.addStretch(1)
+        words.addWidget(self._headline)
+        words.addWidget(self._sentence)
+        words.addWidget(self.reset, 0, Qt.AlignmentFlag.AlignLeft)
+        words.addStretch(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(scroller, 1)
+        row.addLayout(words)
+        self.setFixedHeight(HEIGHT + 1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Make room for the scroll bar where the layers do not fit."""
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        scrolls = self.canvas.minimumWidth() > self.width() - _SIDE
+        self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
+
+
+def _label(role: str) -> QLabel:
+    label = QLabel()
+    label.setProperty("role", role)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setFixedWidth(_SIDE - 12)
+    return label
