@@ -58,12 +58,26 @@ class GlobalMaxPool:
 
 
 @dataclass(frozen=True)
+class Fork:
+    """A residual block begins: z is kept for the `Merge` that ends it."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A residual block ends: z ← post·(pre·block(z) + z), nothing but weight layers between."""
+
+    pre: float = 1.0
+    post: float = 1.0
+
+
+@dataclass(frozen=True)
 class Flatten:
     """(C, H, W) → (C·H·W,)."""
 
 
 Weighted = Dense | Conv
-Node = Weighted | GlobalAveragePool | AveragePool | MaxPool | GlobalMaxPool | Flatten
+Pooling = GlobalAveragePool | AveragePool | MaxPool | GlobalMaxPool | Flatten
+Node = Weighted | Pooling | Fork | Merge
 
 
 @dataclass(frozen=True)
@@ -93,9 +107,18 @@ class Architecture:
     def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Each node with the shape that leaves it (no batch axis)."""
         shape = self.input_shape
+        kept: list[tuple[int, ...]] = []
         for place, node in enumerate(self.nodes):
+            if isinstance(node, Fork):
+                kept.append(shape)
+            elif isinstance(node, Merge):
+                _check_merge(place, shape, kept)
+            elif kept and not isinstance(node, (Dense, Conv)):
+                raise Refusal(f"Node {place} ({type(node).__name__}) may not be inside a block.")
             shape = _shape_after(node, shape, place)
             yield node, shape
+        if kept:
+            raise Refusal("A residual block is not closed: a Fork needs its Merge.")
 
     @property
     def weighted(self) -> tuple[Weighted, ...]:
@@ -113,6 +136,11 @@ class Architecture:
     def max_pools(self) -> int:
         """How many max-pooling masks a pass makes."""
         return sum(isinstance(node, (MaxPool, GlobalMaxPool)) for node in self.nodes)
+
+    @property
+    def residual(self) -> bool:
+        """Whether there are residual blocks."""
+        return any(isinstance(node, Merge) for node in self.nodes)
 
     @property
     def pooled_paths(self) -> int:
@@ -146,9 +174,19 @@ def fan_in(layer: Weighted) -> int:
     return layer.inputs * layer.kernel**2
 
 
+def _check_merge(place: int, shape: tuple[int, ...], kept: list[tuple[int, ...]]) -> None:
+    if not kept:
+        raise Refusal(f"Node {place} (Merge) has no Fork before it.")
+    before = kept.pop()
+    if before != shape:
+        raise Refusal(f"Node {place} (Merge) adds {shape} to {before}; the shapes must be equal.")
+
+
 def _shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
     where = f"Node {place} ({type(node).__name__})"
     match node:
+        case Fork() | Merge():
+            return shape
         case Dense():
             if shape != (node.inputs,):
                 raise Refusal(f"{where} takes {node.inputs} inputs, but {shape} arrives.")

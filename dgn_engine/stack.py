@@ -16,9 +16,11 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
+    Fork,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
+    Merge,
     Weighted,
     fan_in,
     weight_shape,
@@ -67,6 +69,7 @@ def run(
     taken: list[Tensor] = []
     pre: list[Tensor] = []
     gates: list[Tensor] = []
+    kept: list[Tensor] = []  # what the open residual blocks add at their end
     z = x
     for node in architecture.nodes:
         match node:
@@ -81,6 +84,10 @@ def run(
                 z = z.flatten(1) if isinstance(node, GlobalMaxPool) else z
             case Flatten():
                 z = z.flatten(1)
+            case Fork():
+                kept.append(z)
+            case Merge():
+                z = node.post * (node.pre * z + kept.pop())
             case Dense() | Conv():
                 place = len(inputs)
                 inputs.append(z)

@@ -22,6 +22,13 @@ from dgn_engine.kernels.prediction import (
     weight_sigmas,
 )
 from dgn_engine.kernels.regression import KernelRegression, kernel_regression
+from dgn_engine.kernels.residual import (
+    SubNetwork,
+    residual_blocks,
+    sub_network,
+    sub_network_kernel,
+    sub_network_shares,
+)
 from dgn_engine.kernels.sensitivity import layer_sensitivity, sensitive_overlap
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 
@@ -32,6 +39,7 @@ __all__ = [
     "Logits",
     "Normalise",
     "Spectrum",
+    "SubNetwork",
     "TangentKernels",
     "adapt",
     "class_targets",
@@ -50,9 +58,13 @@ __all__ = [
     "random_gating_eigenvalues",
     "random_gating_kernel",
     "relu_limit",
+    "residual_blocks",
     "sensitive_overlap",
     "soft_relu_limit",
     "spectrum",
+    "sub_network",
+    "sub_network_kernel",
+    "sub_network_shares",
     "tangent_kernels",
     "unit_diagonal",
     "value_kernel_constant",

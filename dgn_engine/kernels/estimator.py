@@ -45,6 +45,8 @@ def estimate_path_kernel(
     check_layers(architecture, gates, "gates")
     if draws < 2:
         raise Refusal(f"{draws} draws were asked for; an error bar needs at least 2.")
+    if architecture.residual and normalise != "width":
+        raise Refusal("For residual blocks the estimate is weighted by σ; use normalise 'width'.")
     n, widths = x_value.shape[0], 1.0
     for layer in gates:
         widths *= float(layer.shape[1])

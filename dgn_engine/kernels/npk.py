@@ -33,7 +33,9 @@ def neural_path_kernel(
             f"The inputs have shape {tuple(x_value.shape)}; "
             f"{(n, *architecture.input_shape)} is needed."
         )
-    result = path_recursion(architecture, gates, x_value, masks=masks)
+    result = path_recursion(
+        architecture, gates, x_value, masks=masks, by_width=normalise == "width"
+    )
     return normalised(result.kernel, normalise, result.widths)
 
 

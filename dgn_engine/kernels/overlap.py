@@ -35,5 +35,5 @@ def overlap(
     unit) and overflows float64 only beyond 10³⁰⁸; 'width' divides each τ_l by its width. With
     max pooling its masks (`Trace.masks`) are needed too.
     """
-    result = path_recursion(architecture, gates, masks=masks)
+    result = path_recursion(architecture, gates, masks=masks, by_width=normalise == "width")
     return normalised(result.kernel, normalise, result.widths)

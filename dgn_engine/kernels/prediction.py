@@ -14,7 +14,8 @@ from dgn_engine.refusal import Refusal
 
 
 def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
-    """β = Σ_l Π_{l'≠l} σ_{l'}² / P² for the standard deviation of each weight layer's weights.
+    """β = Σ_l Π_{l'≠l} σ_{l'}² / P² for the standard deviation of each weight layer's weights
+    (networks without residual blocks, where every sub-network has a constant of its own).
 
     With one σ: d·σ^{2(d-1)} (FC); with σ_cv and σ_fc and global average pooling over P positions
     (d_cv σ_cv^{2(d_cv-1)} σ_fc^{2d_fc} + d_fc σ_cv^{2d_cv} σ_fc^{2(d_fc-1)})/P² (THEORY §4).
@@ -35,9 +36,33 @@ def predicted_value_kernel(
     Computed in logarithms of β and Π w_l, so that deep wide networks do not overflow.
     Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
     """
+    if architecture.residual:
+        return _residual_prediction(architecture, gates, x_value, sigmas, masks)
     paths = path_recursion(architecture, gates, x_value, masks=masks)
     widths = sum(math.log(layer.shape[1]) for layer in gates)
     return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
+
+
+def _residual_prediction(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor,
+    sigmas: Sequence[float],
+    masks: Sequence[Tensor],
+) -> Tensor:
+    """Σ_J β_J H^J as Σ_l ∂/∂σ_l² of the path kernel in which each layer weighs σ_l²: the same
+    dual numbers that give S, because ∂(σ²GGᵀ)/∂σ² = GGᵀ."""
+    _log_constant(architecture, sigmas)  # refuses what does not fit
+    roots = [float(layer.shape[1]) ** 0.5 for layer in gates]  # the recursion divides by widths
+    plain = [root * layer for root, layer in zip(roots, gates, strict=True)]
+    weighted = [sigma * layer for sigma, layer in zip(sigmas, plain, strict=False)]
+    paths = path_recursion(
+        architecture, weighted, x_value, sensitivities=plain, masks=masks, by_width=True
+    )
+    assert paths.derivative is not None
+    # The output layer weighs σ², too, and is the last term of the sum.
+    total = paths.derivative.mul_(sigmas[-1] ** 2).add_(paths.kernel)
+    return total.div_(architecture.pooled_paths**2)
 
 
 def weight_sigmas(weights: Sequence[Tensor]) -> list[float]:

@@ -2,6 +2,7 @@
 
 Legend: n examples, P = H·W positions of a map, C channels, B pairs handled at once. Every layer's
 τ is divided by its width on the way, so that nothing overflows; `normalised` multiplies it back.
+A residual block turns K into post²(pre²·block(K) + K): all 2ᵇ sub-networks at the cost of one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
+    Fork,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
+    Merge,
     Node,
 )
+from dgn_engine.kernels import popcount
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.tiles import mirror, row_tiles
 from dgn_engine.refusal import Refusal
@@ -34,7 +38,8 @@ TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster th
 @dataclass(frozen=True)
 class PathKernels:
     """`kernel`: the recursion's result (n, n); `derivative`: its derivative under
-    GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l."""
+    GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l over the layers
+    outside residual blocks."""
 
     kernel: Tensor
     derivative: Tensor | None
@@ -48,9 +53,12 @@ def path_recursion(
     sensitivities: Sequence[Tensor] | None = None,
     tile_bytes: int = TILE_BYTES,
     masks: Sequence[Tensor] = (),
+    by_width: bool = False,
 ) -> PathKernels:
     """Run the recursion for gates (n, *gated_shape) of each gate layer.
 
+    `by_width`: inside residual blocks, too, each τ stays divided by its width; otherwise a block
+    is added to its skip as path counts.
     `masks`: the arg-max positions of each max pooling, as `Trace.masks` holds them.
     `x_value` (n, *input_shape) starts it at Σ; None starts it at K_0 ≡ 1, which gives Λ.
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
@@ -62,16 +70,22 @@ def path_recursion(
         raise Refusal(
             f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
         )
-    widths = 1.0
-    for layer in gates:
-        widths *= float(layer.shape[1])
-    layers = _Layers(architecture, gates, x_value, sensitivities, masks)
+    layers = _Layers(architecture, gates, x_value, sensitivities, masks, by_width)
     kernel, derivative = _map_part(layers, tile_bytes)
-    _vector_part(architecture, gates, x_value, sensitivities, kernel, derivative)
+    _vector_part(layers, kernel, derivative)
     mirror(kernel)
     if derivative is not None:
         mirror(derivative)
-    return PathKernels(kernel, derivative, widths)
+    return PathKernels(kernel, derivative, _widths_outside_blocks(architecture))
+
+
+def _widths_outside_blocks(architecture: Architecture) -> float:
+    widths, open_blocks = 1.0, 0
+    for node in architecture.nodes:
+        open_blocks += isinstance(node, Fork) - isinstance(node, Merge)
+        if isinstance(node, (Dense, Conv)) and node.gated and not open_blocks:
+            widths *= float(node.outputs)
+    return widths
 
 
 def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str) -> None:
@@ -87,33 +101,79 @@ def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str
             )
 
 
-def _vector_part(
-    architecture: Architecture,
-    gates: Sequence[Tensor],
-    x_value: Tensor | None,
-    sensitivities: Sequence[Tensor] | None,
-    kernel: Tensor,
-    derivative: Tensor | None,
-) -> None:
+def _vector_part(layers: _Layers, kernel: Tensor, derivative: Tensor | None) -> None:
     """Multiply the upper half of (n, n) by Σ, where no map came before, and each dense τ_l."""
-    convolutions = sum(isinstance(node, Conv) for node in architecture.nodes)
-    if x_value is not None and not convolutions:
-        if any(isinstance(node, GlobalAveragePool) for node in architecture.nodes):
-            x_value = x_value.sum(dim=(2, 3))  # path counts: the mean's 1/P² belongs to β
-        x_value = x_value.flatten(1)
-    n = kernel.shape[0]
+    n, maps = kernel.shape[0], layers.has_maps
+    x_value = None if maps or layers.x_value is None else _entered(layers)
+    first = sum(isinstance(node, Conv) for node in layers.architecture.nodes)
     for rows in row_tiles(n, n):
         columns = slice(rows.start, n)
-        tile = kernel[rows, columns]
-        if x_value is not None and not convolutions:
-            tile.mul_(input_gram(x_value[rows], x_value[columns]))
-        for place in range(convolutions, len(gates)):
-            layer = gates[place]
-            tau = _tau(layer, rows, columns)
-            if derivative is not None and sensitivities is not None:
-                change = _tau(sensitivities[place], rows, columns).mul_(tile)
-                derivative[rows, columns].mul_(tau).add_(change)
-            tile.mul_(tau)
+        K = kernel[rows, columns]
+        if x_value is not None:
+            K = K * input_gram(x_value[rows], x_value[columns])
+        dual = None if derivative is None else derivative[rows, columns]
+        blocks = _Blocks(layers.by_width)
+        place = first
+        for node in layers.architecture.nodes[layers.map_nodes :]:
+            if isinstance(node, Dense) and node.gated:
+                tau = _tau(layers.gates[place], rows, columns)
+                if dual is not None and layers.sensitivities is not None:
+                    dual = dual * tau
+                    dual += _tau(layers.sensitivities[place], rows, columns).mul_(K)
+                K = K * tau
+                blocks.widen(node.outputs)
+                place += 1
+            else:
+                K, dual = blocks.step(node, K, dual)
+        kernel[rows, columns] = K
+        if derivative is not None and dual is not None:
+            derivative[rows, columns] = dual
+
+
+def _entered(layers: _Layers) -> Tensor:
+    """The input of the first dense layer (n, a); average pooling sums, because paths are counted
+    and the mean's 1/P² belongs to β."""
+    z = layers.x_value
+    assert z is not None
+    for node in layers.architecture.nodes:
+        match node:
+            case GlobalAveragePool():
+                z = z.sum(dim=(2, 3))
+            case AveragePool():
+                z = F.avg_pool2d(z, node.kernel, node.stride) * node.kernel**2
+            case Flatten():
+                z = z.flatten(1)
+            case _:
+                break
+    return z
+
+
+class _Blocks:
+    """The open residual blocks of one tile: what each adds at its end, and the widths inside."""
+
+    def __init__(self, by_width: bool) -> None:
+        self.by_width = by_width
+        self._widths = 1.0
+        self._kept: list[tuple[Tensor, Tensor | None, float]] = []
+
+    def widen(self, width: int) -> None:
+        """A gated layer was passed."""
+        self._widths *= float(width)
+
+    def step(self, node: Node, K: Tensor, dual: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Open or close a block; any other node changes nothing."""
+        if isinstance(node, Fork):
+            self._kept.append((K, dual, self._widths))
+            self._widths = 1.0
+        elif isinstance(node, Merge):
+            skip, skip_dual, widths = self._kept.pop()
+            through = node.pre**2 * (1.0 if self.by_width else self._widths)
+            K = node.post**2 * (through * K + skip)
+            if dual is not None:
+                dual = through * dual if skip_dual is None else through * dual + skip_dual
+                dual = node.post**2 * dual
+            self._widths = widths  # the block's own are in K by now
+        return K, dual
 
 
 def _tau(layer: Tensor, rows: slice, columns: slice) -> Tensor:
@@ -131,16 +191,35 @@ class _Layers:
     x_value: Tensor | None
     sensitivities: Sequence[Tensor] | None
     masks: Sequence[Tensor]
+    by_width: bool
+
+    @property
+    def has_maps(self) -> bool:
+        """Whether there are convolutions, and so pairs of positions."""
+        return any(isinstance(node, Conv) for node in self.architecture.nodes)
+
+    @property
+    def map_nodes(self) -> int:
+        """How many nodes come before the first vector; none without convolutions."""
+        if not self.has_maps:
+            return 0
+        lengths = [len(shape) for _, shape in self.architecture.shapes()]
+        return lengths.index(1) + 1
 
 
 def _map_part(layers: _Layers, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
     """The convolutions and the pooling after them, the upper half of (n, n) each; 1 and 0 where
     there are none."""
+    fast = None
+    if layers.sensitivities is None:
+        fast = popcount.map_kernel(layers.architecture, layers.gates, layers.x_value)
+    if fast is not None:
+        return fast, None
     first = layers.gates[0]
     n = first.shape[0]
     kernel = torch.ones((n, n), dtype=accumulator(first), device=first.device)
     derivative = None if layers.sensitivities is None else torch.zeros_like(kernel)
-    if not any(isinstance(node, Conv) for node in layers.architecture.nodes):
+    if not layers.has_maps:
         return kernel, derivative
     for row, columns in _tiles(layers.architecture, n, first.element_size(), tile_bytes):
         tile, change = _pairs(layers, row, columns)
@@ -169,7 +248,10 @@ def _map_shapes(architecture: Architecture) -> list[tuple[int, ...]]:
 def _pairs(layers: _Layers, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
     """The map part of pairs (row, s') for s' in `columns`: (B,) each."""
     K = _start(layers, row, columns)
+    if layers.architecture.residual:
+        K = K.to(accumulator(K))  # blocks add up path counts, which may be large
     dual: Tensor | None = None
+    blocks = _Blocks(layers.by_width)
     nodes = layers.architecture.nodes
     place = pooled = 0
     for node, following in zip(nodes, (*nodes[1:], None), strict=True):
@@ -186,6 +268,7 @@ def _pairs(layers: _Layers, row: int, columns: slice) -> tuple[Tensor, Tensor | 
                         change = change + gated.times(layers.gates[place], box_sum(dual, node))
                     dual = change
                 K = gated.times(layers.gates[place], K)
+                blocks.widen(node.outputs)
                 place += 1
             case AveragePool():
                 K = _both_windows(K, node)
@@ -196,6 +279,8 @@ def _pairs(layers: _Layers, row: int, columns: slice) -> tuple[Tensor, Tensor | 
                 return _same_place(K), None if dual is None else _same_place(dual)
             case MaxPool():
                 continue  # its windows were summed with the gates of the convolution before it
+            case Fork() | Merge():
+                K, dual = blocks.step(node, K, dual)
             case Dense():
                 break
     raise AssertionError("a map must be pooled or flattened before a dense layer")

@@ -25,7 +25,9 @@ def sensitive_overlap(
     numbers in the recursion of Λ, O(d). `gates[l]`, `sensitivities[l]`: (n, *gated_shapes[l]).
     Max-pooling `masks` are held fixed.
     """
-    result = path_recursion(architecture, gates, sensitivities=sensitivities, masks=masks)
+    result = path_recursion(
+        architecture, gates, sensitivities=sensitivities, masks=masks, by_width=normalise == "width"
+    )
     assert result.derivative is not None
     return normalised(result.derivative, normalise, result.widths)
 

@@ -19,9 +19,11 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
+    Fork,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
+    Merge,
     Node,
     Weighted,
 )
@@ -78,20 +80,25 @@ def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Ten
 def value_sweep(run: Pass, top: Tensor) -> Iterator[Deltas]:
     """Deltas with every gate a constant, from the output layer down to the first."""
     E = top
-    masks = list(run.masks)
+    masks, kept = list(run.masks), []
     for place, node, shape in _backwards(run.architecture):
-        if place is None:
-            E = pool_adjoint(node, E, shape, masks)
-            continue
-        assert isinstance(node, (Dense, Conv))
-        gradient = None
-        if node.gated:
-            gradient = E * run.pre[place].unsqueeze(1)
-            E = E * run.gates[place].unsqueeze(1)
-        yield Deltas(place, E, gradient)
-        if not place:
-            return
-        E = weight_adjoint(node, run.weights[place], E, shape)
+        match node:
+            case Dense() | Conv():
+                gradient = None
+                if node.gated:
+                    gradient = E * run.pre[place].unsqueeze(1)
+                    E = E * run.gates[place].unsqueeze(1)
+                yield Deltas(place, E, gradient)
+                if not place:
+                    return
+                E = weight_adjoint(node, run.weights[place], E, shape)
+            case Merge():
+                kept.append(node.post * E)
+                E = node.pre * node.post * E
+            case Fork():
+                E = E + kept.pop()
+            case _:
+                E = pool_adjoint(node, E, shape, masks)
 
 
 def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Deltas]:
@@ -101,38 +108,45 @@ def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Delta
     """
     E: Tensor | None = None
     masks = list(run.masks)
+    kept: list[Tensor | None] = []
     for place, node, shape in _backwards(run.architecture):
-        if place is None:
-            if E is not None:
+        match node:
+            case Dense() | Conv():
+                if not node.gated:
+                    continue
+                carried = None if E is None else E * run.slopes[place].unsqueeze(1)
+                delta = _added(carried, sources[place])
+                if delta is None:
+                    continue
+                yield Deltas(place, delta, None)
+                if not place:
+                    return
+                E = weight_adjoint(node, run.weights[place], delta, shape)
+            case Merge():
+                kept.append(None if E is None else node.post * E)
+                E = None if E is None else node.pre * node.post * E
+            case Fork():
+                E = _added(E, kept.pop())
+            case _ if E is not None:
                 E = pool_adjoint(node, E, shape, masks)
-            elif isinstance(node, (MaxPool, GlobalMaxPool)):
+            case MaxPool() | GlobalMaxPool():
                 masks.pop()
-            continue
-        assert isinstance(node, (Dense, Conv))
-        if not node.gated:
-            continue
-        source = sources[place]
-        delta = None if E is None else E * run.slopes[place].unsqueeze(1)
-        if source is not None:
-            delta = source if delta is None else delta + source
-        if delta is None:
-            continue
-        yield Deltas(place, delta, None)
-        if not place:
-            return
-        E = weight_adjoint(node, run.weights[place], delta, shape)
 
 
-def _backwards(
-    architecture: Architecture,
-) -> Iterator[tuple[int | None, Node, tuple[int, ...]]]:
-    """Nodes from last to first: the place among the weight layers, and the shape that enters."""
-    steps: list[tuple[int | None, Node, tuple[int, ...]]] = []
+def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    """The sum, where None is zero."""
+    if one is None or two is None:
+        return two if one is None else one
+    return one + two
+
+
+def _backwards(architecture: Architecture) -> Iterator[tuple[int, Node, tuple[int, ...]]]:
+    """Nodes from last to first: how many weight layers came before, and the shape that enters."""
+    steps: list[tuple[int, Node, tuple[int, ...]]] = []
     shape, place = architecture.input_shape, 0
     for node, after in architecture.shapes():
-        weighted = isinstance(node, (Dense, Conv))
-        steps.append((place if weighted else None, node, shape))
-        place += weighted
+        steps.append((place, node, shape))
+        place += isinstance(node, (Dense, Conv))
         shape = after
     return reversed(steps)
 

@@ -6,6 +6,7 @@ others zero, the network computes its feature φ_x(bundle), pooled positions inc
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import torch
@@ -16,6 +17,8 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
+    Fork,
+    Merge,
     weight_shape,
 )
 from dgn_engine.stack import run
@@ -44,7 +47,42 @@ def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:
     return chains
 
 
+def without_skips(architecture: Architecture) -> Iterator[tuple[Architecture, list[int], float]]:
+    """Every choice of residual blocks as a plain chain: its gate layers, and pre·post products."""
+    blocks = sum(isinstance(node, Merge) for node in architecture.nodes)
+    for keep in product((False, True), repeat=blocks):
+        nodes, gates, scale, place, block, open_block = [], [], 1.0, 0, 0, False
+        for node in architecture.nodes:
+            match node:
+                case Fork():
+                    open_block = True
+                case Merge():
+                    scale *= node.post * (node.pre if keep[block] else 1.0)
+                    open_block, block = False, block + 1
+                case _:
+                    used = keep[block] if open_block else True
+                    nodes += [node] if used else []
+                    if isinstance(node, (Conv, Dense)):
+                        gates += [place] if used and node.gated else []
+                        place += 1
+        yield Architecture(architecture.input_shape, tuple(nodes)), gates, scale
+
+
 def features(
+    architecture: Architecture,
+    gates: list[Tensor],
+    x: Tensor,
+    masks: list[Tensor] | None = None,
+) -> Tensor:
+    """φ (n, bundles of all sub-networks) for x (n, *input_shape); pooling sums."""
+    parts = [
+        scale * chain_features(chain, [gates[place] for place in places], x, masks)
+        for chain, places, scale in without_skips(architecture)
+    ]
+    return torch.cat(parts, dim=1)
+
+
+def chain_features(
     architecture: Architecture,
     gates: list[Tensor],
     x: Tensor,

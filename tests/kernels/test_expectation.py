@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
 from dgn_engine.refusal import Refusal
 from tests.kernels.tiny import images, make_network
 
@@ -57,6 +57,41 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
     beta = conv * a ** max(conv - 1, 0) * b**dense + dense * a**conv * b ** (dense - 1)
     assert k.value_kernel_constant(architecture, sigmas) == pytest.approx(beta / positions**2)
     torch.testing.assert_close(predicted, beta / positions**2 * H, rtol=1e-12, atol=1e-12)
+
+
+def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_networks() -> None:
+    blocks = (
+        Fork(),
+        Dense(1, 2),
+        Dense(2, 1),
+        Merge(pre=0.7, post=1.3),
+        Fork(),
+        Dense(1, 1),
+        Merge(),
+    )
+    nodes = (Dense(2, 1), *blocks, Dense(1, 2), Dense(2, 1, gated=False))
+    architecture = Architecture((2,), nodes)
+    network = make_network(architecture, own=False, soft=True)
+    x = images(architecture, 3)
+    weights, sigmas = list(network.value.weights), [0.6, 0.8, 1.1, 0.9, 0.7, 1.2]
+    sizes = [weight.numel() for weight in weights]
+    total, count = torch.zeros((3, 3), dtype=torch.float64), 2 ** sum(sizes)
+    for signs in product((-1.0, 1.0), repeat=sum(sizes)):
+        parts = torch.tensor(signs, dtype=torch.float64).split(sizes)
+        with torch.no_grad():
+            for weight, part, sigma in zip(weights, parts, sigmas, strict=True):
+                weight.copy_(sigma * part.reshape(weight.shape))
+        total += k.tangent_kernels(network, x, feature_trained=False).value
+    gates = [gate.detach() for gate in network.trace(x).value.gates]
+    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas)
+    torch.testing.assert_close(total / count, predicted, rtol=1e-12, atol=1e-12)
+    terms = torch.zeros((3, 3), dtype=torch.float64)
+    for kept in ((), (0,), (1,), (0, 1)):
+        part = k.sub_network(architecture, kept)
+        used = [sigmas[place] for place in part.gates] + sigmas[-1:]
+        beta = k.value_kernel_constant(part.architecture, used)
+        terms += beta * k.sub_network_kernel(architecture, gates, x, kept)
+    torch.testing.assert_close(terms, predicted, rtol=1e-12, atol=1e-12)
 
 
 def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:

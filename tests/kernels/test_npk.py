@@ -69,7 +69,10 @@ def test_sensitive_overlap_is_the_sum_over_layers_with_that_layers_gates_replace
     summed = torch.zeros((4, 4), dtype=torch.float64)
     for place, layer in enumerate(sensitivities):
         replaced = [*gates[:place], layer, *gates[place + 1 :]]
+        silent = [*gates[:place], torch.zeros_like(layer), *gates[place + 1 :]]
+        # Λ is affine in each τ_l: what does not pass through the layer is taken away.
         summed += k.overlap(architecture, replaced, masks=masks)
+        summed -= k.overlap(architecture, silent, masks=masks)
     found = k.sensitive_overlap(architecture, gates, sensitivities, masks=masks)
     torch.testing.assert_close(found, summed, **TIGHT)
 
@@ -181,11 +184,10 @@ def test_the_normalisations_are_scalings_of_the_plain_kernel(name: str) -> None:
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
     masks = random_masks(architecture, 4)
     H = k.neural_path_kernel(architecture, gates, x, masks=masks)
-    widths = 1.0
-    for shape in architecture.gated_shapes:
-        widths *= shape[0]
+    narrowed = [layer / layer.shape[1] ** 0.5 for layer in gates]
     by_width = k.neural_path_kernel(architecture, gates, x, "width", masks)
-    torch.testing.assert_close(by_width, H / widths, **TIGHT)
+    expected = k.neural_path_kernel(architecture, narrowed, x, masks=masks)
+    torch.testing.assert_close(by_width, expected, **TIGHT)
     by_trace = k.neural_path_kernel(architecture, gates, x, "trace", masks)
     torch.testing.assert_close(by_trace, H / H.trace(), **TIGHT)
     cosine = k.neural_path_kernel(architecture, gates, x, "cosine", masks)

@@ -12,9 +12,11 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
+    Fork,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
+    Merge,
 )
 from dgn_engine.gating import Gate
 from dgn_engine.network import GatedNetwork
@@ -70,6 +72,17 @@ ARCHITECTURES: dict[str, Architecture] = {
         (1, 6, 5),
         (AveragePool(kernel=3, stride=2), Conv(1, 2), AveragePool(), Flatten(),
          Dense(2, 3, gated=False)),
+    ),
+    "residual-dense": Architecture(
+        (3,),
+        (Dense(3, 3), Fork(), Dense(3, 2), Dense(2, 3), Merge(pre=0.7, post=1.2),
+         Fork(), Dense(3, 3), Merge(pre=1.5, post=0.8), Dense(3, 2), Dense(2, 2, gated=False)),
+    ),
+    "residual-conv": Architecture(
+        (1, 4, 4),
+        (Conv(1, 1, kernel=2, padding=0), Fork(), Conv(1, 1, circular=True), Merge(pre=0.7),
+         Fork(), Conv(1, 2, kernel=1, padding=0), Conv(2, 1), Merge(post=1.3), GlobalAveragePool(),
+         Fork(), Dense(1, 1), Merge(), Dense(1, 2), Dense(2, 2, gated=False)),
     ),
 }  # fmt: skip
 

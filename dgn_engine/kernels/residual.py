@@ -1,0 +1,90 @@
+"""Residual networks taken apart: single sub-networks H^J of the path kernel and their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture, Conv, Dense, Fork, Merge, Node
+from dgn_engine.kernels.npk import neural_path_kernel
+from dgn_engine.refusal import Refusal
+
+MOST_BLOCKS = 12  # 2ᵇ sub-networks are listed one by one
+
+
+@dataclass(frozen=True)
+class SubNetwork:
+    """The chain that is left when the skips of the blocks J are removed and the other blocks
+    dropped: `gates` are the places of its gate layers in the whole network, `factor` is
+    Γ(J)² = Π_{j∈J} pre_j² · Π_all post_j² ([COMP] Lemma 4.2 is all factors one)."""
+
+    architecture: Architecture
+    gates: tuple[int, ...]
+    factor: float
+
+
+def residual_blocks(architecture: Architecture) -> int:
+    """b, the number of residual blocks; refused where they are nested."""
+    depth = count = 0
+    for node in architecture.nodes:
+        depth += isinstance(node, Fork) - isinstance(node, Merge)
+        count += isinstance(node, Merge)
+        if depth > 1:
+            raise Refusal("Sub-networks are defined for residual blocks that are not nested.")
+    return count
+
+
+def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork:
+    """The sub-network J = `kept`, block numbers from 0."""
+    blocks = residual_blocks(architecture)
+    if not set(kept) <= set(range(blocks)):
+        raise Refusal(f"Blocks {sorted(kept)} were asked for; the network has {blocks}.")
+    nodes: list[Node] = []
+    gates: list[int] = []
+    factor, place, block, inside = 1.0, 0, -1, False
+    for node in architecture.nodes:
+        if isinstance(node, Fork):
+            block, inside = block + 1, True
+            continue
+        if isinstance(node, Merge):
+            factor *= node.post**2 * (node.pre**2 if block in kept else 1.0)
+            inside = False
+            continue
+        present = not inside or block in kept
+        if present:
+            nodes.append(node)
+        if isinstance(node, (Dense, Conv)) and node.gated:
+            if present:
+                gates.append(place)
+            place += 1
+    return SubNetwork(Architecture(architecture.input_shape, tuple(nodes)), tuple(gates), factor)
+
+
+def sub_network_kernel(
+    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor, kept: Collection[int]
+) -> Tensor:
+    """H^J (n, n), float64, its factor Γ(J)² included; H is the sum over all 2ᵇ choices of J."""
+    part = sub_network(architecture, kept)
+    own = [gates[place] for place in part.gates]
+    if not own:
+        raise Refusal("A sub-network without any gate layer has no path kernel of its own.")
+    return neural_path_kernel(part.architecture, own, x_value).mul_(part.factor)
+
+
+def sub_network_shares(
+    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor
+) -> dict[tuple[int, ...], float]:
+    """trace H^J / trace H for every J, fewest blocks first; the shares add up to one."""
+    blocks = residual_blocks(architecture)
+    if blocks > MOST_BLOCKS:
+        raise Refusal(f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.")
+    choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]
+    traces = {
+        kept: float(sub_network_kernel(architecture, gates, x_value, kept).trace())
+        for kept in choices
+    }
+    total = sum(traces.values())
+    return {kept: trace / total if total else 0.0 for kept, trace in traces.items()}
