@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dgn_engine.checkpoints import limits
 
 Array = npt.NDArray[Any]
 
@@ -17,15 +20,20 @@ class Unreadable(Exception):  # noqa: N818 - a verdict about a file, not a fault
 
 @dataclass(frozen=True)
 class Contents:
-    """Arrays in the order of the layers; `dtypes` as the file had them; `ignored` in words."""
+    """Arrays in the order of the layers; `dtypes` as the file had them; `ignored` in words.
+
+    `kind`: what sort of file it is. Within the reader, arrays are views on the bytes of the file
+    as `number_types.LAYOUT` has them; they are decoded when they are sent.
+    """
 
     arrays: dict[str, Array]
     dtypes: dict[str, str]
     ignored: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
 
 
-def plain(text: str, longest: int = 300) -> str:
+def plain(text: str, longest: int = limits.NAME) -> str:
     """Text that can be shown: unprintable characters escaped, cut to `longest`.
 
     Escaped are also line breaks and the marks that turn the direction of writing.
@@ -37,11 +45,18 @@ def plain(text: str, longest: int = 300) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 
+def is_sound(shape: tuple[Any, ...]) -> bool:
+    """Whether there can be an array of this shape at all."""
+    whole = all(type(side) is int and side >= 0 for side in shape)
+    small = len(shape) <= limits.DIMENSIONS
+    return whole and small and math.prod(max(side, 1) for side in shape) <= limits.EXTENT
+
+
 def natural(name: str) -> list[tuple[int, int, str]]:
     """Key that sorts 'weights.10' after 'weights.2'."""
     parts: list[tuple[int, int, str]] = []
     run = ""
-    for c in name + "\0":
+    for c in name[: limits.NAME] + "\0":
         if run and c.isdecimal() != run[-1].isdecimal():
             parts.append((0, int(run), "") if run.isdecimal() else (1, 0, run))
             run = ""
@@ -49,8 +64,6 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return parts
 
 
-def widened(array: Array) -> Array:
-    """Half precision as float32, everything else little-endian as it is."""
-    if array.dtype == np.float16:
-        return array.astype(np.float32)
-    return array.astype(array.dtype.newbyteorder("<"), order="C", copy=False)
+def whole_bytes(array: Array) -> memoryview:
+    """The bytes of a contiguous array; also of one without axes or without numbers."""
+    return array.reshape(-1).view(np.uint8).data

@@ -28,6 +28,7 @@ class Listing:
 
     `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
     `metadata`: text notes of a safetensors file; of a stranger's, so only to be compared.
+    `kind`: what sort of file it is, whatever it is called.
     """
 
     file_name: str
@@ -35,12 +36,13 @@ class Listing:
     dtypes: dict[str, str]
     ignored: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
 
 
 def read_tensors(
     path: Path, timeout: float = TIMEOUT, cancelled: threading.Event | None = None
 ) -> Listing:
-    """List a .pt, .pth, .safetensors, .npz or .npy; its content decides, not its name.
+    """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
 
     Nothing of the file is parsed in this process. Raises `Refusal`, one sentence with the name
     of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
@@ -62,7 +64,12 @@ def read_tensors(
         os.close(handle)
     contents = _answer(child, name, limits.expanded(size), timeout, cancelled)
     return Listing(
-        name, contents.arrays, contents.dtypes, contents.ignored, dict(contents.metadata)
+        name,
+        contents.arrays,
+        contents.dtypes,
+        contents.ignored,
+        dict(contents.metadata),
+        contents.kind,
     )
 
 

@@ -9,22 +9,32 @@ from typing import Any
 import numpy as np
 
 from dgn_engine.checkpoints import limits
-from dgn_engine.checkpoints.contents import Array, Contents, Unreadable, natural, plain
+from dgn_engine.checkpoints.contents import (
+    Array,
+    Contents,
+    Unreadable,
+    is_sound,
+    natural,
+    plain,
+)
+from dgn_engine.checkpoints.number_types import LAYOUT, width
 
 _DTYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I16": "<i2",
-    "I8": "|i1",
-    "U64": "<u8",
-    "U32": "<u4",
-    "U16": "<u2",
-    "U8": "|u1",
-    "BOOL": "|b1",
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+    "BOOL": "bool",
 }
 
 
@@ -43,30 +53,30 @@ def read_safetensors(content: bytes) -> Contents:
     try:
         head = json.loads(content[8:start], object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"has a safetensors header that is not sound ({error})") from None
+        raise Unreadable(
+            f"has a safetensors header that is not sound ({plain(str(error))})"
+        ) from None
     metadata = head.pop("__metadata__", {})
     if len(head) > limits.MEMBERS:
         raise Unreadable(f"declares {len(head):,} tensors, which is too many")
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
+    room = len(content) - start
+    entries = {name: _entry(name, told, room) for name, told in head.items()}
+    _check_cover([(begin, end) for _, _, begin, end in entries.values()], room)
     # The format sorts by name, letter by letter: '10' before '2'. Layers count naturally.
-    total = 0
     for name in sorted(head, key=natural):
-        dtype, shape, begin, end = _entry(name, head[name], len(content) - start)
-        total += end - begin
-        if total > len(content):
-            raise Unreadable("has a header in which tensors overlap")
-        if dtype not in _DTYPES:
-            ignored.append(f"{name} ({dtype})")
+        told, shape, begin, _ = entries[name]
+        dtype = _DTYPES.get(told)
+        if dtype is None:
+            ignored.append(f"{name} ({plain(told, 40)})")
             continue
-        flat = np.frombuffer(content, np.dtype(_DTYPES[dtype]), _count(shape), start + begin)
-        if len(flat) * flat.dtype.itemsize != end - begin:
-            raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
-        arrays[name] = _from_bfloat(flat).reshape(shape) if dtype == "BF16" else flat.reshape(shape)
-        dtypes[name] = dtype.lower()
+        flat = np.frombuffer(content, np.dtype(LAYOUT[dtype]), math.prod(shape), start + begin)
+        arrays[name], dtypes[name] = flat.reshape(shape), dtype
     notes = metadata.items() if isinstance(metadata, dict) else ()
-    return Contents(arrays, dtypes, tuple(ignored), {str(k): str(v) for k, v in notes})
+    words = {str(key): str(text) for key, text in notes}
+    return Contents(arrays, dtypes, tuple(ignored), words, "safetensors")
 
 
 def _entry(name: str, told: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
@@ -74,24 +84,27 @@ def _entry(name: str, told: Any, room: int) -> tuple[str, tuple[int, ...], int, 
         dtype, shape, (begin, end) = told["dtype"], tuple(told["shape"]), told["data_offsets"]
     except (TypeError, KeyError, ValueError):
         raise Unreadable(f"has a header without type, shape and place of {plain(name)}") from None
-    whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
-    if not whole or len(shape) > limits.DIMENSIONS or not isinstance(dtype, str):
+    whole = type(begin) is int and type(end) is int and begin >= 0
+    if not whole or not is_sound(shape) or not isinstance(dtype, str):
         raise Unreadable(f"has a header with an impossible shape or place of {plain(name)}")
     if not begin <= end <= room:
         raise Unreadable(f"is cut off, or its header lies: {plain(name)} ends outside the file")
-    itemsize = np.dtype(_DTYPES[dtype]).itemsize if dtype in _DTYPES else 0
-    if itemsize and _count(shape) * itemsize != end - begin:
+    if dtype in _DTYPES and math.prod(shape) * width(_DTYPES[dtype]) != end - begin:
         raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
-    return plain(dtype), shape, begin, end
+    return dtype, shape, begin, end
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)
-
-
-def _from_bfloat(flat: Array) -> Array:
-    """A bfloat16 is the upper half of a float32."""
-    return (flat.astype(np.uint32) << 16).view(np.float32)
+def _check_cover(places: list[tuple[int, int]], room: int) -> None:
+    """Each byte belongs to one tensor, as the format asks: nothing hides between them."""
+    reached = 0
+    for begin, end in sorted(places):
+        if begin < reached:
+            raise Unreadable("has a header in which tensors overlap")
+        if begin > reached:
+            raise Unreadable("has bytes that belong to none of its tensors")
+        reached = end
+    if reached != room:
+        raise Unreadable("has bytes that belong to none of its tensors")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,10 +11,18 @@ from typing import IO, Any
 import numpy as np
 
 from dgn_engine.checkpoints import limits
-from dgn_engine.checkpoints.contents import Array, Contents, Unreadable, plain
+from dgn_engine.checkpoints.contents import (
+    Array,
+    Contents,
+    Unreadable,
+    is_sound,
+    plain,
+    whole_bytes,
+)
+from dgn_engine.checkpoints.number_types import decoded, sent_as
 
 DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
-LINE = 32 << 20
+LINE = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -32,15 +40,19 @@ def send(contents: Contents, pipe: IO[bytes]) -> None:
             "name": name,
             "shape": array.shape,
             "dtype": contents.dtypes[name],
-            "stored": array.dtype.str,
+            "stored": sent_as(contents.dtypes[name]),
         }
         for name, array in contents.arrays.items()
     ]
-    head = {"tensors": entries, "ignored": contents.ignored, "metadata": contents.metadata}
+    head = {
+        "tensors": entries,
+        "ignored": contents.ignored,
+        "metadata": contents.metadata,
+        "kind": contents.kind,
+    }
     pipe.write(json.dumps(head).encode() + b"\n")
-    for array in contents.arrays.values():
-        # reshape: a memoryview of an array without axes or without numbers cannot be flat.
-        pipe.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    for name, array in contents.arrays.items():  # one after another: each is a copy at most
+        pipe.write(whole_bytes(decoded(array, contents.dtypes[name])))
     pipe.flush()
 
 
@@ -71,13 +83,14 @@ def receive(pipe: IO[bytes], most: int) -> Contents:
         dtypes={e.name: e.dtype for e in entries},
         ignored=tuple(plain(str(line)) for line in head["ignored"]),
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
+        kind=plain(str(head["kind"]), 40),
     )
 
 
 def _entries(told: list[dict[str, Any]]) -> Iterator[_Entry]:
     for one in told:
         shape = tuple(one["shape"])
-        if not all(type(side) is int and side >= 0 for side in shape):
+        if not is_sound(shape):
             raise ValueError("a shape is not a shape")
         if one["stored"] not in DTYPES:
             raise ValueError("a type is not a type")
@@ -86,7 +99,7 @@ def _entries(told: list[dict[str, Any]]) -> Iterator[_Entry]:
 
 def _numbers(pipe: IO[bytes], entry: _Entry) -> Array:
     array = np.empty(entry.shape, dtype=entry.stored)
-    flat = array.reshape(-1).view(np.uint8).data
+    flat = whole_bytes(array)
     done = 0
     while done < len(flat):
         got = pipe.readinto(flat[done:])  # type: ignore[attr-defined] # IO[bytes] leaves it out
