@@ -10,6 +10,7 @@ from dgn_engine.kernels.infinite import (
     relu_limit,
     soft_relu_limit,
 )
+from dgn_engine.kernels.leading import LeadingSpectrum, leading_spectrum
 from dgn_engine.kernels.normalise import Normalise, unit_diagonal
 from dgn_engine.kernels.npk import neural_path_kernel, npk_cost
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
@@ -35,6 +36,7 @@ from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 __all__ = [
     "KernelEstimate",
     "KernelRegression",
+    "LeadingSpectrum",
     "LimitKernels",
     "Logits",
     "Normalise",
@@ -49,6 +51,7 @@ __all__ = [
     "kernel_regression",
     "layer_overlap",
     "layer_sensitivity",
+    "leading_spectrum",
     "linear_limit",
     "neural_path_kernel",
     "npk_cost",

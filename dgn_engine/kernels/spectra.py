@@ -38,6 +38,11 @@ class Spectrum:
     alignment: Tensor | None
     target_alignment: float | None
 
+    @property
+    def distribution(self) -> Tensor:
+        """The e.c.d.f. (n,): cumulative sum of the ascending eigenvalues."""
+        return self.eigenvalues.flip(0).cumsum(0)
+
 
 @torch.no_grad()
 def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) -> Spectrum:
@@ -46,17 +51,10 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     The cut-off is n · (rounding of the kernel's own dtype) · ρ_max. Raises `Refusal` where the
     kernel has no spectrum to show: not finite, or without a positive trace.
     """
-    if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
-        raise Refusal(f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}.")
-    if not bool(torch.isfinite(kernel).all()):
-        raise Refusal("The kernel holds values that are not finite; it has no spectrum.")
-    trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
-    if trace <= 0:
-        raise Refusal(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
-    n = kernel.shape[0]
+    scaled, trace = scaled_to_trace_one(kernel)
+    n = len(scaled)
     rounding = torch.finfo(kernel.dtype).eps
-    scaled = kernel.to("cpu", torch.float64) / trace
-    values, vectors = torch.linalg.eigh((scaled + scaled.T) / 2)
+    values, vectors = torch.linalg.eigh(scaled)
     values, vectors = values.flip(0), vectors.flip(1)
     cutoff = n * rounding * float(values[0])
     kept = values > cutoff
@@ -85,6 +83,19 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
         alignment=alignment,
         target_alignment=target_alignment,
     )
+
+
+def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
+    """Ĥ = H/trace H (n, n), symmetrised, float64 on the CPU; and the trace."""
+    if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
+        raise Refusal(f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}.")
+    if not bool(torch.isfinite(kernel).all()):
+        raise Refusal("The kernel holds values that are not finite; it has no spectrum.")
+    trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
+    if trace <= 0:
+        raise Refusal(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
+    scaled = kernel.to("cpu", torch.float64) / trace
+    return (scaled + scaled.T) / 2, trace
 
 
 def class_targets(labels: Tensor, classes: int) -> Tensor:

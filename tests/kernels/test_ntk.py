@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
+from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.gating import Gate
 from dgn_engine.network import GatedNetwork
 from dgn_engine.refusal import Refusal
@@ -127,6 +128,32 @@ def test_a_permuted_wiring_sends_gate_gradients_back_where_they_came_from(
     assert kernels.feature is not None
     torch.testing.assert_close(kernels.value, contracted(V, V, mode), **TIGHT)
     torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
+
+
+@pytest.mark.parametrize("name", ["fc", "gap-circular-dense", "max-gap", "residual-conv"])
+def test_linear_features_have_a_feature_kernel_without_rectification(name: str) -> None:
+    network = make_network(ARCHITECTURES[name], own=False, soft=True)
+    x = images(network.architecture, 3)
+    rectified = k.tangent_kernels(network, x).feature
+    network.feature_activation = "linear"
+    kernels = k.tangent_kernels(network, x)
+    V, F = (jacobian(network, part, x, frozen_gates=False) for part in ("value", "feature"))
+    torch.testing.assert_close(kernels.value, contracted(V, V, "mean"), **TIGHT)
+    torch.testing.assert_close(kernels.feature, contracted(F, F, "mean"), **TIGHT)
+    assert not torch.allclose(torch.as_tensor(kernels.feature), torch.as_tensor(rectified))
+
+
+def test_multiplying_position_averages_is_not_the_kernel_of_a_convolution() -> None:
+    # The 'hadamard' shortcut ⟨U,U'⟩⟨D,D'⟩/P drops the pairs p ≠ p' and is far off.
+    chain = Architecture((1, 4, 4), (Conv(1, 3), GlobalAveragePool(), Dense(3, 1, gated=False)))
+    network = make_network(chain)
+    x = images(chain, 4)
+    trace, head = network.trace(x).value, list(network.value.weights)[1]
+    windows = torch.nn.functional.unfold(x, 3, padding=1)
+    deltas = trace.gates[0].flatten(2) * head[0, None, :, None] / 16
+    shortcut = k.input_gram(windows) * k.input_gram(deltas) / 16
+    exact = k.tangent_kernels(network, x).value - k.input_gram(trace.inputs[1])
+    assert float((shortcut - exact).norm() / exact.norm()) > 0.3
 
 
 @every_architecture

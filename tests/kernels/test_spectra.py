@@ -73,6 +73,36 @@ def test_eigenvalues_descend_and_their_energy_adds_up_to_one() -> None:
     assert found.trace == pytest.approx(float(H.trace()))
 
 
+def test_the_distribution_adds_up_from_the_smallest_eigenvalue() -> None:
+    found = k.spectrum(torch.diag(torch.tensor([1.0, 3.0, 6.0], dtype=torch.float64)))
+    expected = torch.tensor([0.1, 0.4, 1.0], dtype=torch.float64)
+    torch.testing.assert_close(found.distribution, expected)
+
+
+@pytest.mark.parametrize("decay", [0.5, 0.97])
+def test_the_leading_eigenvalues_are_those_of_the_whole_kernel(decay: float) -> None:
+    n = 300
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn((n, n), generator=generator, dtype=torch.float64))[0]
+    values = decay ** torch.arange(n, dtype=torch.float64)
+    H = (basis * values) @ basis.T
+    leading, whole = k.leading_spectrum(H, 12), k.spectrum(H)
+    assert leading.error < 1e-9 * whole.rho_max
+    torch.testing.assert_close(leading.eigenvalues, whole.eigenvalues[:12], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(leading.cumulative, whole.cumulative[:12])
+    assert leading.effective_rank == pytest.approx(whole.effective_rank)
+    rows = leading.vectors.T @ H @ leading.vectors / leading.trace
+    torch.testing.assert_close(rows, torch.diag(leading.eigenvalues), rtol=0.0, atol=1e-10)
+
+
+def test_a_small_kernel_gives_all_its_eigenvalues_as_leading_ones() -> None:
+    H = kernel_of_rank(6, 3)
+    found = k.leading_spectrum(H, 6)
+    torch.testing.assert_close(found.eigenvalues, k.spectrum(H).eigenvalues)
+    with pytest.raises(Refusal, match="7 eigenvalues"):
+        k.leading_spectrum(H, 7)
+
+
 def test_the_identity_has_full_effective_rank() -> None:
     found = k.spectrum(torch.eye(8))
     assert found.effective_rank == pytest.approx(8.0)
