@@ -148,6 +148,7 @@ def test_multiplying_position_averages_is_not_the_kernel_of_a_convolution() -> N
     chain = Architecture((1, 4, 4), (Conv(1, 3), GlobalAveragePool(), Dense(3, 1, gated=False)))
     network = make_network(chain)
     x = images(chain, 4)
+    network.requires_grad_(False)
     trace, head = network.trace(x).value, list(network.value.weights)[1]
     windows = torch.nn.functional.unfold(x, 3, padding=1)
     deltas = trace.gates[0].flatten(2) * head[0, None, :, None] / 16
