@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-import torch
-
-from dgn_engine import __version__
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted, Working
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import (
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    RegimeSwapped,
+    RunStarted,
+    Working,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.recording import CHECKPOINT_EVERY, Recording, begin_recording, continue_run
 from dgn_engine.refusal import Refusal
 from dgn_engine.run import Run
 from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.places import WEIGHTS
+from dgn_engine.runs.reader import RunReader
 
 
 class Watcher(Protocol):
@@ -30,7 +40,10 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. Accuracies (0…1) are those of the last regime that was in force."""
+    """What came of a run. Accuracies (0…1) are those of the last regime that was in force.
+
+    `unsaved`: why not all of it is on disk, in one sentence; empty where it is.
+    """
 
     step: int = 0
     regime: str = ""
@@ -38,6 +51,7 @@ class Outcome:
     best_epoch: float = 0.0
     last_accuracy: float = float("nan")
     diverged: bool = False
+    unsaved: str = ""
 
     @property
     def summary(self) -> str:
@@ -50,51 +64,103 @@ class Outcome:
         )
 
 
-def train(
-    config: RunConfig,
-    folder: RunFolder | None,
-    watcher: Watcher,
-    interrupted: Callable[[], bool],
-) -> Outcome:
-    """Train to the last epoch, or until interrupted; the folder gets log and weights either way.
+class Headless:
+    """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
-    Raises `Refusal` where the configuration cannot be carried out or has no end.
+    `probes`: what is read while training and written as frames; none by default.
     """
-    if config.training.epochs == 0:
-        raise Refusal("training.epochs is 0, which never ends; say how many with --epochs.")
-    outcome = Outcome()
 
-    def emit(event: Event) -> None:
-        nonlocal outcome
-        outcome = _after(outcome, event)
+    def __init__(
+        self,
+        watcher: Watcher,
+        interrupted: Callable[[], bool],
+        probes: Sequence[str] = (),
+        checkpoint_every: float = CHECKPOINT_EVERY,
+    ) -> None:
+        self._watcher = watcher
+        self._interrupted = interrupted
+        self._probes = tuple(ProbeRequest(name) for name in probes)
+        self._every = checkpoint_every
+        self._recording: Recording | None = None
+        self._outcome = Outcome()
+
+    def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
+        """A new run; raises `Refusal` where it cannot be carried out or has no end."""
+        if config.training.epochs == 0:
+            raise Refusal("training.epochs is 0, which never ends; say how many with --epochs.")
+        run = Run(1, config, self._emit, self._report, live=False)
+        run.observation.watch(self._probes)
+        self._emit(run.started(paused=False))
         if folder is not None:
-            folder.record(event)
-        watcher.on_event(event)
+            self._recording = begin_recording(folder, run, self._emit, self._every)
+        return self._to_the_end(run)
 
-    run = Run(1, config, emit, lambda what, part: emit(Working(what, part)), live=False)
-    started = run.started(paused=False)
-    emit(started)
-    if folder is not None:
-        folder.begin(started, versions(), run.fingerprint)
+    def go_on(self, folder: RunFolder) -> Outcome:
+        """A recorded run from where it was left; raises `Refusal` where it cannot go on."""
+        run, told = continue_run(folder, 1, self._emit, self._report, live=False)
+        run.observation.watch(self._probes)
+        self._emit(run.started(paused=False))
+        for event in RunReader(folder.path).events:
+            self._outcome = _after(self._outcome, event)
+        self._emit(told)
+        self._recording = Recording(folder, run, self._emit, self._every)
+        return self._to_the_end(run)
+
+    def _to_the_end(self, run: Run) -> Outcome:
+        recording = self._recording
+        try:
+            while not (run.finished or run.diverged or self._interrupted()):
+                run.advance()
+                self._look(run)
+                if recording is not None:
+                    recording.tick()
+                self._watcher.stepped(run.step_count)
+        except BaseException as error:
+            if recording is not None:
+                if isinstance(error, Exception):
+                    self._emit(Failed(f"Training stopped: {error}", traceback.format_exc()))
+                recording.close(sound=False)
+            raise
+        # The weights first: a run is finished when nothing of it is missing.
+        unsaved = "" if recording is None else _save(run, recording.path / WEIGHTS)
+        if run.finished:
+            self._emit(Finished(run.step_count))
+        if recording is not None and not recording.close():
+            unsaved = unsaved or recording.paused or f"{recording.path} could not be finished."
+        return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
+
+    def _look(self, run: Run) -> None:
+        due = run.observation.due(run.step_count) if self._probes else ()
+        if due:
+            run.observation.look(due, run.sight(), run.step_count)
+            if self._recording is not None:
+                frame = Frame(
+                    run=run.number,
+                    step=run.step_count,
+                    epoch=run.trainer.epoch,
+                    steps_per_second=0.0,
+                    eta_seconds=None,
+                    readings=dict(run.observation.readings),
+                )
+                self._recording.on_frame(frame, fresh=True)
+
+    def _emit(self, event: Event) -> None:
+        self._outcome = _after(self._outcome, event)
+        if self._recording is not None:
+            self._recording.on_event(event)
+        self._watcher.on_event(event)
+
+    def _report(self, what: str, fraction: float | None) -> None:
+        self._emit(Working(what, fraction))
+
+
+def _save(run: Run, path: Path) -> str:
+    """Write the weights; why that could not be done, in one sentence, or ''."""
     try:
-        while not (run.finished or run.diverged or interrupted()):
-            run.advance()
-            watcher.stepped(run.step_count)
-    finally:
-        if folder is not None:
-            run.save(folder.weights)
-            folder.close()
-    return replace(outcome, step=run.step_count, diverged=run.diverged)
-
-
-def versions() -> dict[str, str]:
-    """Of what decides a number."""
-    return {
-        "dgn-viewer": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-    }
+        run.save(path)
+    except Refusal as refusal:
+        return str(refusal)
+    return ""
 
 
 def _after(outcome: Outcome, event: Event) -> Outcome:

@@ -74,6 +74,16 @@ class Measuring:
             self._pass = None
             self._test_due = 0.0
 
+    @property
+    def awaited(self) -> Measured | None:
+        """The train scores that wait for the pending test pass."""
+        return None if self._pass is None else self._pass[1]
+
+    def resume(self, awaited: Measured | None) -> None:
+        """Begin the test pass again that was pending when the run was recorded."""
+        if awaited is not None:
+            self._pass = (TestPass(self._trainer), awaited)
+
     def _first_test(self) -> float:
         """When a live test has earned its share of time, by a try on a few examples."""
         examples = len(self._trainer.data.test_y)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dgn_engine.config import TrainingConfig
 from dgn_engine.network import GatedNetwork
@@ -48,3 +50,35 @@ class Optimisation:
         for parameter in self.torch.param_groups[1]["params"]:
             self.torch.state.pop(parameter, None)
         self.torch.param_groups[1]["params"] = list(feature.parameters())
+
+    def tensors(self, network: GatedNetwork) -> dict[str, Tensor]:
+        """Its state (moments, step counts) as 'optimiser.value.weights.0.exp_avg' and so on."""
+        return {
+            f"optimiser.{name}.{key}": value
+            for name, parameter in _named(network)
+            for key, value in self.torch.state.get(parameter, {}).items()
+            if isinstance(value, Tensor)
+        }
+
+    def restore(self, network: GatedNetwork, tensors: Mapping[str, Tensor]) -> None:
+        """Take over a state that `tensors` gave; weights that it does not name start afresh."""
+        fused = bool(self.torch.param_groups[0].get("fused"))
+        for name, parameter in _named(network):
+            prefix = f"optimiser.{name}."
+            state: dict[str, Tensor] = {}
+            for full in tensors:
+                if full.startswith(prefix):
+                    key = full.removeprefix(prefix)
+                    # The count of steps lies on the device only where the kernel reads it there.
+                    counts = key == "step" and not fused
+                    device = torch.device("cpu") if counts else parameter.device
+                    state[key] = tensors[full].to(device, copy=True)
+            self.torch.state.pop(parameter, None)
+            if state:
+                self.torch.state[parameter] = state
+
+
+def _named(network: GatedNetwork) -> Iterator[tuple[str, nn.Parameter]]:
+    for part, stack in (("value", network.value), ("feature", network.feature)):
+        for name, parameter in stack.named_parameters():
+            yield f"{part}.{name}", parameter

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import torch
 
-from dgn_engine.architecture import Architecture, Conv, Weighted
 from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.reading import read_tensors
 from dgn_engine.checkpoints.saving import save_network
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.data import load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
+from dgn_engine.layers import layer_infos
 from dgn_engine.measuring import Measuring
 from dgn_engine.nets import build_architecture
 from dgn_engine.observation import Observation
@@ -22,7 +22,6 @@ from dgn_engine.probes import Sight
 from dgn_engine.protocol.events import (
     Diverged,
     Event,
-    LayerInfo,
     RegimeSwapped,
     Rewired,
     RunStarted,
@@ -52,7 +51,9 @@ class Run:
         emit: Callable[[Event], None],
         report: Report,
         live: bool,
+        recorded: bool = False,
     ) -> None:
+        """`recorded`: its state is put back from a checkpoint after this, so draw nothing in."""
         self.number = number
         self.config = config
         self._emit = emit
@@ -64,9 +65,9 @@ class Run:
             config.net, examples.train_x.shape[1:], 1 if config.data.binary else classes
         )
         set_threads(self.architecture)
-        imported = self._imported(report)
+        imported = None if recorded else self._imported(report)
         self.pretrain_steps = 0
-        pretrains = self.target.offers_restart and imported is None
+        pretrains = self.target.offers_restart and not config.gating.gates_from
         regime = find_regime("ReLU") if pretrains else self.target
         data = reside(examples, self.architecture, self.device)
         self.trainer = Trainer(config, self.architecture, data, regime, self.device)
@@ -86,6 +87,7 @@ class Run:
         chosen = torch.tensor(self.probe_set.indices, device=self.device)
         self._probe_x, self._probe_y = data.train_x[chosen], data.train_y[chosen]
         self.diverged = False
+        self.before_swap: Callable[[str], None] = lambda _regime: None  # the weights as they were
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
         self.fingerprint = examples.fingerprint
 
@@ -97,7 +99,7 @@ class Run:
             config=self.config,
             regime=trainer.regime.name,
             device=device_name(self.device),
-            layers=_layers(self.architecture),
+            layers=layer_infos(self.architecture),
             wiring=trainer.network.wiring,
             parameters_value=_count(trainer.network.value),
             parameters_feature=_count(trainer.network.feature),
@@ -139,7 +141,6 @@ class Run:
     def _step(self) -> None:
         """A loss that is not finite ends the run."""
         if self.pretrain_steps and self.step_count == self.pretrain_steps:
-            self.pretrain_steps = 0
             self.swap(self.target.name, restart_value=True)
         self.trainer.step()
         if not self.measuring.after_step():
@@ -155,6 +156,7 @@ class Run:
         """Another regime from the next step on."""
         after = find_regime(name)
         restart = restart_value and after.offers_restart
+        self.before_swap(after.name)
         self.pretrain_steps = 0
         before = self.trainer.regime.name
         self._swapped(before, self.trainer.swap(after, restart))
@@ -162,6 +164,7 @@ class Run:
     def take_gates(self, match: Match, source: str, restart_value: bool) -> None:
         """Θ^f := the weights of a file; the regime becomes FL."""
         before, after = self.trainer.regime, find_regime("FL")
+        self.before_swap(after.name)
         self.pretrain_steps = 0
         # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.
         change = self.trainer.swap(after, restart_value)
@@ -278,14 +281,3 @@ class Run:
 
 def _count(network: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
-
-
-def _layers(architecture: Architecture) -> tuple[LayerInfo, ...]:
-    def kind(layer: Weighted) -> str:
-        return "conv" if isinstance(layer, Conv) else "dense"
-
-    pairs = zip(architecture.weighted, architecture.gated_shapes, strict=False)
-    return tuple(
-        LayerInfo(index, f"{kind(layer)} {index + 1}", kind(layer), shape)
-        for index, (layer, shape) in enumerate(pairs)
-    )

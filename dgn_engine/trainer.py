@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,19 +122,57 @@ class Trainer:
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
         """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
         network = self.network
-        biased = any(bias is not None for bias in biases)
-        if biased and not len(network.feature.biases):
-            feature = Stack(network.architecture, bias=True).to(self.data.train_x.device)
-            for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
-                ours.data.copy_(theirs.data)
-            network.feature = feature
-            self.optimisation.replace_feature(feature)
+        if any(bias is not None for bias in biases):
+            self._give_feature_biases()
         for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
             network.feature.weights[place].data.copy_(weight)
             if len(network.feature.biases):
                 target = network.feature.biases[place].data
                 target.copy_(bias) if bias is not None else target.zero_()
         self.optimisation.forget(network.feature)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that is learnt or drawn, by name: both networks, optimiser, fixed input."""
+        network = self.network
+        return {**network.state_dict(), **self.optimisation.tensors(network)}
+
+    def counters(self) -> dict[str, object]:
+        """Steps, draws, and the sums of the train score that is being gathered."""
+        return {
+            "step": self.step_count,
+            "draws": self._draws,
+            "train_sums": self._sums.tolist(),
+            "train_seen": self._seen,
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
+        """Stand where another trainer stood; the regime and the dials are set by the caller.
+
+        Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape.
+        """
+        if "feature.biases.0" in tensors:
+            self._give_feature_biases()
+        own = self.network.state_dict()
+        for name, target in own.items():
+            if tensors[name].shape != target.shape:
+                raise RuntimeError(f"{name} has another shape")
+            target.copy_(tensors[name])
+        self.optimisation.restore(self.network, tensors)
+        self.step_count = int(counters["step"])
+        self._draws = int(counters["draws"])
+        self._sums.copy_(torch.tensor(counters["train_sums"], dtype=self._sums.dtype))
+        self._seen = int(counters["train_seen"])
+
+    def _give_feature_biases(self) -> None:
+        """Θ^f with biases (zero), where it has none; its optimiser state is dropped."""
+        network = self.network
+        if len(network.feature.biases):
+            return
+        feature = Stack(network.architecture, bias=True).to(self.data.train_x.device)
+        for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
+            ours.data.copy_(theirs.data)
+        network.feature = feature
+        self.optimisation.replace_feature(feature)
 
     def _draw(self, stack: Stack) -> None:
         """Fresh weights; the n-th draw of a run is a function of (seed, n)."""

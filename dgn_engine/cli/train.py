@@ -5,39 +5,116 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from dgn_engine.cli._command import Command
-from dgn_engine.cli._options import add_run_options, run_config
+from dgn_engine.cli._options import PLACES, add_run_options, run_config
+from dgn_engine.refusal import Refusal
 
-INTERRUPTED, DIVERGED = 130, 3
+if TYPE_CHECKING:
+    from dgn_engine.headless import Headless, Outcome
+    from dgn_engine.runs.folder import RunFolder
+
+DIVERGED, UNSAVED, INTERRUPTED = 3, 4, 130
+EVERY = 5.0  # seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything of a run, and where to write it."""
     add_run_options(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the run here")
+    parser.add_argument(
+        "--resume", type=Path, metavar="DIR", help="go on with the run in this folder"
+    )
+    parser.add_argument(
+        "--record",
+        metavar="PROBES",
+        default="",
+        help="probes to write as frames while training: gates,overlap,npk,ntk",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=float,
+        default=EVERY,
+        metavar="SECONDS",
+        help=f"at most this long between two checkpoints ({EVERY:g})",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     parser.add_argument("--print-config", action="store_true", help="print the TOML and stop")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train; exit 0 when done, 3 when the loss diverged, 130 after Ctrl-C (saved all the same)."""
+    """Train; exit 0 when done, 3 when the loss diverged, 4 when the result could not be written,
+    130 after Ctrl-C (saved all the same).
+    """
+    if arguments.resume is not None:
+        return _resume(arguments)
     config = run_config(arguments)
     if arguments.print_config:
         print(config.to_toml(), end="")
         return 0
 
-    from dgn_engine.cli._progress import Progress
-    from dgn_engine.headless import train
     from dgn_engine.runs.folder import RunFolder
 
-    folder = RunFolder(arguments.out) if arguments.out else None
+    folder = RunFolder.create(arguments.out, config) if arguments.out else None
+    try:
+        return _train(arguments, folder, lambda headless: headless.train(config, folder))
+    except Refusal:
+        if folder is not None and "started" not in folder.about:
+            folder.discard()  # it never began
+        raise
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    said = [name for name in PLACES if getattr(arguments, name) is not None]
+    said += [name for name in ("config", "out") if getattr(arguments, name) is not None]
+    if said:
+        option = said[0].replace("_", "-")
+        raise Refusal(
+            f"--resume takes everything from the folder; leave out --{option}, "
+            "or begin another run."
+        )
+
+    from dgn_engine.runs.folder import RunFolder
+    from dgn_engine.runs.reader import RunReader
+
+    folder = RunFolder(arguments.resume)
+    newest = folder.newest
+    status = RunReader(arguments.resume).diverged_at
+    if newest is not None and newest.finished:
+        folder.close()
+        print(f"{folder.path} is finished: {newest.step:,} steps.")
+        return 0
+    if status is not None:
+        folder.close()
+        kept = f"; the last finite checkpoint is of step {newest.step:,}" if newest else ""
+        print(f"dgn train: the loss diverged at step {status:,}{kept}.", file=sys.stderr)
+        return DIVERGED
+    try:
+        return _train(arguments, folder, lambda headless: headless.go_on(folder))
+    finally:
+        folder.close()
+
+
+def _train(
+    arguments: argparse.Namespace,
+    folder: RunFolder | None,
+    work: Callable[[Headless], Outcome],
+) -> int:
+    from dgn_engine.cli._progress import Progress
+    from dgn_engine.headless import Headless
+
     stop = _Interrupt()
+    probes = [name for name in arguments.record.split(",") if name]
     with Progress(sys.stderr, quiet=arguments.quiet) as progress, stop:
-        outcome = train(config, folder, progress, stop.asked)
+        outcome = work(Headless(progress, stop.asked, probes, arguments.checkpoint_every))
     print(outcome.summary)
+    if outcome.unsaved:
+        print(f"dgn train: {outcome.unsaved}", file=sys.stderr)
+        return UNSAVED
     if outcome.diverged:
         print(f"dgn train: the loss diverged at step {outcome.step:,}.", file=sys.stderr)
         return DIVERGED

@@ -232,6 +232,31 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class RecordingPaused:
+    """The run's folder cannot be written; training goes on and writing is tried again."""
+
+    reason: str  # one sentence
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class RecordingResumed:
+    """The folder is written again; measurements of the gap are written now, frames are not."""
+
+    step: int
+    lost: int = 0  # lines of the log that were too many to be held
+
+
+@dataclass(frozen=True)
+class RunContinued:
+    """A recorded run goes on from this step; what was recorded later does not count."""
+
+    step: int
+    remark: str = ""  # why it may differ from a run that was never interrupted; empty: it is equal
+    folder: str = ""
+
+
+@dataclass(frozen=True)
 class Stopped:
     """The thread has ended; nothing comes after this."""
 
@@ -254,5 +279,8 @@ Event = (
     | Working
     | Diverged
     | Failed
+    | RecordingPaused
+    | RecordingResumed
+    | RunContinued
     | Stopped
 )

@@ -1,65 +1,170 @@
-"""The folder of a run: its configuration, a log line per measurement, and its weights."""
+"""The folder of one run as its only writer sees it: whatever it adds is whole or absent.
+
+Everything here raises `OSError` when the disk is full, read-only or gone; what that means for the
+run is decided by the recorder. Making and opening raise `Refusal`.
+"""
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from dgn_engine.protocol.events import Diverged, Event, Measured, RegimeSwapped, RunStarted
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import RunStarted
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
+from dgn_engine.runs import about, checkpoints, frames, places
+from dgn_engine.runs.durable import clear_leftovers, write_file, write_folder
+from dgn_engine.runs.lock import Lock
+from dgn_engine.runs.log import LogWriter, read_log
+from dgn_engine.runs.snapshot import Snapshot
+from dgn_engine.runs.thinning import CAP, to_drop
 
-LOGGED = (Measured, RegimeSwapped, Diverged)
+TURNS = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
 
 
 class RunFolder:
-    """Writes `config.toml`, `run.json`, `log.jsonl` (flushed line by line).
+    """Holds the lock from `create` or `open` to `close`."""
 
-    Raises `Refusal` where the folder holds a run already or cannot be written.
-    """
-
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, frames_cap: int = CAP) -> None:
+        """Open a folder that holds a run, for writing."""
         self.path = path
+        self.about = about.read(path)
+        self._cap = frames_cap
+        self._lock = Lock(path / places.LOCK)
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
+            self._lock.take()
+            for folder in (path, path / places.CHECKPOINTS, path / places.FRAMES):
+                clear_leftovers(folder)
+            self._log = LogWriter(path / places.LOG)
+            self.checkpoints = checkpoints.stored(path / places.CHECKPOINTS)
+            self._frames = frames.stored(path / places.FRAMES)
+            self._turns = [
+                int(line.fields["step"])
+                for line in read_log(path / places.LOG).lines
+                if line.name in TURNS and "step" in line.fields
+            ]
+        except OSError as error:
+            self._lock.release()
+            raise Refusal(f"Cannot write the run to {path}: {error.strerror}.") from None
+        self._serial = 1 + max((frame.serial for frame in self._frames), default=-1)
+        self._order = 1 + max((one.order for one in self.checkpoints), default=-1)
+
+    @staticmethod
+    def create(path: Path, config: RunConfig, frames_cap: int = CAP) -> RunFolder:
+        """A new folder, or an empty one, becomes a run."""
+        try:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise Refusal(f"{path} is not empty; choose another folder with --out.")
-            self._log: TextIO = (path / "log.jsonl").open("x", encoding="utf-8")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_folder(
+                path,
+                {
+                    places.RUN: about.encode(about.new(config)),
+                    places.CONFIG: config.to_toml().encode(),
+                    places.LOG: b"",
+                    places.LOCK: b"",
+                },
+            )
         except OSError as error:
             raise Refusal(f"Cannot write the run to {path}: {error.strerror}.") from None
+        return RunFolder(path, frames_cap)
 
     @property
     def weights(self) -> Path:
-        """Where the weights go."""
-        return self.path / "weights.safetensors"
+        """Where the weights go at the end."""
+        return self.path / places.WEIGHTS
 
-    def begin(self, started: RunStarted, versions: Mapping[str, str], fingerprint: str) -> None:
-        """Write what will not change."""
-        (self.path / "config.toml").write_text(started.config.to_toml(), encoding="utf-8")
-        about = {
-            "versions": dict(versions),
-            "device": started.device,
-            "data_fingerprint": fingerprint,
-            "probe_set": started.probe_set.digest,
-            "parameters_value": started.parameters_value,
-            "parameters_feature": started.parameters_feature,
-            "config": started.config.to_dict(),
-        }
-        (self.path / "run.json").write_text(_json(about, indent=2) + "\n", encoding="utf-8")
+    @property
+    def config(self) -> RunConfig:
+        """Of the run."""
+        return RunConfig.from_dict(self.about["config"])
 
-    def record(self, event: Event) -> None:
-        """One line for what belongs into the log; other events are passed over."""
-        if isinstance(event, LOGGED):
-            line = {"event": type(event).__name__, **asdict(event)}
-            self._log.write(_json(line) + "\n")
-            self._log.flush()
+    @property
+    def newest(self) -> checkpoints.Stored | None:
+        """The last sound checkpoint."""
+        sound = [one for one in self.checkpoints if one.sound]
+        return sound[-1] if sound else None
+
+    def newest_snapshot(self) -> Snapshot | None:
+        """What the last sound checkpoint holds; None where the run must begin at its seed."""
+        while (newest := self.newest) is not None:
+            try:
+                return checkpoints.load(newest)
+            except Refusal:  # sound a moment ago: an older one serves as well
+                self.checkpoints.remove(newest)
+        return None
+
+    def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
+        """Write down what is known now that the run stands."""
+        self.about = about.begun(self.about, started, fingerprint, threads)
+        write_file(self.path / places.RUN, about.encode(self.about))
+
+    def note(self, name: str, fields: Mapping[str, Any]) -> None:
+        """A line in the log."""
+        self._log.append(name, dict(fields))
+        if name in TURNS:
+            self._turns.append(int(fields.get("step", 0)))
+
+    def go_on(self, fields: Mapping[str, Any]) -> None:
+        """Mark in the log that the run goes on from the newest sound checkpoint, or from its seed.
+
+        Lines after that checkpoint count no more, and frames after it are removed.
+        """
+        newest = self.newest
+        lines = serial = 0
+        if newest is not None:
+            lines, serial = newest.lines, newest.frames
+        for frame in self._frames:
+            if frame.serial >= serial:
+                frame.path.unlink(missing_ok=True)
+        self._frames = [frame for frame in self._frames if frame.serial < serial]
+        self.note("RunContinued", {**fields, "lines": lines})
+
+    def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
+        """A new checkpoint; those that are no longer needed go."""
+        self._log.sync()
+        folder = self.path / places.CHECKPOINTS
+        marks = {"kept": kept, "lines": self._log.next_seq, "frames": self._serial}
+        new = checkpoints.write(folder, snapshot, self._order, marks)
+        self._order += 1
+        self.checkpoints.append(new)
+        for one in checkpoints.superfluous(self.checkpoints):
+            if not (one.path / places.KEEP).exists():
+                checkpoints.remove(one)
+            self.checkpoints.remove(one)
+
+    def frame(self, frame: Frame) -> None:
+        """A new frame; where there are too many, old ones thin out."""
+        self._frames.append(frames.write(self.path / places.FRAMES, frame, self._serial))
+        self._serial += 1
+        for one in to_drop(self._frames, self._turns, self._cap):
+            one.path.unlink(missing_ok=True)
+            self._frames.remove(one)
+
+    def sync(self) -> None:
+        """Make the log last."""
+        self._log.sync()
+
+    def recover(self) -> None:
+        """After trouble: is this still our folder, and can its log be written?"""
+        try:
+            here = about.read(self.path)
+        except Refusal as refusal:
+            raise OSError(None, str(refusal)) from None
+        if here["id"] != self.about["id"]:
+            raise OSError(None, "another run lies in its folder now")
+        self._lock.retake()
+        self._log.reopen()
 
     def close(self) -> None:
-        """Close the log."""
+        """Let others write."""
         self._log.close()
+        self._lock.release()
 
-
-def _json(tree: Any, indent: int | None = None) -> str:
-    return json.dumps(tree, indent=indent, ensure_ascii=False)
+    def discard(self) -> None:
+        """Remove a run that could not begin."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)

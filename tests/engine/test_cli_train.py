@@ -24,7 +24,8 @@ def test_a_run_leaves_its_configuration_log_and_weights(tmp_path, capsys):
     config = RunConfig.from_file(out / "config.toml")
     assert config.gating.regime == "FR-II"
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    assert lines[-1]["test_accuracy"] > 0
+    assert lines[-1]["event"] == "Finished"
+    assert [line for line in lines if line["event"] == "Measured"][-1]["test_accuracy"] > 0
     assert json.loads((out / "run.json").read_text())["probe_set"]
     assert (out / "weights.safetensors").stat().st_size > 0
 

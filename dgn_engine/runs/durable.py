@@ -1,0 +1,79 @@
+"""Files and folders that are there whole or not at all, whatever happens while they are written.
+
+Raises `OSError`: what a full disk means is decided by whoever writes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+PART = ".part"  # the ending of what was not finished
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write beside, sync, rename, sync the folder."""
+    part = _part(path)
+    try:
+        _write(part, content)
+        part.replace(path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    """A new folder with these files, or none: `path` must not exist, or be an empty folder."""
+    part = _part(path)
+    try:
+        part.mkdir()
+        for name, content in files.items():
+            _write(part / name, content)
+        sync_folder(part)
+        if os.name != "posix" and path.is_dir():  # there a rename does not replace a folder
+            path.rmdir()
+        part.replace(path)
+        sync_folder(path.parent)
+    finally:
+        if part.exists():
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What a writer that was killed has left unfinished in this folder."""
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.name.endswith(PART))
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove them; only whoever holds the run's lock may."""
+    for path in leftovers(folder):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}{PART}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

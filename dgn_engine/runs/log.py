@@ -1,0 +1,127 @@
+"""The log of a run: appended to, flushed line by line, read up to the last whole line."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.runs.lines import Line, decode, encode
+
+SYNC_EVERY = 1.0  # seconds
+_TAIL = 1 << 20
+
+
+@dataclass(frozen=True)
+class LogRead:
+    """`damaged`: numbers (from 1) of lines that are not sound; `missing`: sequence numbers that
+    no line has; `torn`: bytes of a last line that was not finished, which is no damage.
+    """
+
+    lines: tuple[Line, ...]
+    damaged: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    torn: int = 0
+
+
+class LogWriter:
+    """Appends to a log; a torn last line is cut off first. Raises `OSError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+        self._dirty = False
+        self._synced = 0.0
+        self._seq, self._end = _last(path)
+        self.reopen()
+
+    @property
+    def next_seq(self) -> int:
+        """How many lines there are."""
+        return self._seq
+
+    def append(self, name: str, fields: dict[str, object]) -> None:
+        """One line, flushed; synced if the last time was a second ago."""
+        if self._file is None:
+            raise OSError(None, "the log is closed")
+        raw = encode(Line(self._seq, round(time.time(), 3), name, fields))
+        if self._file.write(raw) != len(raw):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._seq += 1
+        self._end += len(raw)
+        self._dirty = True
+        if time.monotonic() - self._synced >= SYNC_EVERY:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make what was written last."""
+        if self._dirty and self._file is not None:
+            os.fsync(self._file.fileno())
+            self._dirty = False
+        self._synced = time.monotonic()
+
+    def reopen(self) -> None:
+        """Open anew at the end of the last whole line: after trouble, half a line may be there."""
+        self.close()
+        file = io.FileIO(self._path, "r+b" if self._end else "ab")
+        try:
+            if file.seek(0, os.SEEK_END) < self._end:
+                raise OSError(None, "the log has become shorter")
+            file.truncate(self._end)
+            file.seek(self._end)
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+
+    def close(self) -> None:
+        """Sync and close; what cannot be synced any more is left to the system."""
+        if self._file is None:
+            return
+        try:
+            self.sync()
+        except OSError:
+            pass
+        finally:
+            self._file.close()
+            self._file = None
+
+
+def read_log(path: Path) -> LogRead:
+    """Every sound line, in order; a last line without its end is dropped.
+
+    Raises `OSError`.
+    """
+    *whole, rest = path.read_bytes().split(b"\n")
+    lines: list[Line] = []
+    damaged: list[int] = []
+    missing: list[int] = []
+    for number, raw in enumerate(whole, start=1):
+        line = decode(raw)
+        if line is None:
+            damaged.append(number)
+            continue
+        expected = lines[-1].seq + 1 if lines else 0
+        missing.extend(range(expected, min(line.seq, expected + 1000)))
+        lines.append(line)
+    return LogRead(tuple(lines), tuple(damaged), tuple(missing), len(rest))
+
+
+def _last(path: Path) -> tuple[int, int]:
+    """The next sequence number, and where the last sound line ends."""
+    if not path.exists():
+        return 0, 0
+    content = path.read_bytes()
+    for start in (max(0, len(content) - _TAIL), 0):
+        end = len(content)
+        while end > start:
+            end = content.rfind(b"\n", start, end)
+            if end < 0:
+                break
+            line = decode(content[content.rfind(b"\n", 0, end) + 1 : end])
+            if line is not None:
+                return line.seq + 1, end + 1
+    return 0, 0

@@ -1,0 +1,126 @@
+"""A run folder as its readers see it: configuration, series, events, frames and checkpoints.
+
+Reading takes no lock and changes nothing; a run that is being written can be read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import (
+    Diverged,
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    RunContinued,
+    RunStarted,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import about, checkpoints, frames, lock, places
+from dgn_engine.runs.lines import Line, event_of
+from dgn_engine.runs.log import LogRead, read_log
+
+Status = Literal["running", "finished", "diverged", "failed", "interrupted"]
+
+
+class RunReader:
+    """Raises `Refusal` where there is no run, or its `run.json` is damaged.
+
+    Each part is read when it is asked for, once; make another reader to see what came since.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.about: dict[str, Any] = about.read(path)
+
+    @property
+    def config(self) -> RunConfig:
+        """Of the run."""
+        return RunConfig.from_dict(self.about["config"])
+
+    @property
+    def started(self) -> RunStarted | None:
+        """The event that opened it; None where it never stood."""
+        return about.started(self.about)
+
+    @cached_property
+    def log(self) -> LogRead:
+        """Every sound line, those that were superseded too."""
+        try:
+            return read_log(self.path / places.LOG)
+        except OSError as error:
+            raise Refusal(f"{self.path / places.LOG} cannot be read: {error.strerror}.") from None
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that count: where the run went on from a checkpoint, what came after it then
+        does not.
+        """
+        kept: list[Line] = []
+        for line in self.log.lines:
+            if line.name == RunContinued.__name__:
+                first = line.fields.get("lines", line.seq)
+                kept = [one for one in kept if one.seq < first]
+            kept.append(line)
+        return tuple(kept)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What happened, in order."""
+        return tuple(event for line in self.lines if (event := event_of(line)) is not None)
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """The scores."""
+        return tuple(event for event in self.events if isinstance(event, Measured))
+
+    @cached_property
+    def frames(self) -> tuple[frames.StoredFrame, ...]:
+        """The frames that count, in the order of their steps; open one with `frame`."""
+        return tuple(frames.stored(self.path / places.FRAMES))
+
+    def frame(self, step: int) -> Frame | None:
+        """The last frame at or before a step; None where there is none."""
+        place = bisect_right([frame.step for frame in self.frames], step)
+        return frames.read(self.frames[place - 1]) if place else None
+
+    @cached_property
+    def checkpoints(self) -> tuple[checkpoints.Stored, ...]:
+        """The sound ones, oldest first (large files are not hashed here)."""
+        found = checkpoints.stored(self.path / places.CHECKPOINTS, thorough=False)
+        return tuple(one for one in found if one.sound)
+
+    @property
+    def step(self) -> int:
+        """The last step that something is known of."""
+        steps = [line.fields.get("step", 0) for line in self.lines[-50:]]
+        steps += [one.step for one in self.checkpoints[-1:]]
+        return max((step for step in steps if isinstance(step, int)), default=0)
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The step at which the loss was no longer finite."""
+        return next((event.step for event in self.events if isinstance(event, Diverged)), None)
+
+    @property
+    def status(self) -> Status:
+        """How the run stands; 'interrupted': nobody writes it, and it was not finished."""
+        if lock.holder(self.path / places.LOCK) is not None:
+            return "running"
+        for event in reversed(self.events):
+            match event:
+                case Finished():
+                    return "finished"
+                case Diverged():
+                    return "diverged"
+                case Failed():
+                    return "failed"
+                case Measured() | RunContinued():
+                    break
+        return "interrupted"
