@@ -17,6 +17,7 @@ from dgn_engine.architecture import (
     Flatten,
     GlobalAveragePool,
 )
+from dgn_engine.kernels import cntk_slabs
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.recursion import box_sum
 from dgn_engine.refusal import Refusal
@@ -43,6 +44,20 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
             )
     images = x.detach().to("cpu", torch.float64)
     variances = _variances(architecture, images)
+    fast = cntk_slabs.map_limits(architecture, images, variances)
+    covariance, tangent = fast or _map_limits(architecture, images, variances)
+    for _ in range(sum(isinstance(node, Dense) and node.gated for node in architecture.nodes)):
+        squares = covariance.diagonal().clone()
+        tangent = tangent + covariance
+        covariance, slope = relu_moments(covariance, squares, squares, same=True)
+        tangent = tangent * slope
+    return LimitKernels(tangent + covariance, covariance)
+
+
+def _map_limits(
+    architecture: Architecture, images: Tensor, variances: list[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Σ and T (n, n) after the pooling or flattening."""
     n = images.shape[0]
     flat = any(isinstance(node, Flatten) for node in architecture.nodes)
     covariance, tangent = (torch.zeros((n, n), dtype=torch.float64) for _ in range(2))
@@ -51,12 +66,7 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
             S, T = _pairs(architecture, images, variances, row, columns, flat)
             covariance[row, columns] = covariance[columns, row] = S
             tangent[row, columns] = tangent[columns, row] = T
-    for _ in range(sum(isinstance(node, Dense) and node.gated for node in architecture.nodes)):
-        squares = covariance.diagonal().clone()
-        tangent = tangent + covariance
-        covariance, slope = relu_moments(covariance, squares, squares, same=True)
-        tangent = tangent * slope
-    return LimitKernels(tangent + covariance, covariance)
+    return covariance, tangent
 
 
 def _columns(variances: list[Tensor], row: int, n: int, flat: bool) -> list[slice]:

@@ -28,13 +28,15 @@ class Route:
     """How slabs go through the layers.
 
     `levels` (L+1, 5): height, width, cyclic, margin of the next layer, offset of its slab;
-    `layers` (L, 2): kernel, stride; `shifts` (T, L+1): δ at each level; `floats`: size of all
-    slabs; `flat`: the head flattens.
+    `layers` (L, 2): kernel, stride; `shifts` (T, L+1): δ at each level, without those that have
+    no pair of rows at some level; `complete`: there were none such; `floats`: size of all slabs;
+    `flat`: the head flattens.
     """
 
     levels: Whole
     layers: Whole
     shifts: Whole
+    complete: bool
     floats: int
     flat: bool
 
@@ -80,7 +82,8 @@ def route(architecture: Architecture) -> Route | None:
     margins = [node.padding for node in convolutions] + [0]
     levels, floats = _levels(shapes, cyclic, margins)
     layers = np.array([(node.kernel, node.stride) for node in convolutions], dtype=np.int64)
-    return Route(levels, layers, _shifts(convolutions, levels, flat), floats, flat)
+    shifts, complete = _shifts(convolutions, levels, flat)
+    return Route(levels, layers, shifts, complete, floats, flat)
 
 
 def _cyclic(
@@ -119,8 +122,8 @@ def _levels(
     return np.array(levels, dtype=np.int64), floats
 
 
-def _shifts(layers: Sequence[Conv], levels: Whole, flat: bool) -> Whole:
-    """Every δ of the last level, followed down to the inputs; empty slabs are left out."""
+def _shifts(layers: Sequence[Conv], levels: Whole, flat: bool) -> tuple[Whole, bool]:
+    """Every δ of the last level, followed down to the inputs, and whether none is empty."""
     height, _, wraps = levels[-1, :3]
     tops = range(1) if flat else range(0 if wraps else 1 - int(height), int(height))
     rows: list[list[int]] = []
@@ -133,4 +136,5 @@ def _shifts(layers: Sequence[Conv], levels: Whole, flat: bool) -> Whole:
             row.insert(0, below)
         if all(abs(shift) < int(level[0]) for shift, level in zip(row, levels, strict=True)):
             rows.append(row)
-    return np.array(rows, dtype=np.int64).reshape(-1, len(layers) + 1)
+    shifts = np.array(rows, dtype=np.int64).reshape(-1, len(layers) + 1)
+    return shifts, len(rows) == len(tops)

@@ -1,0 +1,56 @@
+"""The convolutional limit kernel slab by slab, in the cache: the road of `cntk` where numba is.
+
+Σ and T of all pairs of positions never leave the cache (see `slabs`), and the arc cosine is a
+polynomial, so that a processor does several at once. Needs numba (the extra `fast`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.kernels import cntk_loops, slabs
+
+# Numba compiles once per process, a few seconds; less work than this is done sooner without it.
+WORTH_COMPILING = 1e8  # pairs of positions over all layers and pairs of examples
+
+
+def map_limits(
+    architecture: Architecture, images: Tensor, variances: Sequence[Tensor]
+) -> tuple[Tensor, Tensor] | None:
+    """Σ and T (n, n) after global average pooling, for images (n, C, H, W), float64 on the CPU.
+
+    `variances[l]` (n, H, W) is E[q_l(p)²] of convolution l. Agrees with the plain road to 1e-12,
+    and to 1e-8 where two different examples look the same through a window: there arccos near one
+    halves the digits of either road. None where this road does not apply: no numba, little work,
+    flattening (the plain road needs p = p' alone), paddings that alternate or exceed the window.
+    """
+    n = images.shape[0]
+    route = slabs.route(architecture) if slabs.available() else None
+    if route is None or route.flat or not route.complete or route.work(n) < WORTH_COMPILING:
+        return None
+    both = []
+    for layer in variances:
+        deviation = layer.sqrt()
+        inverse = torch.where(deviation > 0, 1.0 / deviation, 0.0)
+        both.append(torch.stack([deviation, inverse], dim=1).flatten(1))
+    deviations = np.ascontiguousarray(torch.cat(both, dim=1).numpy())
+    inputs = np.ascontiguousarray(images.numpy())
+    loop = cntk_loops.pairs()
+    covariance, tangent = np.zeros((n, n)), np.zeros((n, n))
+
+    def pairs(row: int, left: int, right: int) -> None:
+        loop(
+            row, left, inputs, deviations, route.levels, route.layers, route.shifts, route.floats,
+            covariance[row, left:right], tangent[row, left:right],
+        )  # fmt: skip
+        covariance[left:right, row] = covariance[row, left:right]
+        tangent[left:right, row] = tangent[row, left:right]
+
+    route.fill(pairs, n)
+    pooled = float(variances[-1][0].numel()) ** 2
+    return torch.from_numpy(covariance / pooled), torch.from_numpy(tangent / pooled)
