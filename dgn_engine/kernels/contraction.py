@@ -132,21 +132,23 @@ class KernelSum:
 
     def _add_full(self, terms: Sequence[Term]) -> None:
         c = terms[0].one.shape[1]
+        fresh = self._total is None
         if self._total is None:
-            self._total = terms[0].one.new_zeros((self.n, c, self.m, c))
+            self._total = terms[0].one.new_empty((self.n, c, self.m, c))
         for rows in self._full_tiles():
             columns = slice(rows.start if self.symmetric else 0, self.m)
             tile = self._total[rows, :, columns]
-            for term in terms:
+            for number, term in enumerate(terms):
+                first = fresh and not number
                 one, two = _cut(term.one, rows, 1), _cut(term.two, columns, 1)
                 size = one.shape[2]
                 part = product(one.reshape(-1, size), two.reshape(-1, size))
                 part = part.reshape(len(one), c, len(two), c)
-                if term.left is None or term.right is None:
-                    tile.add_(part)
+                if term.left is not None and term.right is not None:
+                    gram = product(term.left[rows], term.right[columns])[:, None, :, None]
+                    tile.copy_(gram * part) if first else tile.addcmul_(gram, part)
                 else:
-                    gram = product(term.left[rows], term.right[columns])
-                    tile.addcmul_(gram[:, None, :, None], part)
+                    tile.copy_(part) if first else tile.add_(part)
 
 
 def add_layer(sums: Sequence[tuple[KernelSum, Term]], positions: int = 1) -> None:

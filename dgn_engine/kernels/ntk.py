@@ -163,7 +163,7 @@ def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
     # just before the feature sweep reads it.
     own = block.slope is not None and block.feature is None
     beside = feature_sweep(run, sources) if own else None
-    for step in value_sweep(run, top):
+    for step in value_sweep(run, top, with_gates=block.slope is not None):
         place, feature = step.place, None
         if block.slope is not None and step.gate_gradient is not None:
             source = step.gate_gradient * block.slope[place].unsqueeze(1)

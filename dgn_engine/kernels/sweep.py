@@ -63,8 +63,8 @@ class Pass:
 
 @dataclass(frozen=True)
 class Deltas:
-    """Reached at weight layer `place`: the delta of its output, and (gated layers) E ⊙ q, the
-    sensitivity of the logits to its gate."""
+    """Reached at weight layer `place`: the delta of its output, and (gated layers, where asked
+    for) E ⊙ q, the sensitivity of the logits to its gate."""
 
     place: int
     delta: Tensor
@@ -77,8 +77,9 @@ def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Ten
     return unit.sum(0)[None, None] if summed else unit[None]
 
 
-def value_sweep(run: Pass, top: Tensor) -> Iterator[Deltas]:
-    """Deltas with every gate a constant, from the output layer down to the first."""
+def value_sweep(run: Pass, top: Tensor, with_gates: bool) -> Iterator[Deltas]:
+    """Deltas with every gate a constant, from the output layer down to the first; the gradients
+    of the gates themselves only `with_gates`."""
     E = top
     masks, kept = list(run.masks), []
     for place, node, shape in _backwards(run.architecture):
@@ -86,7 +87,8 @@ def value_sweep(run: Pass, top: Tensor) -> Iterator[Deltas]:
             case Dense() | Conv():
                 gradient = None
                 if node.gated:
-                    gradient = E * run.pre[place].unsqueeze(1)
+                    if with_gates:
+                        gradient = E * run.pre[place].unsqueeze(1)
                     E = E * run.gates[place].unsqueeze(1)
                 yield Deltas(place, E, gradient)
                 if not place:
