@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from dgn_engine.architecture import Architecture, Conv, Dense, Weighted, weight_shape
 from dgn_engine.checkpoints.contents import Array
+from dgn_engine.checkpoints.folding import EPSILON, Folding, fold_normalisation
 from dgn_engine.checkpoints.reading import Listing
+from dgn_engine.checkpoints.understanding import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
 
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
@@ -57,11 +59,12 @@ def match_layers(listing: Listing, architecture: Architecture) -> Match:
     where it does not fit it is left as it is. In our own files the network is taken that made
     the gates. Nothing is changed here.
     """
-    arrays = _gate_makers(listing)
+    folding = fold_normalisation(_gate_makers(listing))
+    arrays = folding.arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     layers = architecture.weighted
     pairs = [
-        _pair(place, layer, names[place] if place < len(names) else "", arrays, len(names))
+        _pair(place, layer, names[place] if place < len(names) else "", folding, len(names))
         for place, layer in enumerate(layers)
     ]
     file = listing.file_name
@@ -70,21 +73,23 @@ def match_layers(listing: Listing, architecture: Architecture) -> Match:
     if normalised:
         verdict = (
             f"Gates of {file} cannot be taken: it holds normalisation layers ({normalised}), "
-            "which move the gates and cannot be folded in here. Nothing was changed."
+            "which move the gates and cannot be folded in here."
+            f"{_known(listing)} Nothing was changed."
         )
         return Match(tuple(pair.row for pair in pairs), False, verdict)
     if misfit is not None:
         verdict = (
-            f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}. "
-            "Nothing was changed."
+            f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}."
+            f"{_known(listing)} Nothing was changed."
         )
         return Match(tuple(pair.row for pair in pairs), False, verdict)
     taken = pairs if not pairs[-1].reason else pairs[:-1]
     biases = tuple(pair.bias for pair in taken)
+    norms = [pair.row.tensor for pair in taken if pair.row.tensor in folding.into]
     return Match(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
-        verdict=_praise(file, len(layers) - 1, len(names) - len(layers), biases),
+        verdict=_praise(file, len(layers) - 1, len(names) - len(layers), biases, bool(norms)),
         weights=tuple(pair.weight for pair in taken if pair.weight is not None),
         biases=biases,
     )
@@ -100,9 +105,7 @@ def _gate_makers(listing: Listing) -> dict[str, Array]:
     return {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
 
 
-def _pair(
-    place: int, layer: Weighted, name: str, arrays: dict[str, Array], available: int
-) -> _Pair:
+def _pair(place: int, layer: Weighted, name: str, folding: Folding, available: int) -> _Pair:
     title = f"{'conv' if isinstance(layer, Conv) else 'dense'} {place + 1}"
     title = title if layer.gated else "output"
     needed = weight_shape(layer)
@@ -110,6 +113,7 @@ def _pair(
         reason = f"the file has only {available} weight layers"
         row = LayerMatch(title, needed, "", None, False, _unless_gated(layer, reason))
         return _Pair(row, reason=reason)
+    arrays = folding.arrays
     found = arrays[name]
     reason = _difference(layer, found.shape)
     bias_name = "" if reason else _bias_of(name, layer, arrays)
@@ -119,7 +123,11 @@ def _pair(
         reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
     if not reason and not all(_finite(a) for a in (weight, bias) if a is not None):
         reason = f"{name} holds values that are not finite"
-    remark = _unless_gated(layer, reason) if reason else "with bias" if bias is not None else ""
+    remark = _unless_gated(layer, reason)
+    if not reason and name in folding.into:
+        remark = f"{folding.into[name]} folded in"
+    elif not reason:
+        remark = "with bias" if bias is not None else ""
     row = LayerMatch(title, needed, name, found.shape, not reason, remark)
     return _Pair(row, weight, bias, reason)
 
@@ -179,13 +187,29 @@ def _finite(array: Weights) -> bool:
         return bool(np.isfinite(array.astype(np.float32)).all())
 
 
-def _praise(file: str, gated: int, over: int, biases: tuple[Weights | None, ...]) -> str:
+def _known(listing: Listing) -> str:
+    """What the file is, where it does not fit and its name is known."""
+    shapes = {name: array.shape for name, array in listing.arrays.items()}
+    network = known_network(shapes)
+    if has_skips(shapes):
+        return f" It is {network}; its skip connections make it no chain of layers."
+    return f" It is {network}." if network else ""
+
+
+def _praise(
+    file: str, gated: int, over: int, biases: tuple[Weights | None, ...], norms: bool
+) -> str:
     verdict = f"Gates of {file} fit all {gated} gate layers."
     if over > 0:
         more = (
             "1 more weight layer in it is" if over == 1 else f"{over} more weight layers in it are"
         )
         verdict += f" {more} not used."
+    if norms:
+        verdict += (
+            " BatchNorm is folded in as in evaluation, each into the layer before it, "
+            f"with its usual ε of {EPSILON:g}."
+        )
     if any(bias is not None for bias in biases):
         verdict += " Its biases move the gates; path kernels count weights only."
     return verdict

@@ -1,4 +1,4 @@
-"""What each instruction of a pickle does: with lists, tables, numbers and text, and nothing else."""
+"""What each instruction of a pickle does: with lists, tables, numbers, text and nothing else."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""`dgn inspect FILE`: what a checkpoint holds, what it is understood as, what is left aside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgn_engine.cli._command import Command
+
+if TYPE_CHECKING:
+    from dgn_engine.checkpoints.contents import Array
+    from dgn_engine.checkpoints.reading import Listing
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
+    parser.add_argument("--json", action="store_true", help="print the listing as JSON")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from dgn_engine.checkpoints.reading import read_tensors
+
+    told = listed(read_tensors(arguments.file))
+    print(json.dumps(told, ensure_ascii=False, indent=1) if arguments.json else _lines(told))
+    return 0
+
+
+def listed(listing: Listing) -> dict[str, Any]:
+    """The listing as JSON can hold it."""
+    from dgn_engine.checkpoints.understanding import understood_as
+
+    tensors = [
+        {
+            "name": name,
+            "shape": list(array.shape),
+            "dtype": listing.dtypes[name],
+            "finite": _finite(array),
+        }
+        for name, array in listing.arrays.items()
+    ]
+    return {
+        "file": listing.file_name,
+        "kind": listing.kind,
+        "understood_as": understood_as(listing),
+        "numbers": sum(array.size for array in listing.arrays.values()),
+        "finite": all(tensor["finite"] for tensor in tensors),
+        "tensors": tensors,
+        "ignored": list(listing.ignored),
+    }
+
+
+def _finite(array: Array) -> bool:
+    import numpy as np
+
+    return bool(np.isfinite(array).all())
+
+
+def _lines(told: dict[str, Any]) -> str:
+    tensors = told["tensors"]
+    shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
+    wide = min(max(len(t["name"]) for t in tensors), 60)
+    shaped = max(len(shape) for shape in shapes)
+    lines = [
+        f"{told['file']}: {told['kind']}, {len(tensors):,} tensors, {told['numbers']:,} numbers",
+        f"understood as {told['understood_as']}",
+        "",
+    ]
+    for tensor, shape in zip(tensors, shapes, strict=True):
+        finite = "" if tensor["finite"] else "  not finite"
+        lines.append(f"  {tensor['name']:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
+    lines.append("")
+    lines.append("all finite" if told["finite"] else "some values are not finite")
+    lines.extend(f"ignored: {name}" for name in told["ignored"])
+    return "\n".join(lines)
+
+
+COMMAND = Command(
+    about="List the tensors of a checkpoint, whoever wrote it; nothing in it is run.",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,61 @@
+"""`dgn inspect`: the listing of a checkpoint as text and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.cli import main
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    network = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+    network[2].bias.data[1] = torch.nan
+    path = tmp_path / "last.ckpt"
+    torch.save({"state_dict": network.state_dict(), "args": argparse.Namespace(lr=0.1)}, path)
+    return path
+
+
+def test_text_tells_tensors_what_they_are_and_what_is_ignored(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(checkpoint)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "last.ckpt: PyTorch, 4 tensors, 43 numbers"
+    assert lines[1] == "understood as a chain of 2 dense layers, 6 inputs, 3 outputs"
+    assert "  0.weight  4×6  float32" in lines
+    assert "  2.bias    3    float32  not finite" in lines
+    assert lines[-2:] == ["some values are not finite", "ignored: args (argparse.Namespace)"]
+
+
+def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "--json", str(checkpoint)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["kind"] == "PyTorch"
+    assert told["finite"] is False
+    assert told["tensors"][0] == {
+        "name": "0.weight",
+        "shape": [4, 6],
+        "dtype": "float32",
+        "finite": True,
+    }
+    assert told["ignored"] == ["args (argparse.Namespace)"]
+
+
+def test_a_refusal_is_one_sentence_on_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "page.pt").write_text("<html>404</html>")
+    assert main(["inspect", str(tmp_path / "page.pt")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "dgn inspect: page.pt is text, perhaps a web page that was saved instead of the file "
+        "behind it.\n"
+    )
