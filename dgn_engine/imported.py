@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +11,55 @@ import torch
 from dgn_engine.architecture import Architecture, Dense
 from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.reading import Listing
-from dgn_engine.config import NetConfig
+from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.gating import Gate
 from dgn_engine.nets import build_architecture
+from dgn_engine.network import GatedNetwork
 from dgn_engine.refusal import Refusal
+from dgn_engine.regimes import find_regime
 from dgn_engine.stack import Stack
+from dgn_engine.trainer import check_wiring
+
+
+def is_ours(listing: Listing) -> bool:
+    """Whether `dgn train` or the viewer wrote the file: both networks and how they were used."""
+    return "value.weights.0" in listing.arrays and "config" in listing.metadata
+
+
+def our_network(listing: Listing, input_shape: tuple[int, ...], dtype: torch.dtype) -> GatedNetwork:
+    """The network as it was trained: both stacks, regime, wiring, β and value input."""
+    config = RunConfig.from_toml(listing.metadata["config"])
+    regime = find_regime(listing.metadata.get("regime", config.gating.regime))
+    value, feature = _part(listing, "value."), _part(listing, "feature.")
+    architecture = named_architecture(value, config.net, input_shape)
+    network = GatedNetwork(architecture).to(dtype)
+    network.value = imported_stack(value, architecture, dtype)
+    network.feature = imported_stack(feature, architecture, dtype)
+    network.own_gates = regime.own_gates
+    network.gate = Gate(regime.soft, config.gating.beta, config.gating.epsilon)
+    network.value_input = config.gating.value_input
+    order = listing.metadata.get("wiring", "")
+    if order:
+        try:
+            network.wiring = tuple(int(part) for part in order.split(","))
+        except ValueError:
+            raise Refusal(f"The wiring '{order}' in {listing.file_name} is no order.") from None
+        check_wiring(architecture, network.wiring)
+    if "random_input" in listing.arrays:
+        fixed = torch.from_numpy(np.array(listing.arrays["random_input"]))
+        if tuple(fixed.shape) == architecture.input_shape:
+            network.get_buffer("random_input").copy_(fixed)
+    return network
+
+
+def _part(listing: Listing, prefix: str) -> Listing:
+    """The tensors of one of our two networks."""
+    arrays = {
+        name.removeprefix(prefix): array
+        for name, array in listing.arrays.items()
+        if name.startswith(prefix)
+    }
+    return replace(listing, arrays=arrays, metadata={})
 
 
 def dense_architecture(listing: Listing) -> Architecture:

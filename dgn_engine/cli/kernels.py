@@ -82,11 +82,20 @@ def _network(arguments: argparse.Namespace, shape: tuple[int, ...]) -> GatedNetw
         dense_architecture,
         imported_gates,
         imported_stack,
+        is_ours,
         named_architecture,
+        our_network,
     )
     from dgn_engine.network import GatedNetwork
+    from dgn_engine.trainer import check_wiring
 
     listing = read_tensors(arguments.network)
+    dtype = getattr(torch, arguments.dtype)
+    if is_ours(listing):
+        _only_with_plain_weights(arguments)
+        network = our_network(listing, shape[1:], dtype)
+        _check_inputs(shape, network.architecture.input_shape, arguments)
+        return network
     if arguments.net:
         options = tuple(value_of(text) for text in arguments.option)
         net = NetConfig(name=arguments.net, options=options)
@@ -94,7 +103,6 @@ def _network(arguments: argparse.Namespace, shape: tuple[int, ...]) -> GatedNetw
     else:
         architecture = dense_architecture(listing)
     _check_inputs(shape, architecture.input_shape, arguments)
-    dtype = getattr(torch, arguments.dtype)
     network = GatedNetwork(architecture).to(dtype)
     network.value = imported_stack(listing, architecture, dtype)
     if arguments.gates is None:
@@ -109,11 +117,19 @@ def _network(arguments: argparse.Namespace, shape: tuple[int, ...]) -> GatedNetw
     network.value_input = arguments.value_input
     network.feature_activation = arguments.feature_activation
     if arguments.permute is not None:
-        from dgn_engine.trainer import check_wiring
-
         check_wiring(architecture, arguments.permute)
         network.wiring = arguments.permute
     return network
+
+
+def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
+    """A file of ours says itself how its network is gated."""
+    for option in ("gates", "beta", "permute", "net"):
+        if getattr(arguments, option) is not None:
+            raise Refusal(
+                f"{arguments.network.name} holds a network of ours with its gates in it; "
+                f"leave out --{option}."
+            )
 
 
 def _only_with_gates(arguments: argparse.Namespace) -> None:

@@ -260,3 +260,20 @@ def test_inputs_that_are_not_finite_or_of_the_wrong_size_are_refused(files, caps
         code, _ = run(folder)
         assert code == 2
         assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "FR-II", "DL"])
+def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, capsys, regime):
+    out = tmp_path / "run"
+    small = ["--width", "12", "--depth", "4", "--epochs", "1", "--quiet"]
+    assert main(["train", *small, "--regime", regime, "--wiring", "2,0,1", "--out", str(out)]) == 0
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.random((5, 1, 8, 8)))
+    arguments = ["kernels", str(out / "weights.safetensors"), "--inputs", str(tmp_path / "x.npy")]
+    assert main([*arguments, "--out", str(tmp_path / "k.npz")]) == 0
+    with np.load(tmp_path / "k.npz", allow_pickle=False) as found:
+        assert ("ntk_feature" in found) == (regime == "DL")
+        hard = np.array_equal(found["tau_1"], np.round(found["tau_1"]))
+    assert hard == (regime != "DL")
+    assert main([*arguments, "--beta", "3"]) == 2
+    assert "--beta" in capsys.readouterr().err
