@@ -13,8 +13,6 @@ from dgn_engine.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.refusal import Refusal
 
-KAPPA = 0.1  # hard gates: sensitive where |q| < κ·rms(q), THEORY §5
-
 
 @dataclass(frozen=True)
 class KernelSettings:
@@ -37,19 +35,15 @@ def kernel_arrays(
     such a kernel has no eigenvalues. Raises `Refusal` where n is too large for the memory.
     """
     _check_size(network, len(x), settings)
-    with torch.no_grad():
-        trace = network.trace(x)
-        architecture, gates = network.architecture, trace.value.gates
-        slopes = tuple(network.gate.sensitivity(q, KAPPA) for q in trace.gate_pre)
-        x_value = network.input_of_value(x)
-        how = settings.normalise
-        found: dict[str, Tensor] = {"gram": k.input_gram(x_value)}
-        for layer, layer_gates in enumerate(gates):
-            found[f"tau_{layer + 1}"] = k.layer_overlap(layer_gates)
-        found["overlap"] = k.overlap(architecture, gates, normalise=how)
-        found["sensitive"] = k.sensitive_overlap(architecture, gates, slopes, normalise=how)
-        found["npk"] = k.neural_path_kernel(architecture, gates, x_value, normalise=how)
-        tangent = k.tangent_kernels(network, x, logits=settings.logits)
+    how = settings.normalise
+    shared = k.SharedKernels(network, x, logits=settings.logits)
+    found: dict[str, Tensor] = {"gram": shared.gram}
+    for layer, gates in enumerate(shared.gates):
+        found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
+    found["overlap"] = shared.overlap(how)
+    found["sensitive"] = shared.sensitive(how)
+    found["npk"] = shared.npk(how)
+    tangent = shared.tangent
     found["ntk"] = tangent.whole
     found["ntk_value"] = tangent.value
     if tangent.feature is not None:

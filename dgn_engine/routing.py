@@ -40,8 +40,9 @@ class Route:
     def transpose(self, delta: Tensor, axis: int = 1) -> Tensor:
         """Send gradients back: the transpose of the call; units lie along `axis`."""
         if self.tile > 1:
-            units = delta.shape[axis] // self.tile
-            delta = delta.unflatten(axis, (self.tile, units)).sum(dim=axis)
+            shape = delta.shape
+            copies = (*shape[:axis], self.tile, shape[axis] // self.tile, *shape[axis + 1 :])
+            delta = delta.reshape(copies).sum(dim=axis)
         if self.shift != (0, 0):
             back = (-self.shift[0], -self.shift[1])
             delta = torch.roll(delta, back, dims=(axis + 1, axis + 2))

@@ -1,6 +1,7 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
 from dgn_engine.kernels.adapter import adapt
+from dgn_engine.kernels.churn import gate_churn
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
 from dgn_engine.kernels.gram import input_gram
@@ -31,6 +32,7 @@ from dgn_engine.kernels.residual import (
     sub_network_shares,
 )
 from dgn_engine.kernels.sensitivity import layer_sensitivity, sensitive_overlap
+from dgn_engine.kernels.shared import SharedKernels
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "LimitKernels",
     "Logits",
     "Normalise",
+    "SharedKernels",
     "Spectrum",
     "SubNetwork",
     "TangentKernels",
@@ -47,6 +50,7 @@ __all__ = [
     "class_targets",
     "convolutional_limit",
     "estimate_path_kernel",
+    "gate_churn",
     "input_gram",
     "kernel_regression",
     "layer_overlap",

@@ -26,7 +26,7 @@ from dgn_engine.kernels.sweep import (
     output_delta,
     value_sweep,
 )
-from dgn_engine.network import GatedNetwork
+from dgn_engine.network import GatedNetwork, NetworkTrace
 from dgn_engine.refusal import Refusal
 from dgn_engine.routing import STRAIGHT, Route
 from dgn_engine.stack import Stack, Trace
@@ -79,6 +79,7 @@ def tangent_kernels(
     feature_trained: bool = True,
     other: Tensor | None = None,
     budget_bytes: int | None = None,
+    trace: NetworkTrace | None = None,
 ) -> TangentKernels:
     """The tangent kernels of a network at inputs x (n, *input_shape), in the weights' dtype.
 
@@ -87,11 +88,12 @@ def tangent_kernels(
     no cross term between disjoint weights. Biases count where they exist. The kernels are of the
     logits: 'mean' is Σ_k K[k,k]/C, 'sumlogit' the kernel of Σ_k ŷ_k, 'full' keeps every pair of
     logits, 'perclass' the pairs k = k. With `other` (m, *input_shape) the block K(x, other).
+    `trace`: the forward pass at x, where the caller has it already.
     """
     if logits not in get_args(Logits):
         raise Refusal(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
-    one = _block(network, x, feature_trained)
-    two = one if other is None else _block(network, other, feature_trained)
+    one = _block(network, network.trace(x) if trace is None else trace, feature_trained)
+    two = one if other is None else _block(network, network.trace(other), feature_trained)
     classes = network.architecture.classes
     how: Contraction = "total" if logits in ("mean", "sumlogit") else logits  # type: ignore[assignment]  # the two remaining words
     summed = logits == "sumlogit"
@@ -121,8 +123,7 @@ def ntk_cost(architecture: Architecture, n: int) -> float:
     return cost
 
 
-def _block(network: GatedNetwork, x: Tensor, feature_trained: bool) -> _Block:
-    trace = network.trace(x)
+def _block(network: GatedNetwork, trace: NetworkTrace, feature_trained: bool) -> _Block:
     gate, pre = network.gate, trace.gate_pre
     soft = gate.soft and (network.own_gates or feature_trained)
     slope = tuple(gate.derivative(q) for q in pre) if soft else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from dgn_engine.architecture import Architecture
 from dgn_engine.config import OptionValue
-from dgn_engine.network import GatedNetwork, NetworkTrace
+from dgn_engine.kernels import SharedKernels
+from dgn_engine.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
 
@@ -24,30 +23,26 @@ class Sight:
 
     def __init__(self, network: GatedNetwork, x: Tensor, labels: Tensor, regime: Regime) -> None:
         self.network = network
-        self.x = x
         self.labels = labels
         self.regime = regime
+        # K^F is shown where something trains through the gates.
+        trained = regime.trains_feature or regime.own_gates
+        self.kernels = SharedKernels(network, x, feature_trained=trained)
+
+    @property
+    def x(self) -> Tensor:
+        """The probe set's inputs."""
+        return self.kernels.x
 
     @property
     def architecture(self) -> Architecture:
-        """Of both networks."""
+        """Of the value network."""
         return self.network.architecture
-
-    @cached_property
-    def trace(self) -> NetworkTrace:
-        """One forward pass of both networks."""
-        with torch.no_grad():
-            return self.network.trace(self.x)
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
         """G_l as value layer l uses it."""
-        return self.trace.value.gates
-
-    @property
-    def x_value(self) -> Tensor:
-        """x^v: what the value network is fed."""
-        return self.network.input_of_value(self.x)
+        return self.kernels.gates
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import OptionValue
+from dgn_engine.kernels import gate_churn
 from dgn_engine.probes._probe import Probe, Result, Sight, numpy
 from dgn_engine.protocol.frames import Array
 
@@ -30,10 +31,9 @@ def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Re
         dead = ~open_anywhere.any(dim=2).any(dim=0)
         arrays[f"dead_{layer}"] = np.flatnonzero(numpy(dead)).astype(np.int64)
         scalars[f"active_{layer}"] = float(gates.mean())
-    sides = tuple((gates >= 0.5) for gates in sight.gates)
-    scalars.update(_churn(sides, memory))
+    scalars.update(_churn(memory, sight.gates))
     facts = _unit_map(sight.gates, options, arrays)
-    return Result(arrays, scalars, facts, memory=sides)
+    return Result(arrays, scalars, facts, memory=sight.gates)
 
 
 def _picture(gates: Tensor, soft: bool) -> Array:
@@ -42,14 +42,12 @@ def _picture(gates: Tensor, soft: bool) -> Array:
     return numpy(gates.float()) if soft else numpy(gates.to(torch.uint8))
 
 
-def _churn(sides: tuple[Tensor, ...], memory: object) -> dict[str, float]:
-    """Nothing at the first reading, or where the shapes changed."""
-    if not isinstance(memory, tuple) or [m.shape for m in memory] != [s.shape for s in sides]:
+def _churn(memory: object, gates: tuple[Tensor, ...]) -> dict[str, float]:
+    """Nothing at the first reading."""
+    if not isinstance(memory, tuple):
         return {}
-    switched = [int((now != then).sum()) for now, then in zip(sides, memory, strict=True)]
-    sizes = [side.numel() for side in sides]
-    found = {f"churn_{i}": s / n for i, (s, n) in enumerate(zip(switched, sizes, strict=True))}
-    return {"churn": sum(switched) / sum(sizes), **found}
+    whole, by_layer = gate_churn(memory, gates)
+    return {"churn": whole, **{f"churn_{layer}": share for layer, share in enumerate(by_layer)}}
 
 
 def _unit_map(

@@ -18,7 +18,7 @@ from dgn_engine.protocol.frames import Array
 
 def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
     """See the module's first lines."""
-    npk = k.neural_path_kernel(sight.architecture, sight.gates, sight.x_value, normalise="trace")
+    npk = sight.kernels.npk("trace")
     targets = k.class_targets(sight.labels, sight.architecture.classes)
     spectrum = k.spectrum(npk, targets)
     arrays: dict[str, Array] = {

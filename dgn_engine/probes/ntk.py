@@ -19,9 +19,7 @@ from dgn_engine.protocol.frames import Array
 
 def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
     """See the module's first lines."""
-    trained = sight.regime.trains_feature or sight.regime.own_gates
-    with torch.no_grad():
-        found = k.tangent_kernels(sight.network, sight.x, feature_trained=trained)
+    found = sight.kernels.tangent
     arrays: dict[str, Array] = {"labels": numpy(sight.labels)}
     scalars: dict[str, float] = {}
     for name, kernel in (

@@ -11,26 +11,20 @@ from collections.abc import Mapping
 from dgn_engine import kernels as k
 from dgn_engine.architecture import Architecture
 from dgn_engine.config import OptionValue
+from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.probes._probe import Probe, Result, Sight, numpy
 from dgn_engine.protocol.frames import Array
-
-KAPPA = 0.1
 
 
 def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
     """See the module's first lines."""
-    gate = sight.network.gate
-    sensitivities = tuple(gate.sensitivity(q, KAPPA) for q in sight.trace.gate_pre)
-    active = k.overlap(sight.architecture, sight.gates, normalise="width")
-    sensitive = k.sensitive_overlap(
-        sight.architecture, sight.gates, sensitivities, normalise="width"
-    )
+    gate, shared = sight.network.gate, sight.kernels
     arrays: dict[str, Array] = {
         "labels": numpy(sight.labels),
-        "active": numpy(k.unit_diagonal(active)),
-        "sensitive": numpy(k.unit_diagonal(sensitive)),
+        "active": numpy(shared.overlap("cosine")),
+        "sensitive": numpy(shared.sensitive("cosine")),
     }
-    for layer, (gates, slopes) in enumerate(zip(sight.gates, sensitivities, strict=True)):
+    for layer, (gates, slopes) in enumerate(zip(sight.gates, shared.sensitivities, strict=True)):
         arrays[f"active_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(gates)))
         arrays[f"sensitive_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(slopes)))
     if gate.soft:

@@ -75,7 +75,7 @@ def test_layers_of_different_shape_cannot_be_exchanged(make_run):
 def test_the_value_network_sees_its_own_input(make_run, value_input):
     run = make_run("DL", value_input=value_input)
     x = run.sight().x
-    seen = run.sight().x_value
+    seen = run.sight().kernels.x_value
     if value_input == "image":
         assert torch.equal(seen, x)
     else:
