@@ -19,7 +19,7 @@ from dgn_engine.architecture import (
 )
 from dgn_engine.kernels import cntk_slabs
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
-from dgn_engine.kernels.recursion import box_sum
+from dgn_engine.kernels.positions import box_sum
 from dgn_engine.refusal import Refusal
 
 TILE_BYTES = 32 << 20

@@ -73,6 +73,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         (AveragePool(kernel=3, stride=2), Conv(1, 2), AveragePool(), Flatten(),
          Dense(2, 3, gated=False)),
     ),
+    "pooled-dense": Architecture(
+        (1, 4, 5), (AveragePool(), Flatten(), Dense(4, 3), Dense(3, 2, gated=False)),
+    ),
     "residual-dense": Architecture(
         (3,),
         (Dense(3, 3), Fork(), Dense(3, 2), Dense(2, 3), Merge(pre=0.7, post=1.2),
