@@ -9,7 +9,16 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted, Working
+from dgn_engine.protocol.events import (
+    Event,
+    Measured,
+    RecordingPaused,
+    RecordingResumed,
+    RegimeSwapped,
+    RunContinued,
+    RunStarted,
+    Working,
+)
 
 REFRESH = 0.2  # seconds
 
@@ -33,6 +42,7 @@ class Progress:
         )
         self._task = self._bar.add_task("reading data", total=None, rate=0.0, scores="")
         self._began = self._shown = time.monotonic()
+        self._first = 0  # steps that were done before
         self._train = ""
 
     def __enter__(self) -> Progress:
@@ -47,7 +57,7 @@ class Progress:
         now = time.monotonic()
         if now - self._shown >= REFRESH:
             self._shown = now
-            rate = step / max(now - self._began, 1e-9)
+            rate = (step - self._first) / max(now - self._began, 1e-9)
             self._bar.update(self._task, completed=step, rate=rate)
 
     def on_event(self, event: Event) -> None:
@@ -65,6 +75,16 @@ class Progress:
                 self._console.print(event.sentence)
             case Measured():
                 self._scores(event)
+            case RecordingPaused():
+                self._console.print(f"{event.reason} Training goes on.")
+            case RecordingResumed():
+                lost = f"; {event.lost:,} lines of the log are lost" if event.lost else ""
+                self._console.print(f"Recording goes on at step {event.step:,}{lost}.")
+            case RunContinued():
+                self._first = event.step
+                self._console.print(f"Continuing at step {event.step:,}.")
+                if event.remark:
+                    self._console.print(f"Not exact to the last bit: {event.remark}.")
             case _:
                 pass
 
@@ -75,5 +95,5 @@ class Progress:
             return
         scores = f"{self._train} · test {event.test_loss:.4f}, {event.test_accuracy:.2%}"
         self._bar.update(self._task, scores=scores)
-        rate = event.step / max(time.monotonic() - self._began, 1e-9)
+        rate = (event.step - self._first) / max(time.monotonic() - self._began, 1e-9)
         self._console.print(f"epoch {event.epoch:.0f}  {scores}  ({rate:,.0f} steps/s)")

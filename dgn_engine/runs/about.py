@@ -37,6 +37,12 @@ def new(config: RunConfig) -> dict[str, Any]:
     }
 
 
+def repaired(config: RunConfig) -> dict[str, Any]:
+    """Where all but the configuration is lost; who wrote it is not known any more."""
+    whole = new(config)
+    return {key: whole[key] for key in ("format", "id", "created", "seeds", "config")}
+
+
 def begun(
     about: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
 ) -> dict[str, Any]:
@@ -124,16 +130,16 @@ def why_not_exact(about: Mapping[str, Any], device: str, threads: int) -> str:
     """Why going on here may differ in the last bits; empty where it does not."""
     before, now = about.get("versions", {}), versions()
     reasons = [
-        f"{name} was {before.get(name)}, is {now[name]}"
+        f"{name} was {before.get(name, 'unknown')}, is {now[name]}"
         for name in ("dgn-viewer", "torch")
         if before.get(name) != now[name]
     ]
     if about.get("device") != device:
-        reasons.append(f"the device was {about.get('device')}, is {device}")
+        reasons.append(f"the device was {about.get('device', 'unknown')}, is {device}")
     elif device != "cpu":
         reasons.append(f"{device} does not add in a fixed order")
     if about.get("threads") != threads:
-        reasons.append(f"{about.get('threads')} threads then, {threads} now")
+        reasons.append(f"{about.get('threads', 'unknown')} threads then, {threads} now")
     if about.get("processor") != processor():
         reasons.append("the processor is another one")
     return "; ".join(reasons)

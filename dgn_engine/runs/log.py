@@ -12,18 +12,20 @@ from pathlib import Path
 from dgn_engine.runs.lines import Line, decode, encode
 
 SYNC_EVERY = 1.0  # seconds
+LOST = "Lost"  # a line that stands for others
 _TAIL = 1 << 20
 
 
 @dataclass(frozen=True)
 class LogRead:
-    """`damaged`: numbers (from 1) of lines that are not sound; `missing`: sequence numbers that
-    no line has; `torn`: bytes of a last line that was not finished, which is no damage.
+    """`damaged`: numbers (from 1) of lines that are not sound; `missing`: first and last of the
+    sequence numbers that no line has; `torn`: bytes of a last line that was not finished, which
+    is no damage.
     """
 
     lines: tuple[Line, ...]
     damaged: tuple[int, ...] = ()
-    missing: tuple[int, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
     torn: int = 0
 
 
@@ -98,16 +100,29 @@ def read_log(path: Path) -> LogRead:
     *whole, rest = path.read_bytes().split(b"\n")
     lines: list[Line] = []
     damaged: list[int] = []
-    missing: list[int] = []
+    missing: list[tuple[int, int]] = []
+    expected = 0
     for number, raw in enumerate(whole, start=1):
         line = decode(raw)
-        if line is None:
+        if line is None or line.seq < expected:
             damaged.append(number)
             continue
-        expected = lines[-1].seq + 1 if lines else 0
-        missing.extend(range(expected, min(line.seq, expected + 1000)))
+        if line.seq > expected:
+            missing.append((expected, line.seq - 1))
+        expected = _end(line) + 1
         lines.append(line)
     return LogRead(tuple(lines), tuple(damaged), tuple(missing), len(rest))
+
+
+def mended(log: LogRead) -> bytes:
+    """The sound lines, with a line `Lost` for each gap, so that every line keeps its number."""
+    gaps = [Line(first, 0.0, LOST, {"upto": last}) for first, last in log.missing]
+    return b"".join(encode(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq))
+
+
+def _end(line: Line) -> int:
+    upto = line.fields.get("upto", line.seq) if line.name == LOST else line.seq
+    return upto if isinstance(upto, int) and upto >= line.seq else line.seq
 
 
 def _last(path: Path) -> tuple[int, int]:
@@ -123,5 +138,5 @@ def _last(path: Path) -> tuple[int, int]:
                 break
             line = decode(content[content.rfind(b"\n", 0, end) + 1 : end])
             if line is not None:
-                return line.seq + 1, end + 1
+                return _end(line) + 1, end + 1
     return 0, 0

@@ -109,10 +109,8 @@ class RunReader:
         return next((event.step for event in self.events if isinstance(event, Diverged)), None)
 
     @property
-    def status(self) -> Status:
-        """How the run stands; 'interrupted': nobody writes it, and it was not finished."""
-        if lock.holder(self.path / places.LOCK) is not None:
-            return "running"
+    def outcome(self) -> Status:
+        """How the run ended, by what it wrote; 'interrupted' where it says nothing of an end."""
         for event in reversed(self.events):
             match event:
                 case Finished():
@@ -124,3 +122,9 @@ class RunReader:
                 case Measured() | RunContinued():
                     break
         return "interrupted"
+
+    @property
+    def status(self) -> Status:
+        """How the run stands: as `outcome` says, unless somebody writes it now."""
+        running = lock.holder(self.path / places.LOCK) is not None
+        return "running" if running else self.outcome

@@ -55,7 +55,7 @@ class Recorder:
         self._saving = threading.Event()  # a checkpoint waits or is being written
         # Of the writing thread alone:
         self._step = 0
-        self._waiting: deque[_Note | _Checkpoint] = deque()
+        self._waiting: deque[_Note | _Checkpoint | Frame] = deque()
         self._lost = 0
         self._tried = 0.0
         self.paused = ""  # why; empty: it is not
@@ -137,8 +137,8 @@ class Recorder:
     def _do(self, job: _Job) -> None:
         if isinstance(job, Frame):
             self._room.release()
-            if not self.paused:
-                self._attempt(job)
+            if not self.paused and not self._attempt(job):
+                self._hold(job)  # so that recording goes on when there is room for a frame
         elif isinstance(job, _Sync):
             if not self.paused:
                 self._attempt(job)
@@ -183,10 +183,10 @@ class Recorder:
         self._news.append(told)
         self._waiting.append(_Note("RecordingPaused", {"reason": told.reason, "step": told.step}))
 
-    def _hold(self, job: _Note | _Checkpoint) -> None:
+    def _hold(self, job: _Note | _Checkpoint | Frame) -> None:
         """In memory until it can be written: lines up to a number, of checkpoints the newest."""
         if isinstance(job, _Checkpoint):
-            self._waiting = deque(one for one in self._waiting if isinstance(one, _Note))
+            self._waiting = deque(one for one in self._waiting if not isinstance(one, _Checkpoint))
         elif len(self._waiting) >= HELD_LINES:
             self._waiting.popleft()
             self._lost += 1

@@ -1,0 +1,152 @@
+"""`dgn runs`: what was recorded: list, show, verify, repair, keep, export and delete runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from dgn_engine.cli._command import Command
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import places
+
+DAMAGED = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """One sub-command each."""
+    chosen = parser.add_subparsers(dest="doing", required=True, metavar="WHAT")
+    lister = chosen.add_parser("list", help="every run of a folder of runs")
+    lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
+    lister.add_argument("--rebuild", action="store_true", help="forget the index first")
+    _add(chosen, "show", "one run: configuration, end, scores, checkpoints, frames")
+    _add(chosen, "verify", "name every damaged file; exit 1 where there is one")
+    _add(chosen, "repair", "put damaged files aside and keep all that is sound")
+    keeper = _add(chosen, "keep", "keep the newest checkpoint, or that of a step, for good")
+    keeper.add_argument("--step", type=int, metavar="N")
+    exporter = _add(chosen, "export", "write a run into one file: .dgn (all) or .csv (scores)")
+    exporter.add_argument("out", type=Path, metavar="FILE")
+    deleter = _add(chosen, "delete", "delete a run and everything in it")
+    deleter.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit 0; 1 where `verify` found damage."""
+    if arguments.doing == "list":
+        return _list(arguments.root or places.runs_root(), arguments.rebuild)
+    commands: dict[str, Callable[[Path, argparse.Namespace], int]] = {
+        "show": _show,
+        "verify": _verify,
+        "repair": _repair,
+        "keep": _keep,
+        "export": _export,
+        "delete": _delete,
+    }
+    return commands[arguments.doing](_folder(arguments.run), arguments)
+
+
+def _add(
+    chosen: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str
+) -> argparse.ArgumentParser:
+    parser = chosen.add_parser(name, help=about, description=about)
+    parser.add_argument(
+        "run", metavar="RUN", help="a folder, or the name of one of the user's runs"
+    )
+    return parser
+
+
+def _folder(name: str) -> Path:
+    here, there = Path(name), places.runs_root() / name
+    return here if here.exists() or not there.exists() else there
+
+
+def _list(root: Path, anew: bool) -> int:
+    from dgn_engine.runs.index import rebuild, runs
+
+    entries = rebuild(root) if anew else runs(root)
+    if not entries:
+        print(f"There are no runs in {root}.")
+        return 0
+    width = max(len(entry.name) for entry in entries)
+    print(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
+    for entry in entries:
+        best = f"{entry.best:.2%}" if entry.best == entry.best else ""
+        what = f"{entry.regime} {entry.net} {entry.data} seed {entry.seed}" if entry.net else ""
+        print(f"{entry.name:{width}}  {entry.status:11}  {entry.step:11,}  {best:>7}  {what}")
+    return 0
+
+
+def _show(folder: Path, _: argparse.Namespace) -> int:
+    from dgn_engine.runs.description import describe
+
+    print(describe(folder))
+    return 0
+
+
+def _verify(folder: Path, _: argparse.Namespace) -> int:
+    from dgn_engine.runs.verifying import verify
+
+    found = verify(folder)
+    for finding in found:
+        print(f"{finding}{' (harmless)' if finding.harmless else ''}")
+    damaged = sum(not finding.harmless for finding in found)
+    if not damaged:
+        print(f"{folder} is sound.")
+        return 0
+    print(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
+    return DAMAGED
+
+
+def _repair(folder: Path, _: argparse.Namespace) -> int:
+    from dgn_engine.runs.repairing import repair
+
+    for sentence in repair(folder):
+        print(sentence)
+    print(f"{folder} is sound.")
+    return 0
+
+
+def _keep(folder: Path, arguments: argparse.Namespace) -> int:
+    from dgn_engine.runs.reader import RunReader
+
+    found = [
+        one
+        for one in RunReader(folder).checkpoints
+        if arguments.step is None or one.step == arguments.step
+    ]
+    if not found:
+        at = "" if arguments.step is None else f" of step {arguments.step:,}"
+        raise Refusal(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
+    (found[-1].path / places.KEEP).touch()
+    print(f"{found[-1].path} is kept.")
+    return 0
+
+
+def _export(folder: Path, arguments: argparse.Namespace) -> int:
+    from dgn_engine.runs.exporting import export
+
+    print(export(folder, arguments.out))
+    return 0
+
+
+def _delete(folder: Path, arguments: argparse.Namespace) -> int:
+    from dgn_engine.runs.deleting import delete
+    from dgn_engine.runs.reader import RunReader
+
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise Refusal(f"say --yes to delete {folder} for good.")
+        RunReader(folder)
+        answer = input(f"Delete {folder} with all its checkpoints and frames? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            print("Nothing was deleted.")
+            return 0
+    delete(folder)
+    print(f"{folder} is deleted.")
+    return 0
+
+
+COMMAND = Command(
+    "List, show, verify, repair, export and delete recorded runs.", add_arguments, run
+)

@@ -1,0 +1,39 @@
+"""Deletes a run that nobody writes: only what a run consists of, never a stranger's files."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import places
+from dgn_engine.runs.durable import clear_leftovers
+from dgn_engine.runs.lock import Lock
+
+_FOLDERS = (places.CHECKPOINTS, places.FRAMES, places.DAMAGED)
+_FILES = (places.WEIGHTS, places.CONFIG, places.LOG, places.RUN, places.LOCK)
+
+
+def delete(folder: Path) -> None:
+    """Remove the run; the folder stays if somebody has put other files into it.
+
+    Raises `Refusal` where there is no run, somebody writes it, or the disk does not let us.
+    """
+    if not (folder / places.RUN).is_file() and not (folder / places.LOG).is_file():
+        raise Refusal(f"{folder} holds no run; nothing was deleted.")
+    lock = Lock(folder / places.LOCK)
+    try:
+        lock.take()
+        try:
+            clear_leftovers(folder)
+            for name in _FOLDERS:
+                if (folder / name).is_dir() and not (folder / name).is_symlink():
+                    shutil.rmtree(folder / name)
+            for name in _FILES:
+                (folder / name).unlink(missing_ok=True)
+        finally:
+            lock.release()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    except OSError as error:
+        raise Refusal(f"Cannot delete {folder}: {error.strerror}.") from None

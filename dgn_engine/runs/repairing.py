@@ -1,0 +1,142 @@
+"""Makes a damaged run folder readable again: what is sound stays, what is not is put aside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from dgn_engine.config import RunConfig
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import about, checkpoints, frames, places
+from dgn_engine.runs.durable import clear_leftovers, write_file
+from dgn_engine.runs.lock import Lock
+from dgn_engine.runs.log import mended, read_log
+from dgn_engine.runs.verifying import verify
+
+
+def repair(folder: Path) -> list[str]:
+    """What was done, a sentence each; nothing is deleted, damaged files go to `damaged/`.
+
+    Raises `Refusal` where somebody writes the run, or there is nothing to make it whole from.
+    """
+    before = verify(folder)
+    lock = Lock(folder / places.LOCK)
+    try:
+        lock.take()
+        try:
+            done = [
+                *_leftovers(folder),
+                *_about(folder),
+                *_config(folder),
+                *_log(folder),
+                *_checkpoints(folder),
+                *_frames(folder),
+            ]
+        finally:
+            lock.release()
+    except OSError as error:
+        raise Refusal(f"Cannot repair {folder}: {error.strerror}.") from None
+    left = [finding for finding in verify(folder) if not finding.harmless]
+    if left:
+        raise Refusal(f"{folder} could not be made whole: {left[0]}.")
+    return done if before else []
+
+
+def _leftovers(folder: Path) -> list[str]:
+    for inner in (folder, folder / places.CHECKPOINTS, folder / places.FRAMES):
+        clear_leftovers(inner)
+    return []
+
+
+def _about(folder: Path) -> list[str]:
+    """From the configuration's own file, else from a checkpoint, which holds it too."""
+    try:
+        about.read(folder)
+        return []
+    except Refusal as refusal:
+        if "another version" in str(refusal):
+            raise
+    config, source = _recorded_config(folder)
+    _put_aside(folder, folder / places.RUN)
+    write_file(folder / places.RUN, about.encode(about.repaired(config)))
+    return [
+        f"{places.RUN} was made anew from {source}; device, threads and fingerprint of the data "
+        "are not known any more."
+    ]
+
+
+def _recorded_config(folder: Path) -> tuple[RunConfig, str]:
+    try:
+        return RunConfig.from_file(folder / places.CONFIG), places.CONFIG
+    except Refusal:
+        pass
+    for one in reversed(checkpoints.stored(folder / places.CHECKPOINTS)):
+        if one.sound:
+            state = json.loads((one.path / places.STATE).read_bytes())
+            name = one.path.relative_to(folder) / places.STATE
+            return RunConfig.from_dict(state["config"]), name.as_posix()
+    raise Refusal(
+        f"{folder} cannot be repaired: neither {places.RUN} nor {places.CONFIG} nor a checkpoint "
+        "says what was trained."
+    )
+
+
+def _config(folder: Path) -> list[str]:
+    path = folder / places.CONFIG
+    config = RunConfig.from_dict(about.read(folder)["config"])
+    try:
+        if RunConfig.from_file(path) == config:
+            return []
+    except Refusal:
+        pass
+    _put_aside(folder, path)
+    write_file(path, config.to_toml().encode())
+    return [f"{places.CONFIG} was made anew from {places.RUN}."]
+
+
+def _log(folder: Path) -> list[str]:
+    """Sound lines keep their numbers, because checkpoints name them."""
+    path = folder / places.LOG
+    if not path.exists():
+        write_file(path, b"")
+        return [f"{places.LOG} was missing; an empty one was made."]
+    log = read_log(path)
+    if not (log.damaged or log.missing or log.torn):
+        return []
+    _put_aside(folder, path)
+    write_file(path, mended(log))
+    if not (log.damaged or log.missing):
+        return [f"{places.LOG}: a last line that was not finished was cut off."]
+    lost = sum(last - first + 1 for first, last in log.missing)
+    return [f"{places.LOG}: {len(log.lines):,} sound lines were kept, {lost:,} are lost."]
+
+
+def _checkpoints(folder: Path) -> list[str]:
+    done: list[str] = []
+    for one in checkpoints.stored(folder / places.CHECKPOINTS):
+        if not one.sound:
+            _put_aside(folder, one.path)
+            done.append(f"{places.CHECKPOINTS}/{one.path.name} was put aside.")
+    return done
+
+
+def _frames(folder: Path) -> list[str]:
+    done: list[str] = []
+    for frame in frames.stored(folder / places.FRAMES):
+        if frames.trouble(frame):
+            _put_aside(folder, frame.path)
+            done.append(f"{places.FRAMES}/{frame.path.name} was put aside.")
+    return done
+
+
+def _put_aside(folder: Path, path: Path) -> None:
+    if not path.exists():
+        return
+    target = folder / places.DAMAGED / path.relative_to(folder)
+    again = 1
+    while target.exists():
+        target = target.with_name(f"{path.name}.{again}")
+        again += 1
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(path, target)

@@ -1,0 +1,280 @@
+"""The recorder under trouble, and what `dgn runs` does with what it left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from dataclasses import replace
+
+import pytest
+
+from dgn_engine.cli import main
+from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.headless import Headless
+from dgn_engine.protocol.events import (
+    Measured,
+    RecordingPaused,
+    RecordingResumed,
+    RegimeSwapped,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.run import Run
+from dgn_engine.runs import index, places
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.lines import fields_of
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.recorder import Recorder
+from dgn_engine.runs.snapshot import capture
+from dgn_engine.runs.verifying import verify
+
+SMALL = RunConfig(
+    net=NetConfig(options=(("width", 16), ("depth", 4))),
+    training=TrainingConfig(epochs=1, learning_rate=1e-3),
+    probe_examples=20,
+)
+FAST = ["--width", "16", "--depth", "4", "--epochs", "1", "--quiet"]
+
+
+class Deaf:
+    def stepped(self, step):
+        pass
+
+    def on_event(self, event):
+        pass
+
+
+def trained(path, config=SMALL, probes=()):
+    folder = RunFolder.create(path, config)
+    return Headless(Deaf(), lambda: False, probes, checkpoint_every=0.0).train(config, folder)
+
+
+def measured(step):
+    return "Measured", fields_of(Measured(step, 0.0, 0.5, 0.5))
+
+
+def wait_for(recorder, kind, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    heard = []
+    while time.monotonic() < deadline:
+        heard += recorder.news()
+        if any(isinstance(event, kind) for event in heard):
+            return next(event for event in heard if isinstance(event, kind))
+        time.sleep(0.01)
+    raise AssertionError(f"no {kind.__name__} came; heard {heard}")
+
+
+def failing(monkeypatch, name, code):
+    """From now on this method of the folder fails, until the patch is undone."""
+
+    def fail(*_args, **_kwargs):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(RunFolder, name, fail)
+
+
+@pytest.mark.parametrize("what", ["note", "checkpoint", "frame", "sync"])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what, code):
+    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
+    run = make_run("DL")
+    recorder.note(*measured(1))
+    assert recorder.flush()
+    with pytest.MonkeyPatch.context() as patch:
+        failing(patch, what, code)
+        recorder.note(*measured(2))
+        recorder.checkpoint(capture(run))
+        if what == "frame":
+            recorder.frame(Frame(1, 2, 0.0, 0.0, None))
+        told = wait_for(recorder, RecordingPaused)
+        assert os.strerror(code) in told.reason
+        recorder.note(*measured(3))
+        recorder.checkpoint(capture(run))
+        assert not recorder.flush()
+    assert wait_for(recorder, RecordingResumed).lost == 0
+    recorder.note(*measured(4))
+    assert recorder.close()
+    reader = RunReader(tmp_path / "run")
+    assert [event.step for event in reader.measured] == [1, 2, 3, 4]
+    names = [line.name for line in reader.lines]
+    assert names.count("RecordingPaused") == names.count("RecordingResumed") == 1
+    assert reader.checkpoints
+    assert verify(tmp_path / "run") == []
+
+
+def test_a_folder_that_goes_and_comes_back_is_written_again(tmp_path):
+    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
+    recorder.note(*measured(1))
+    assert recorder.flush()
+    (tmp_path / "run").rename(tmp_path / "away")
+    recorder.checkpoint(capture(Run(1, SMALL, lambda _: None, lambda *_: None, live=False)))
+    wait_for(recorder, RecordingPaused)
+    recorder.note(*measured(2))
+    (tmp_path / "away").rename(tmp_path / "run")
+    wait_for(recorder, RecordingResumed)
+    assert recorder.close()
+    assert [event.step for event in RunReader(tmp_path / "run").measured] == [1, 2]
+    assert verify(tmp_path / "run") == []
+
+
+def test_another_run_in_the_place_of_a_folder_is_not_written_to(tmp_path):
+    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
+    recorder.note(*measured(1))
+    assert recorder.flush()
+    shutil.rmtree(tmp_path / "run")
+    other = RunFolder.create(tmp_path / "run", SMALL)
+    other.close()
+    recorder.checkpoint(capture(Run(1, SMALL, lambda _: None, lambda *_: None, live=False)))
+    recorder.note(*measured(2))
+    recorder.close()
+    assert RunReader(tmp_path / "run").measured == ()
+
+
+def test_a_full_disk_leaves_training_as_it_was_and_is_told(tmp_path, monkeypatch, capsys):
+    trained(tmp_path / "whole")
+    out = tmp_path / "run"
+    failing(monkeypatch, "note", errno.ENOSPC)
+    assert main(["train", *FAST, "--lr", "1e-3", "--out", str(out)]) == 4
+    captured = capsys.readouterr()
+    assert "45 steps" in captured.out
+    assert "No space left" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_swaps_leave_a_checkpoint_of_the_weights_before(tmp_path):
+    config = replace(SMALL, gating=GatingConfig(regime="FL", pretrain_epochs=1))
+    trained(tmp_path / "run", config)
+    reader = RunReader(tmp_path / "run")
+    (swap,) = [event for event in reader.events if isinstance(event, RegimeSwapped)]
+    kept = [(one.step, one.kept) for one in reader.checkpoints if one.kept]
+    assert kept == [(swap.step, "before FL"), (90, "final")]
+
+
+def test_a_diverging_run_keeps_its_last_finite_checkpoint(tmp_path, capsys):
+    wild = ["--optimiser", "sgd", "--lr", "1e6", "--loss", "squared", "--checkpoint-every", "0"]
+    out = tmp_path / "run"
+    assert main(["train", *FAST, *wild, "--out", str(out)]) == 3
+    reader = RunReader(out)
+    assert reader.status == "diverged"
+    assert all(one.step < reader.diverged_at for one in reader.checkpoints)
+    capsys.readouterr()
+    assert main(["train", "--resume", str(out)]) == 3
+    assert "diverged at step" in capsys.readouterr().err
+
+
+def test_frames_are_recorded_where_probes_are_asked_for(tmp_path):
+    trained(tmp_path / "run", probes=("gates", "npk"))
+    reader = RunReader(tmp_path / "run")
+    frame = reader.frame(10**6)
+    assert set(frame.readings) == {"gates", "npk"}
+    assert frame.readings["gates"].arrays["layer_0"].shape == (20, 16)
+    assert {event.probe for event in reader.events if hasattr(event, "probe")} == {"gates", "npk"}
+
+
+def test_probes_that_are_not_there_are_refused_and_leave_no_folder(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", *FAST, "--record", "nothing", "--out", str(out)]) == 2
+    assert "nothing" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_resume_says_what_it_finds(tmp_path, capsys):
+    out = tmp_path / "run"
+    assert main(["train", "--resume", str(out)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+    trained(out)
+    assert main(["train", "--resume", str(out)]) == 0
+    assert "is finished: 45 steps" in capsys.readouterr().out
+    assert main(["train", "--resume", str(out), "--lr", "3"]) == 2
+    assert "--lr" in capsys.readouterr().err
+    held = RunFolder(out)
+    assert main(["train", "--resume", str(out)]) == 2
+    assert f"process {os.getpid()}" in capsys.readouterr().err
+    held.close()
+
+
+def damage(path):
+    """Zeroes of the same length, as a power cut leaves them."""
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, capsys):
+    out = tmp_path / "run"
+    trained(out, probes=("gates",))
+    assert main(["runs", "verify", str(out)]) == 0
+    before = RunReader(out)
+    newest = before.checkpoints[-1].path
+    frame = before.frames[-1].path
+    damage(newest / places.TENSORS)
+    damage(frame)
+    damage(out / places.RUN)
+    lines = (out / places.LOG).read_bytes().split(b"\n")
+    lines[3] = b"x" * len(lines[3])
+    (out / places.LOG).write_bytes(b"\n".join(lines))
+    capsys.readouterr()
+    assert main(["runs", "verify", str(out)]) == 1
+    told = capsys.readouterr().out
+    for name in (places.RUN, f"{newest.name}/{places.TENSORS}", frame.name, f"{places.LOG} is"):
+        assert name in told
+    assert main(["runs", "repair", str(out)]) == 0
+    assert main(["runs", "verify", str(out)]) == 0
+    after = RunReader(out)
+    assert after.config == SMALL
+    assert len(after.lines) == len(before.lines)
+    assert len(after.frames) == len(before.frames) - 1
+    assert [one.step for one in after.checkpoints] == [one.step for one in before.checkpoints[:-1]]
+    assert (out / places.DAMAGED / places.CHECKPOINTS / newest.name).is_dir()
+    assert Headless(Deaf(), lambda: False).go_on(RunFolder(out)).step == 45
+
+
+def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path, capsys):
+    trained(tmp_path / "one")
+    trained(tmp_path / "two", replace(SMALL, seed=7))
+    RunFolder.create(tmp_path / "three", SMALL).close()
+    first = {entry.name: entry for entry in index.runs(tmp_path)}
+    assert {name: entry.status for name, entry in first.items()} == {
+        "one": "finished",
+        "two": "finished",
+        "three": "interrupted",
+    }
+    assert first["two"].seed == 7
+    assert first["one"].best > 0.1
+    damage(tmp_path / index.FILE)
+    assert repr({entry.name: entry for entry in index.runs(tmp_path)}) == repr(first)
+    damage(tmp_path / "one" / places.RUN)
+    held = RunFolder(tmp_path / "three")
+    statuses = {entry.name: entry.status for entry in index.runs(tmp_path)}
+    assert statuses == {"one": "damaged", "two": "finished", "three": "running"}
+    held.close()
+    assert main(["runs", "list", str(tmp_path), "--rebuild"]) == 0
+    assert "seed 7" in capsys.readouterr().out
+
+
+def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):
+    import zipfile
+
+    out = tmp_path / "run"
+    trained(out)
+    assert main(["runs", "show", str(out)]) == 0
+    assert "finished, step 45 of 45" in capsys.readouterr().out
+    assert main(["runs", "keep", str(out)]) == 0
+    assert (out / places.CHECKPOINTS / "000000045" / places.KEEP).exists() or (
+        out / places.CHECKPOINTS / "000000045-1" / places.KEEP
+    ).exists()
+    assert main(["runs", "keep", str(out), "--step", "999"]) == 2
+    assert main(["runs", "export", str(out), str(tmp_path / "x.dgn")]) == 0
+    with zipfile.ZipFile(tmp_path / "x.dgn") as archive:
+        assert archive.testzip() is None
+        assert {"run/run.json", "run/log.jsonl"} <= set(archive.namelist())
+        archive.extractall(tmp_path / "elsewhere")
+    assert verify(tmp_path / "elsewhere" / "run") == []
+    assert main(["runs", "export", str(out), str(tmp_path / "x.csv")]) == 0
+    assert (tmp_path / "x.csv").read_text().startswith("step,epoch,train_loss")
+    assert main(["runs", "export", str(out), str(tmp_path / "x.doc")]) == 2
+    assert main(["runs", "delete", str(out)]) == 2
+    (out / "mine.txt").write_text("a stranger's file stays")
+    assert main(["runs", "delete", str(out), "--yes"]) == 0
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
+    assert main(["runs", "delete", str(out), "--yes"]) == 2
+    assert "nothing was deleted" in capsys.readouterr().err
