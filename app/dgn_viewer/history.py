@@ -34,6 +34,7 @@ class Recorded:
         self._steps = np.empty(_FIRST_CAPACITY, dtype=np.int64)
         self._values = np.empty(_FIRST_CAPACITY, dtype=np.float64)
         self._length = 0
+        self._series: Series | None = None
 
     def append(self, step: int, value: float) -> None:
         """Add a point at the end."""
@@ -43,10 +44,14 @@ class Recorded:
         self._steps[self._length] = step
         self._values[self._length] = value
         self._length += 1
+        self._series = None
 
     def series(self) -> Series:
         """All points so far, read-only, without a copy."""
-        return Series(_read_only(self._steps, self._length), _read_only(self._values, self._length))
+        if self._series is None:
+            steps = _read_only(self._steps, self._length)
+            self._series = Series(steps, _read_only(self._values, self._length))
+        return self._series
 
 
 class History:

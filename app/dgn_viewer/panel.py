@@ -74,6 +74,7 @@ class PanelSpec:
     options: tuple[Option, ...] = ()
     area: Literal["left", "right"] = "right"
     order: int = 0  # within its area, from the top
+    prompt: bool = False  # drawn as soon as it changes; others wait their turn where time is short
 
 
 def choice(view: View, option: Option) -> str:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
+from functools import partial
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QObject, Qt, QTimer
 
 from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
 from dgn_viewer.board.docks import PanelDocks
+from dgn_viewer.board.pace import LONGEST, Pace
 from dgn_viewer.history import TRAINING, History
 from dgn_viewer.panel import PanelSpec
 
-SHORTEST = 1 / 30  # seconds between two drawings of one panel
 OVERDUE = 2.0  # seconds after which a panel is told the time again, to see that its data are late
-REST = 2.0  # after a drawing the window rests this many times its cost, so that it stays usable
 
 
 class Display(QObject):
-    """One panel a turn, the one that waited longest: input is handled between two panels."""
+    """One panel a turn, a prompt one or else the one longest due; input is handled in between."""
 
     def __init__(
         self,
@@ -33,21 +34,25 @@ class Display(QObject):
         self._docks = docks
         self._specs = specs
         self._send = send
+        self._pace = Pace([name for name, spec in specs.items() if spec.prompt])
         self._drawn: dict[str, Hashable] = {}  # what each panel showed when it was last drawn
         self._when: dict[str, float] = {}
         self._steps: dict[str, int] = {}
+        self._painting: dict[str, float] = {}  # what painting had taken when it was last drawn
         self._watched: tuple[ProbeRequest, ...] | None = None
+        self._asked = False
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
+        self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._turn)
-        docks.changed.connect(self.refresh)
-        for host in docks.hosts.values():
-            host.choices_changed.connect(self.refresh)
+        docks.changed.connect(self._look_elsewhere)
+        for name, host in docks.hosts.items():
+            host.choices_changed.connect(partial(self._chosen_in, name))
 
     def refresh(self) -> None:
-        """Something may have changed: draw soon, and watch what is looked at."""
-        self._watch()
-        if not self._timer.isActive():
+        """Something may have changed: draw what is due, and the rest when its interval is over."""
+        if not self._asked:
+            self._asked = True
             self._timer.start(0)
 
     def stop(self) -> None:
@@ -55,9 +60,10 @@ class Display(QObject):
         self._timer.stop()
 
     def stale(self) -> tuple[str, ...]:
-        """Panels in sight that do not show the newest data, the longest undrawn first."""
+        """Panels in sight that do not show the newest data, the one to be drawn first in front."""
         names = [name for name in self._docks.visible() if self._is_stale(name)]
-        return tuple(sorted(names, key=lambda name: self._when.get(name, 0.0)))
+        prompt = self._pace.is_prompt
+        return tuple(sorted(names, key=lambda name: (not prompt(name), self._when.get(name, 0.0))))
 
     def draw_now(self) -> None:
         """Bring every panel in sight up to date at once."""
@@ -65,26 +71,49 @@ class Display(QObject):
             self._draw(name)
         self._watch()
 
+    def _look_elsewhere(self) -> None:
+        self._watch()
+        self.refresh()
+
+    def _chosen_in(self, name: str) -> None:
+        self._when.pop(name, None)  # what the user asked for is not kept waiting
+        self._look_elsewhere()
+
+    def _due(self, name: str) -> float:
+        """When a panel may be drawn again; one never drawn has been due for ever."""
+        if name not in self._when:
+            return 0.0
+        return self._when[name] + self._pace.interval(name, self._docks.visible())
+
     def _turn(self) -> None:
+        self._asked = False
         waiting = self.stale()
         if not waiting or self._docks.window.isMinimized():
             return
         now = time.monotonic()
-        ready = now - self._when.get(waiting[0], 0.0) - SHORTEST
-        if ready < 0:
-            self._timer.start(max(1, round(-1000 * ready)))
-            return
-        self._draw(waiting[0])
-        self._watch()
-        cost = time.monotonic() - now
-        self._timer.start(max(1, round(1000 * REST * cost)))
+        due = {name: self._due(name) for name in waiting}
+        name = next((name for name in waiting if due[name] <= now), None)
+        if name is not None:
+            self._draw(name)
+            self._watch()
+            self._timer.start(1)  # what else is due comes after the input that has arrived
+        else:
+            self._timer.start(max(1, math.ceil(1000 * (min(due.values()) - now))))
 
     def _draw(self, name: str) -> None:
         host = self._docks.hosts[name]
+        now, began = time.monotonic(), time.thread_time()
+        painting = host.scene_view().painting()
+        painted = painting - self._painting.get(name, painting)
         self._drawn[name] = self._key(name)  # first: a panel that fails is not drawn in a circle
-        self._when[name] = time.monotonic()
+        since, self._when[name] = now - self._when.get(name, now - LONGEST), now
         self._steps[name] = self._history.step
-        host.show_view(self._history.view(host.choices()))
+        self._painting[name] = painting
+        every = self._pace.interval(name, self._docks.visible())
+        host.show_view(self._history.view(host.choices()), every)
+        ended = time.thread_time()
+        self._pace.drawn(name, ended - began + painted, since)
+        self._pace.settle(now, ended)
 
     def _is_stale(self, name: str) -> bool:
         if self._drawn.get(name) != self._key(name):

@@ -34,6 +34,7 @@ from dgn_viewer.theme import Theme
 State = Literal["waiting", "live", "paused", "unavailable", "stale", "failed"]
 
 _LATE = 3.0  # a reading is stale when it is this many intervals late …
+_AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
 _PATIENCE = 2.0  # … and at least this many seconds
 _log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class PanelHost(QWidget):
         self._shown: Shown | None = None
         self._state: State = "waiting"
         self._last_fault = ""
+        self._every = 0.0
         self._arrived: dict[str, tuple[int, float]] = {}  # probe → (step, when it came)
         self._facts = FactsLine(theme)
         self._combos = {option.id: self._combo(option) for option in spec.options}
@@ -84,8 +86,9 @@ class PanelHost(QWidget):
 
     # Face
 
-    def show_view(self, view: View) -> None:
-        """Draw what was seen, with this panel's own choices."""
+    def show_view(self, view: View, every: float = 0.0) -> None:
+        """Draw what was seen, with this panel's own choices; `every`: seconds between drawings."""
+        self._every = every
         self._view = dataclasses.replace(view, choices=dict(self._choices))
         now = self._clock()
         for probe in self.spec.probes:
@@ -136,7 +139,7 @@ class PanelHost(QWidget):
         if self._choices.get(option_id) == value:
             return
         self._choices[option_id] = value
-        self.show_view(self._view)
+        self.show_view(self._view, self._every)
         self.choices_changed.emit()
 
     def shown(self) -> Shown | None:
@@ -250,8 +253,11 @@ class PanelHost(QWidget):
         parts = {"paused": ["paused"], "stale": ["late"]}.get(self._state, [])
         parts.append(f"step {shown.step:,}")
         first = next((self._view.readings.get(p) for p in self.spec.probes), None)
-        if first is not None and first.interval > 0:
-            parts.append(f"every {_seconds(first.interval)}")
+        every = max(
+            self._every if self._every > _AT_ONCE else 0.0, first.interval if first else 0.0
+        )
+        if every > 0 and not self._view.paused:
+            parts.append(f"every {_seconds(every)}")
         return " · ".join([*parts, shown.note] if shown.note else parts)
 
     def _fail(self, error: Exception) -> None:

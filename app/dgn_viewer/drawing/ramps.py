@@ -42,6 +42,13 @@ def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
     return colours
 
 
+@lru_cache(maxsize=16)
+def colour_table(ramp: Ramp, theme: Theme) -> list[int]:
+    """The same as 256 numbers 0xAARRGGBB."""
+    red, green, blue, alpha = table(ramp, theme).astype(np.uint32).T
+    return [int(entry) for entry in (alpha << 24) | (red << 16) | (green << 8) | blue]
+
+
 def indices(matrix: Matrix) -> NDArray[np.uint8]:
     """Each value's place in the table (0…254), 255 where it is not a number."""
     values = matrix.values

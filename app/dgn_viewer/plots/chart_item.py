@@ -10,14 +10,15 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from dgn_viewer.drawing import ramps
-from dgn_viewer.drawing.arrangement import Margins, Place
+from dgn_viewer.drawing.arrangement import Box, Margins, Place
 from dgn_viewer.drawing.limits import Range, chart_range
-from dgn_viewer.plots.chart_frame import Ground, Look, margins, paint_frame
+from dgn_viewer.plots.chart_frame import Ground, Look, margins
 from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
 from dgn_viewer.plots.coordinates import drawn_range, undrawn
 from dgn_viewer.plots.curve_items import CurveItems
-from dgn_viewer.scene import Chart, Matrix
+from dgn_viewer.plots.frame_picture import FramePicture, State, frame_state
+from dgn_viewer.plots.picture_item import PictureItem
+from dgn_viewer.scene import Chart
 
 
 class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
@@ -55,7 +56,6 @@ class _Notes(QGraphicsObject):
 class ChartItem(QGraphicsObject):
     """One chart of the scene; lives as long as its key, its items are only ever updated."""
 
-    changed = Signal()
     clicked = Signal(QPointF, bool)
 
     def __init__(self, chart: Chart, look: Look) -> None:
@@ -65,10 +65,17 @@ class ChartItem(QGraphicsObject):
         self.following = True
         self._wanted = Margins()
         self._room = Margins()
+        self._place: tuple[Box, Margins] | None = None
         self._pointed: QPointF | None = None
         self._outer = QRectF()
         self._box = QRectF(0, 0, 10, 10)
-        self._image: pg.ImageItem | None = None
+        self._full: tuple[Range, Range] = ((0.0, 1.0), (0.0, 1.0))
+        self._limits: tuple[object, ...] = ()
+        self._showing = False
+        self._frame = FramePicture()
+        self._framed: State = ()
+        self._noted: State = ()
+        self._picture: PictureItem | None = None
         self.field = _Field(self.clicked.emit)
         self.field.setParentItem(self)
         self.field.setBorder(None)
@@ -82,28 +89,30 @@ class ChartItem(QGraphicsObject):
 
     def show_chart(self, chart: Chart) -> None:
         """Take new data; the user's zoom stays."""
-        self.chart = chart
-        interactive = not chart.small
-        self.field.setMouseEnabled(interactive, interactive)
-        self.field.setCursor(
-            Qt.CursorShape.PointingHandCursor if chart.click else Qt.CursorShape.ArrowCursor
-        )
-        self.field.invertY(chart.matrix is not None)
+        before, self.chart = self.chart, chart
+        self._full = _full_range(chart)
+        self._showing = True  # a change of range is then followed here, once
+        if before is chart or (before.small, before.click) != (chart.small, chart.click):
+            self._set_up_mouse()
         if chart.matrix is not None:
-            self._show_matrix(chart.matrix)
-        elif self._image is not None:
-            self.field.removeItem(self._image)
-            self._image = None
+            if self._picture is None:
+                self._picture = PictureItem()
+                self.field.addItem(self._picture, ignoreBounds=True)
+            self._picture.show_matrix(chart.matrix, self.look.theme)
+        elif self._picture is not None:
+            self.field.removeItem(self._picture)
+            self._picture = None
+        self.field.invertY(chart.matrix is not None)
         self._limit()
         if self.following:
             self._fit()
         self._curves.show(self.chart, self.look)
+        self._showing = False
         self._repaint()
 
     def wanted_room(self) -> Margins:
         """Room for labels; grows with them but does not shrink, so that frames do not dance."""
-        x, y = self._full_range()
-        fresh = margins(self.chart, self.look, x, y)
+        fresh = margins(self.chart, self.look, *self._full)
         left, right = max(fresh.left, self._wanted.left), max(fresh.right, self._wanted.right)
         self._wanted = Margins(left, fresh.top, right, fresh.bottom)
         return self._wanted
@@ -111,13 +120,18 @@ class ChartItem(QGraphicsObject):
     def place(self, place: Place) -> None:
         """Put the data there (scene coordinates)."""
         box, room = place.box, place.room
+        if (box, room) == self._place:
+            return
+        self._place = (box, room)
         self._room = room
         self.prepareGeometryChange()
         self._notes.prepareGeometryChange()
         # Whole pixels: the frame then meets the picture without a blurred seam.
         self._box = QRectF(round(box.x), round(box.y), round(box.width), round(box.height))
-        self._outer = self._box.adjusted(
-            -room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4
+        self._outer = QRectF(
+            self._box.adjusted(
+                -room.left - 24, -room.top - 4, room.right + 24, room.bottom + 4
+            ).toAlignedRect()
         )
         self.field.setGeometry(self._box)
         if self.following:
@@ -166,8 +180,8 @@ class ChartItem(QGraphicsObject):
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
         """The frame; the data and the notes are items of their own above it."""
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        paint_frame(painter, self.chart, self.look, self.ground(), self._room)
+        area = self._outer.toAlignedRect()
+        self._frame.paint(painter, area, self.chart, self.look, self.ground(), self._room)
 
     def paint_over(self, painter: QPainter) -> None:
         """Notes on top of the data (called by the item that lies above them)."""
@@ -190,42 +204,50 @@ class ChartItem(QGraphicsObject):
 
     # Inside
 
-    def _show_matrix(self, matrix: Matrix) -> None:
-        if self._image is None:
-            self._image = pg.ImageItem(axisOrder="row-major")
-            self.field.addItem(self._image, ignoreBounds=True)
-        if matrix.values.size == 0:
-            self._image.clear()
-            return
-        colours = ramps.table(matrix.ramp, self.look.theme)
-        self._image.setImage(ramps.indices(matrix), autoLevels=False, levels=(0, 255), lut=colours)
-        rows, columns = matrix.values.shape
-        self._image.setRect(QRectF(-0.5, -0.5, columns, rows))
-
-    def _full_range(self) -> tuple[Range, Range]:
-        x, y = chart_range(self.chart)
-        return drawn_range(x, self.chart.x), drawn_range(y, self.chart.y)
+    def _set_up_mouse(self) -> None:
+        interactive = not self.chart.small
+        self.field.setMouseEnabled(interactive, interactive)
+        hand = Qt.CursorShape.PointingHandCursor
+        self.field.setCursor(hand if self.chart.click else Qt.CursorShape.ArrowCursor)
 
     def _fit(self) -> None:
-        x, y = self._full_range()
-        self.field.setRange(xRange=x, yRange=y, padding=0)
+        x, y = self._full
+        if [list(x), list(y)] != self.field.viewRange():
+            self.field.setRange(xRange=x, yRange=y, padding=0)
 
     def _limit(self) -> None:
         """Nobody gets lost: one cannot zoom out of a matrix."""
-        none: Range | tuple[None, None] = (None, None)
-        (x0, x1), (y0, y1) = self._full_range() if self.chart.matrix is not None else (none, none)
-        self.field.setLimits(xMin=x0, xMax=x1, yMin=y0, yMax=y1)
+        none: tuple[None, None] = (None, None)
+        (x0, x1), (y0, y1) = self._full if self.chart.matrix is not None else (none, none)
+        if (x0, x1, y0, y1) != self._limits:
+            self._limits = (x0, x1, y0, y1)
+            self.field.setLimits(xMin=x0, xMax=x1, yMin=y0, yMax=y1)
 
     def _moved_by_hand(self, *_: object) -> None:
         self.following = False
         self._repaint()
 
     def _range_changed(self, *_: object) -> None:
+        if self._showing:
+            return
         if self.chart.curves:
             self._curves.show(self.chart, self.look)
         self._repaint()
 
     def _repaint(self) -> None:
-        self.update()
-        self._notes.update()
-        self.changed.emit()
+        """Paint anew what is not as it was; curves and pictures see to themselves."""
+        chart, ground = self.chart, self.ground()
+        framed = frame_state(chart, self.look, ground, self._room)
+        if framed != self._framed:
+            self._framed = framed
+            self.update()
+        matrix = chart.matrix
+        noted = (framed, self.following, chart.marks, matrix and matrix.dead_columns)
+        if chart.curves or noted != self._noted:
+            self._noted = noted
+            self._notes.update()
+
+
+def _full_range(chart: Chart) -> tuple[Range, Range]:
+    x, y = chart_range(chart)
+    return drawn_range(x, chart.x), drawn_range(y, chart.y)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QResizeEvent
+from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from dgn_viewer.drawing.arrangement import arrange
@@ -18,6 +20,19 @@ from dgn_viewer.scene import Scene
 from dgn_viewer.theme import LIGHT, Theme
 
 
+class _Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untyped
+    """Counts the processor time that its painting takes."""
+
+    def __init__(self, parent: QWidget, background: str) -> None:
+        super().__init__(parent, background=background)
+        self.painting = 0.0  # seconds so far
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        began = time.thread_time()
+        super().paintEvent(event)
+        self.painting += time.thread_time() - began
+
+
 class SceneView(QWidget):
     """Shows a `Scene`; charts are known by key, so that zoom and items outlive each frame."""
 
@@ -28,7 +43,7 @@ class SceneView(QWidget):
         self._look = Look(theme, self.font().family())
         self._charts: dict[str, ChartItem] = {}
         self._pointer: QPointF | None = None
-        self._canvas = pg.GraphicsView(self, background=theme.panel)
+        self._canvas = _Canvas(self, theme.panel)
         self._canvas.setFrameShape(self._canvas.Shape.NoFrame)
         self._canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._readout = ReadoutCard()
@@ -62,6 +77,9 @@ class SceneView(QWidget):
         if changed:
             self._arrange()
             self._point()
+            # The view boxes' transforms are brought up to date now; left to the paint event, they
+            # would ask for a second one.
+            self._canvas.scene().prepareForPaint()
 
     def clear(self) -> None:
         """Show nothing."""
@@ -99,6 +117,11 @@ class SceneView(QWidget):
     def readout(self) -> tuple[str, ...]:
         """The lines under the cursor as they are shown."""
         return self._readout.lines
+
+    def painting(self) -> float:
+        """Seconds of processor time that painting has taken since this view was made."""
+        seconds: float = self._canvas.painting
+        return seconds
 
     def canvas(self) -> QWidget:
         """The widget that receives the mouse."""

@@ -21,7 +21,7 @@ _PHASES = {
 }
 _LEFT = ("device", "regime", "speed", "viewer", "eta")
 _RIGHT = ("phase", "step", "epoch")
-_EVERY_MS = 200  # numbers that change faster cannot be read
+_EVERY_MS = 400  # numbers that change faster cannot be read
 
 
 def duration(seconds: float) -> str:
