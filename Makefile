@@ -1,19 +1,21 @@
-# make run · make test · make lint · make package · make screenshot · make clean
+# make run · make test · make lint · make bench · make package · make screenshot · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 IN := $(VENV)/bin/python
 # The interpreter that the checks use: that of .venv once it is there.
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test lint package screenshot clean ready
+.PHONY: help run test lint bench bench-peers package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
 	@echo "make lint        ruff, mypy, import-linter"
+	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make package     build the wheel into dist/"
 	@echo "make screenshot  take docs/images/window.png anew"
 	@echo "make clean       remove .venv and everything built"
@@ -34,6 +36,17 @@ lint: $(VENV)/installed-dev
 	$(IN) -m mypy
 	$(VENV)/bin/lint-imports
 
+bench bench-peers: export OMP_NUM_THREADS := 1
+
+bench: ready $(VENV)/installed-fast
+	$(IN) -m benchmarks --out build/bench.json
+
+bench-peers: ready $(VENV)/installed-fast
+	@test -e $(PEERS)/installed || { $(PYTHON) -m venv $(PEERS) && \
+	  $(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
+	    --requirement benchmarks/peers-requirements.txt && touch $(PEERS)/installed; } || true
+	$(IN) -m benchmarks.peers --out build/bench-peers.json
+
 package: $(IN)
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
@@ -43,7 +56,7 @@ screenshot: ready $(VENV)/installed
 	rm -f docs/images/window.json
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 # What only the system can provide, all of it named at once and before anything is downloaded:
 # these checks need nothing but Python itself.
@@ -68,6 +81,11 @@ $(VENV)/installed: pyproject.toml | $(IN)
 $(VENV)/installed-test: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer and what its tests need into $(VENV)."
 	@$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-fast: pyproject.toml | $(IN)
+	@echo "Installing dgn-viewer and numba into $(VENV)."
+	@$(PIP) --editable '.[fast]'
 	@touch $@ $(VENV)/installed
 
 $(VENV)/installed-dev: pyproject.toml | $(IN)

@@ -1,0 +1,52 @@
+"""`python -m benchmarks [--only NAME] [--quick] [--out F.json]`: the whole table in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks import machine, report
+from benchmarks.case import Case
+from benchmarks.measure import measure
+from benchmarks.timing import pin
+from dgn_engine.discovery import discover
+
+
+def main() -> int:
+    """Measure, print, write; 2 for an unknown name, 1 where methods disagree."""
+    pin()  # first of all: the choice of the faster product is timed
+    cases = discover("benchmarks.cases", "CASE", Case)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(cases), help="one case; repeatable")
+    parser.add_argument("--quick", action="store_true", help="fewer examples, three rounds")
+    parser.add_argument("--out", type=Path, help="write everything as JSON")
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), help="default: both where there is one"
+    )
+    arguments = parser.parse_args()
+    devices = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    runs = []
+    disagreements = 0
+    for kind in [arguments.device] if arguments.device else devices:
+        device = torch.device(kind)
+        about = machine.machine(device)
+        print(*(f"{key}: {value}" for key, value in about.items()), sep="\n", end="\n\n")
+        rows = []
+        for name in arguments.only or cases:
+            row = measure(name, cases[name], device, arguments.quick)
+            print(report.text(row), end="\n\n", flush=True)
+            disagreements += not row.agrees
+            rows.append(report.tree(row))
+        runs.append({"machine": about, "quick": arguments.quick, "cases": rows})
+        if arguments.out:
+            arguments.out.parent.mkdir(parents=True, exist_ok=True)
+            arguments.out.write_text(json.dumps(runs, indent=1), encoding="utf-8")
+    return 1 if disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,170 @@
+"""What one row of the table measures: the methods, side by side, and the bars for the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+Work = Callable[[], Tensor]
+
+
+def everything(result: Tensor) -> Tensor:
+    """The whole result is compared."""
+    return result
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to do the work. `prepare(device, n)` makes the inputs for n examples and returns
+    what is timed; it returns its result.
+
+    `share`: where the timed work is not the whole, as with a few of many pairs, its size in
+    wholes; seconds are divided by it and the table says so. `comparable`: the part of the result
+    that all methods have in common.
+    """
+
+    name: str
+    prepare: Callable[[torch.device, int], Work]
+    share: float = 1.0
+    comparable: Callable[[Tensor], Tensor] = everything
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one method: seconds of every round, and bytes over the baseline where measured."""
+
+    method: Method
+    seconds: tuple[float, ...]
+    memory: int | None = None
+
+    @property
+    def median(self) -> float:
+        """Median seconds of the whole work."""
+        return float(torch.tensor(self.seconds, dtype=torch.float64).quantile(0.5))
+
+
+class Bar(Protocol):
+    """A promise about the first method, compared with another."""
+
+    @property
+    def against(self) -> str:
+        """Name of the other method."""
+
+    def value(self, ours: Measured, other: Measured) -> float | None:
+        """The figure that is held against the bar; None where it was not measured."""
+
+    def is_met(self, value: float) -> bool:
+        """Whether the figure keeps the promise."""
+
+    def text(self, value: float | None) -> str:
+        """The figure and the bar in words."""
+
+
+@dataclass(frozen=True)
+class Faster:
+    """At least so many times faster than another method."""
+
+    against: str
+    at_least: float
+
+    def value(self, ours: Measured, other: Measured) -> float | None:
+        """How many times faster, by medians."""
+        return other.median / ours.median
+
+    def is_met(self, value: float) -> bool:
+        """At least the bar."""
+        return value >= self.at_least
+
+    def text(self, value: float | None) -> str:
+        """As the table shows it."""
+        return f"{value:.3g}× faster than {self.against} (bar ≥ {self.at_least:g}×)"
+
+
+@dataclass(frozen=True)
+class Within:
+    """At most so many times the duration of another piece of work."""
+
+    against: str
+    at_most: float
+
+    def value(self, ours: Measured, other: Measured) -> float | None:
+        """The ratio of the medians."""
+        return ours.median / other.median
+
+    def is_met(self, value: float) -> bool:
+        """At most the bar."""
+        return value <= self.at_most
+
+    def text(self, value: float | None) -> str:
+        """As the table shows it."""
+        return f"{value:.3g} × {self.against} (bar ≤ {self.at_most:g})"
+
+
+@dataclass(frozen=True)
+class Leaner:
+    """At most 1/at_least of the peak memory of another method."""
+
+    against: str
+    at_least: float
+
+    def value(self, ours: Measured, other: Measured) -> float | None:
+        """How many times less memory."""
+        if ours.memory is None or other.memory is None:
+            return None
+        return other.memory / max(ours.memory, 1)
+
+    def is_met(self, value: float) -> bool:
+        """At least the bar."""
+        return value >= self.at_least
+
+    def text(self, value: float | None) -> str:
+        """As the table shows it."""
+        bar = f"(bar ≥ {self.at_least:g}×)"
+        if value is None:
+            return f"memory not measured {bar}"
+        return f"{value:.3g}× less memory than {self.against} {bar}"
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """At most so many bytes beyond the result."""
+
+    against: str
+    result: int
+    at_most: int
+
+    def value(self, ours: Measured, other: Measured) -> float | None:
+        """Bytes beyond the result."""
+        return None if ours.memory is None else float(ours.memory - self.result)
+
+    def is_met(self, value: float) -> bool:
+        """At most the bar."""
+        return value <= self.at_most
+
+    def text(self, value: float | None) -> str:
+        """As the table shows it."""
+        bar = f"(bar ≤ {self.at_most / 2**30:g} GiB)"
+        if value is None:
+            return f"memory not measured {bar}"
+        return f"{max(value, 0.0) / 2**20:.0f} MiB beyond the result {bar}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: `n` examples (`quick` of them with --quick), methods (ours first) and bars.
+
+    `agreement`: largest relative difference allowed between the methods' results, in norm.
+    """
+
+    title: str
+    n: int
+    quick: int
+    methods: Sequence[Method]
+    bars: Sequence[Bar]
+    agreement: float = 1e-4
+    memory: bool = False
+    most_rounds: int = 15

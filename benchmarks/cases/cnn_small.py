@@ -1,0 +1,34 @@
+"""The tangent kernel of a small convolutional network, 10 logits, against the tutorial."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.case import Case, Faster, Leaner, Method, Work
+from benchmarks.networks import convolutional, examples, network, plain_module
+from benchmarks.reference import tutorial
+from dgn_engine.kernels import tangent_kernels
+
+CLASSES = 10
+
+
+def _ours(device: torch.device, n: int) -> Work:
+    architecture = convolutional(32, 16, CLASSES)
+    made, x = network(architecture, device), examples(architecture, n, device)
+    return lambda: tangent_kernels(made, x).whole
+
+
+def _tutorial(device: torch.device, n: int) -> Work:
+    architecture = convolutional(32, 16, CLASSES)
+    module, x = plain_module(architecture, device), examples(architecture, n, device)
+    return lambda: tutorial(module, x, x, "trace") / CLASSES
+
+
+CASE = Case(
+    title="CNN 4×32, 16×16, 10 logits, NTK",
+    n=32,
+    quick=16,
+    methods=(Method("dgn_engine", _ours), Method("torch.func tutorial", _tutorial)),
+    bars=(Faster("torch.func tutorial", 2.0), Leaner("torch.func tutorial", 3.0)),
+    memory=True,
+)

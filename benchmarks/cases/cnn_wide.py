@@ -1,0 +1,40 @@
+"""The one-logit tangent kernel of a wide convolutional network, in training steps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case, Method, Within, Work
+from benchmarks.networks import convolutional, examples, network, plain_module
+from dgn_engine.kernels import tangent_kernels
+
+
+def _ours(device: torch.device, n: int) -> Work:
+    architecture = convolutional(128, 32, 1)
+    made, x = network(architecture, device), examples(architecture, n, device)
+    return lambda: tangent_kernels(made, x).whole
+
+
+def _step(device: torch.device, n: int) -> Work:
+    architecture = convolutional(128, 32, 1)
+    module, x = plain_module(architecture, device), examples(architecture, n, device)
+    optimiser = torch.optim.SGD(module.parameters(), lr=1e-6)
+
+    def work() -> Tensor:
+        optimiser.zero_grad()
+        module(x).square().mean().backward()
+        optimiser.step()
+        return x[:0]
+
+    return work
+
+
+CASE = Case(
+    title="CNN 4×128, 32×32, one logit, NTK",
+    n=64,
+    quick=16,
+    methods=(Method("dgn_engine", _ours), Method("training step of the same batch", _step)),
+    bars=(Within("training step of the same batch", 1.2),),
+    memory=True,
+)

@@ -1,0 +1,42 @@
+"""The convolutional limit kernel (CNTK), against plain torch; `bench-peers` has the rival."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case, Method, Work
+from benchmarks.networks import convolutional, examples
+from benchmarks.reference import limit_kernel_of_pair
+from dgn_engine.kernels import convolutional_limit
+
+N = 8
+PLAIN = ((0, 1), (2, 5))  # the pairs that plain torch is timed on
+
+
+def _ours(device: torch.device, n: int) -> Work:
+    architecture = convolutional(1, 32, 1)
+    x = examples(architecture, n, device).double()
+    return lambda: convolutional_limit(architecture, x).tangent
+
+
+def _plain(device: torch.device, n: int) -> Work:
+    x = examples(convolutional(1, 32, 1), n, device).double()
+    return lambda: torch.stack([limit_kernel_of_pair(x, s, t, depth=4) for s, t in PLAIN])
+
+
+def _the_same_pairs(kernel: Tensor) -> Tensor:
+    return torch.stack([kernel[s, t] for s, t in PLAIN])
+
+
+CASE = Case(
+    title="CNTK with GAP, 32×32, L = 4, 36 pairs in float64",
+    n=N,
+    quick=N,
+    methods=(
+        Method("dgn_engine", _ours, comparable=_the_same_pairs),
+        Method("plain torch, pair by pair", _plain, share=len(PLAIN) / (N * (N + 1) / 2)),
+    ),
+    bars=(),
+    agreement=1e-9,
+)

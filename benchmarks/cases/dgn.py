@@ -1,0 +1,54 @@
+"""NPK, K^V and K^F of a deep gated network, against one Jacobian per network."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.networks import dense, examples, network
+from benchmarks.reference import gated_kernels
+from dgn_engine.kernels import neural_path_kernel, tangent_kernels
+
+CLASSES = 10
+
+
+def _ours(device: torch.device, n: int) -> Work:
+    architecture = dense(CLASSES)
+    made, x = network(architecture, device, gated=True), examples(architecture, n, device)
+
+    def work() -> Tensor:
+        with torch.no_grad():
+            gates = made.trace(x).value.gates
+        npk = neural_path_kernel(architecture, gates, x)
+        tangent = tangent_kernels(made, x)
+        assert tangent.feature is not None
+        return torch.stack([npk, tangent.value, tangent.feature])
+
+    return work
+
+
+def _jacobians(device: torch.device, n: int) -> Work:
+    architecture = dense(CLASSES)
+    made, x = network(architecture, device, gated=True), examples(architecture, n, device)
+    feature = [weight.detach() for weight in made.feature.tensors()[0]]
+    value = [weight.detach() for weight in made.value.tensors()[0]]
+    return lambda: gated_kernels(feature, value, x)
+
+
+def _each_to_unit_norm(kernels: Tensor) -> Tensor:
+    sizes: Tensor = torch.linalg.matrix_norm(kernels.double())
+    return kernels / sizes[:, None, None]
+
+
+CASE = Case(
+    title="DGN 784-128×5-10, NPK + K^V + K^F",
+    n=200,
+    quick=50,
+    methods=(
+        Method("dgn_engine", _ours, comparable=_each_to_unit_norm),
+        Method("torch.func, one Jacobian per network", _jacobians, comparable=_each_to_unit_norm),
+    ),
+    bars=(Faster("torch.func, one Jacobian per network", 150),),
+    memory=True,
+)

@@ -1,0 +1,37 @@
+"""The tangent kernel of a dense network for every pair of logits, against the tutorial."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.networks import dense, examples, network, plain_module
+from benchmarks.reference import tutorial
+from dgn_engine.kernels import tangent_kernels
+
+CLASSES = 10
+
+
+def _ours(device: torch.device, n: int) -> Work:
+    architecture = dense(CLASSES)
+    made, x = network(architecture, device), examples(architecture, n, device)
+    return lambda: tangent_kernels(made, x, "full").whole
+
+
+def _tutorial(device: torch.device, n: int) -> Work:
+    architecture = dense(CLASSES)
+    module, x = plain_module(architecture, device), examples(architecture, n, device)
+    return lambda: tutorial(module, x, x, "full")
+
+
+CASE = Case(
+    title="FC 784-128×5-10, NTK, full (n, C, n, C)",
+    n=200,
+    quick=50,
+    methods=(
+        Method("dgn_engine", _ours, comparable=lambda kernel: kernel.permute(0, 2, 1, 3)),
+        Method("torch.func tutorial", _tutorial),
+    ),
+    bars=(Faster("torch.func tutorial", 300),),
+    memory=True,
+)

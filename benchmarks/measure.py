@@ -1,0 +1,36 @@
+"""One case measured: agreement first, which warms up, then seconds in turns, then memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from benchmarks import machine, memory
+from benchmarks.case import Case, Measured
+from benchmarks.report import Row
+from benchmarks.timing import alternate, timed
+
+
+def measure(name: str, case: Case, device: torch.device, quick: bool) -> Row:
+    """Run every method of a case. `quick`: fewer examples and three rounds."""
+    n = case.quick if quick else case.n
+    works = [method.prepare(device, n) for method in case.methods]
+    results = [
+        method.comparable(work()).detach().to("cpu", torch.float64)
+        for method, work in zip(case.methods, works, strict=True)
+    ]
+    difference = max((_difference(results[0], other) for other in results[1:]), default=0.0)
+    rounds, budget = (3, 0.0) if quick else (case.most_rounds, 60.0)
+    seconds = alternate([timed(work, device) for work in works], rounds, budget)
+    load = machine.load()
+    measured = []
+    for place, (method, raw) in enumerate(zip(case.methods, seconds, strict=True)):
+        peak = memory.peak(name, place, n, device) if case.memory else None
+        measured.append(Measured(method, tuple(each / method.share for each in raw), peak))
+    return Row(name, case, n, measured, difference, load)
+
+
+def _difference(one: Tensor, two: Tensor) -> float:
+    if not two.numel():  # a piece of work without a result to compare, such as a training step
+        return 0.0
+    return float((one - two).norm() / one.norm())

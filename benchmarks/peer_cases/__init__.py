@@ -1,0 +1,1 @@
+"""One file, one row of the table against neural-tangents."""

@@ -1,0 +1,36 @@
+"""The tangent kernel of a dense network, mean over logits, against structured derivatives."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.case import Case, Faster, Method, Work
+from benchmarks.networks import dense, examples, network
+from benchmarks.peer import PeerWork
+from dgn_engine.kernels import product, tangent_kernels
+
+RIVAL = "neural-tangents, structured, jitted"
+BAR = 1.4 if product.onednn_is_faster() else 1.0
+
+
+def _ours(device: torch.device, n: int) -> Work:
+    architecture = dense(10)
+    made, x = network(architecture, device), examples(architecture, n, device)
+    return lambda: tangent_kernels(made, x, "mean").whole
+
+
+def _theirs(device: torch.device, n: int) -> Work:
+    architecture = dense(10)
+    weights = network(architecture, device).value.tensors()[0]
+    arrays = {f"weight_{i}": weight.detach() for i, weight in enumerate(weights)}
+    return PeerWork("fc_mean", arrays | {"x": examples(architecture, n, device)})
+
+
+CASE = Case(
+    title="FC 784-128×5-10, NTK, mean over logits",
+    n=200,
+    quick=200,
+    methods=(Method("dgn_engine", _ours), Method(RIVAL, _theirs)),
+    bars=(Faster(RIVAL, BAR),),
+    most_rounds=100,
+)

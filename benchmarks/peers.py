@@ -1,0 +1,48 @@
+"""`python -m benchmarks.peers [--only NAME] [--out F.json]`: the rows against neural-tangents."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from benchmarks import machine, report
+from benchmarks.case import Case
+from benchmarks.measure import measure
+from benchmarks.peer import is_here, peer
+from benchmarks.timing import pin
+from dgn_engine.discovery import discover
+
+
+def main() -> int:
+    """Measure, print, write; a word and 0 where the environment is absent."""
+    pin()  # first of all: the choice of the faster product is timed
+    cases = discover("benchmarks.peer_cases", "CASE", Case)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--only", action="append", choices=list(cases), help="one case; repeatable")
+    parser.add_argument("--out", type=Path, help="write everything as JSON")
+    arguments = parser.parse_args()
+    if not is_here():
+        print("Skipped: neural-tangents is not installed; `make bench-peers` tries to.")
+        return 0
+    about = machine.machine(torch.device("cpu")) | {"peer": peer().versions}
+    print(*(f"{key}: {value}" for key, value in about.items()), sep="\n", end="\n\n")
+    rows = []
+    disagreements = 0
+    for name in arguments.only or cases:
+        row = measure(name, cases[name], torch.device("cpu"), quick=False)
+        print(report.text(row), end="\n\n", flush=True)
+        disagreements += not row.agrees
+        rows.append(report.tree(row))
+    if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps([{"machine": about, "cases": rows}], indent=1)
+        arguments.out.write_text(text, encoding="utf-8")
+    return 1 if disagreements else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Seconds of several pieces of work, alternating on one core."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+
+LEAST_ROUNDS = 3
+
+
+def pin() -> int | None:
+    """Hold this process and its children to one core, the last; None where that is impossible."""
+    torch.set_num_threads(1)
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    core = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    return core
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch's stub
+
+
+@runtime_checkable
+class OwnClock(Protocol):
+    """Work that another process does and times."""
+
+    def seconds(self) -> float:
+        """Do it once."""
+
+
+def timed(work: Callable[[], object], device: torch.device) -> Callable[[], float]:
+    """A call that does the work once and returns its seconds (device events on CUDA)."""
+
+    def on_cuda() -> float:
+        start, end = (_event() for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1000
+
+    def on_cpu() -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    if isinstance(work, OwnClock):
+        return work.seconds
+    return on_cuda if device.type == "cuda" else on_cpu
+
+
+def alternate(
+    calls: Sequence[Callable[[], float]], most_rounds: int, budget: float
+) -> list[list[float]]:
+    """Seconds of every call, in rounds A B C, A B C, …: at least three of them, then until the
+    budget of seconds is spent. Warming up is the caller's."""
+    seconds: list[list[float]] = [[] for _ in calls]
+    start = time.perf_counter()
+    for done in range(most_rounds):
+        if done >= LEAST_ROUNDS and time.perf_counter() - start > budget:
+            break
+        for place, call in enumerate(calls):
+            seconds[place].append(call())
+    return seconds
