@@ -22,29 +22,47 @@ from dgn_engine.protocol.events import (
     Event,
     Failed,
     Finished,
+    Measured,
     Paused,
+    RecordingPaused,
     Refused,
+    RegimeSwapped,
+    Rewired,
     Running,
+    Traced,
     Working,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.wording import in_words
 from dgn_engine.rate import Rate
+from dgn_engine.recording import Recording, begin_recording, continue_run, new_folder
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import regime_entries
 from dgn_engine.run import Run
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.reader import RunReader
 
 PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
+PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
+SHOWN_AGAIN = (Measured, Traced, RegimeSwapped, Rewired)  # of a run that is continued
 
 
 class Engine:
     """Holds at most one run. `obey` and `advance` never raise: trouble becomes events."""
 
     def __init__(
-        self, emit: Callable[[Event], None], publish: Callable[[Frame], None], data_root: str = ""
+        self,
+        emit: Callable[[Event], None],
+        publish: Callable[[Frame], None],
+        data_root: str = "",
+        runs_root: str = "",
     ) -> None:
-        self._emit = emit
+        """`runs_root`: where every run writes its folder; empty: none is written."""
+        self._tell = emit
         self._publish = publish
         self._data_root = data_root
+        self._runs_root = runs_root
+        self._recording: Recording | None = None
         self.run: Run | None = None
         self.running = False
         self._runs = 0
@@ -71,9 +89,9 @@ class Engine:
         try:
             self._obey(command)
         except Refusal as refusal:
-            self._emit(Refused(_in_words(command), str(refusal)))
+            self._emit(Refused(in_words(command), str(refusal)))
         except Exception as error:  # the session must outlive any fault
-            self._fail(f"{_in_words(command)} failed", error)
+            self._fail(f"{in_words(command)} failed", error)
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
@@ -86,6 +104,8 @@ class Engine:
                     self._rate.tick(run.pace)
                 self._stop_where_due(run)
             self._look(run, catch_up=not self.running)
+            if self._recording is not None:
+                self._recording.tick()
         except Exception as error:
             self._fail("Training stopped by a fault", error)
 
@@ -96,8 +116,9 @@ class Engine:
         return self._rate.wait()
 
     def close(self) -> None:
-        """End child processes and forget the run."""
+        """End child processes, finish the run's folder and forget the run."""
         self._files.close()
+        self._end_recording()
         self.run = None
         self.running = False
 
@@ -105,6 +126,8 @@ class Engine:
         match command:
             case do.StartRun():
                 self._start(command)
+            case do.ContinueRun():
+                self._continue(command)
             case do.Watch():
                 self._requests = command.requests
                 if self.run is not None:
@@ -116,7 +139,7 @@ class Engine:
             case do.Shutdown():
                 self.close()
             case _:
-                self._obey_in_run(self._needed(_in_words(command)), command)
+                self._obey_in_run(self._needed(in_words(command)), command)
 
     def _obey_in_run(self, run: Run, command: do.Command) -> None:
         match command:
@@ -146,7 +169,14 @@ class Engine:
                 run.set_pace(command.steps_per_second)
             case do.SaveWeights():
                 run.save(Path(command.path))
-            case do.StartRun() | do.Watch() | do.OpenFile() | do.CloseFile() | do.Shutdown():
+            case (
+                do.StartRun()
+                | do.ContinueRun()
+                | do.Watch()
+                | do.OpenFile()
+                | do.CloseFile()
+                | do.Shutdown()
+            ):
                 raise AssertionError(f"{command} is obeyed elsewhere")
             case _:
                 assert_never(command)
@@ -154,13 +184,46 @@ class Engine:
     def _start(self, command: do.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
         run = Run(self._runs + 1, command.config, self._emit, self._report, live=True)
+        self._take(run, command.paused)
+        if self._runs_root:
+            try:
+                folder = new_folder(Path(self._runs_root), command.config)
+                self._recording = begin_recording(folder, run, self._emit)
+            except Refusal as refusal:  # a run that cannot be recorded can be watched all the same
+                self._emit(RecordingPaused(f"{refusal} This run is not recorded."))
+        run.tell_settings()
+
+    def _continue(self, command: do.ContinueRun) -> None:
+        """The old run goes on unless the recorded one can."""
+        folder = RunFolder(Path(command.folder))
+        try:
+            known = RunReader(folder.path).events
+            run, told = continue_run(folder, self._runs + 1, self._emit, self._report, live=True)
+        except BaseException:
+            folder.close()
+            raise
+        self._take(run, command.paused or run.finished)
+        for event in known:
+            if isinstance(event, SHOWN_AGAIN):
+                self._tell(event)
+        self._tell(told)
+        self._recording = Recording(folder, run, self._emit)
+        run.tell_settings()
+
+    def _take(self, run: Run, paused: bool) -> None:
+        """In the place of the old one, whose folder is finished."""
+        self._end_recording()
         run.observation.watch(self._requests)
         self._runs += 1
         self.run, self._stop_at = run, None
-        self.running = not command.paused
+        self.running = not paused
         self._rate = Rate()
-        self._emit(run.started(command.paused))
-        run.tell_settings()
+        self._emit(run.started(paused))
+
+    def _end_recording(self, sound: bool = True) -> None:
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.close(sound, PATIENCE)
 
     def _resume(self, run: Run, stop_at: int | None) -> None:
         if run.diverged:
@@ -195,7 +258,10 @@ class Engine:
         now = time.monotonic()
         if due or catch_up or now - self._published >= PUBLISH_EVERY:
             self._published = now
-            self._publish(self._frame(run))
+            frame = self._frame(run)
+            self._publish(frame)
+            if due and self._recording is not None:
+                self._recording.on_frame(frame)
 
     def _frame(self, run: Run) -> Frame:
         rate = self._rate.per_second() if self.running else 0.0
@@ -214,37 +280,17 @@ class Engine:
             raise Refusal(f"There is no run: start one before you {what}.")
         return self.run
 
+    def _emit(self, event: Event) -> None:
+        if self._recording is not None:
+            self._recording.on_event(event)
+        self._tell(event)
+
     def _report(self, what: str, fraction: float | None) -> None:
         self._emit(Working(what, fraction))
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False
         self._emit(Failed(f"{what}: {type(error).__name__}: {error}", traceback.format_exc()))
+        self._end_recording(sound=False)
         if self.run is not None:
             self._emit(Paused(self.run.step_count))
-
-
-def _in_words(command: do.Command) -> str:
-    match command:
-        case do.StartRun():
-            return "start this run"
-        case do.SwapRegime():
-            return f"swap to {command.regime}"
-        case do.Rewire():
-            return "permute the gate layers"
-        case do.TakeGates():
-            return "copy the gates"
-        case do.OpenFile():
-            return f"open {Path(command.path).name}"
-        case do.SaveWeights():
-            return f"save {Path(command.path).name}"
-        case do.SetLearningRate():
-            return "set the learning rate"
-        case do.SetBeta():
-            return "set β"
-        case do.SetValueInput():
-            return "set the value input"
-        case do.SetPace():
-            return "set the pace"
-        case _:
-            return type(command).__name__.lower()

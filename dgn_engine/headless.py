@@ -142,7 +142,7 @@ class Headless:
                     eta_seconds=None,
                     readings=dict(run.observation.readings),
                 )
-                self._recording.on_frame(frame, fresh=True)
+                self._recording.on_frame(frame)
 
     def _emit(self, event: Event) -> None:
         self._outcome = _after(self._outcome, event)

@@ -23,13 +23,13 @@ TAKEN = "taken"  # parent → child: the last frame was taken, another may be se
 class ProcessSession:
     """Same face as `Session`; the child sends a frame only when the last one was taken."""
 
-    def __init__(self, data_root: str = "") -> None:
+    def __init__(self, data_root: str = "", runs_root: str = "") -> None:
         context = multiprocessing.get_context("spawn")
         self._ours, self._theirs = context.Pipe()
         self._mailbox = Mailbox()
         self._sending = threading.Lock()
         self._process = context.Process(
-            target=_serve, args=(self._theirs, data_root), name="dgn-engine", daemon=True
+            target=_serve, args=(self._theirs, data_root, runs_root), name="dgn-engine", daemon=True
         )
         self._relay = threading.Thread(target=self._receive, name="dgn-relay", daemon=True)
 
@@ -105,9 +105,9 @@ def _read_only(frame: Frame) -> Frame:
     return frame
 
 
-def _serve(pipe: Connection, data_root: str) -> None:
+def _serve(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
-    session = Session(data_root)
+    session = Session(data_root, runs_root)
     session.start()
     may_send = True
     waiting: Frame | None = None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import torch
 
+from dgn_engine.config import RunConfig
 from dgn_engine.devices import device_name
 from dgn_engine.protocol.events import (
     Event,
@@ -78,12 +80,11 @@ class Recording:
         if isinstance(event, Finished):
             self.checkpoint("final")
 
-    def on_frame(self, frame: Frame, fresh: bool) -> None:
-        """Write what the probes saw, once a second and next to events; `fresh`: it is new."""
+    def on_frame(self, frame: Frame) -> None:
+        """Write what the probes saw, once a second and next to events."""
         now = time.monotonic()
-        if not fresh or not (self._frame_due or now - self._framed >= FRAME_EVERY):
-            return
-        if self._recorder.frame(frame):
+        due = self._frame_due or now - self._framed >= FRAME_EVERY
+        if due and self._recorder.frame(frame):
             self._framed, self._frame_due = now, False
 
     def tick(self) -> None:
@@ -107,7 +108,7 @@ class Recording:
         self._saved = time.monotonic()
         self._every = max(self._every, min(LATEST, (self._saved - began) / COPY_SHARE))
 
-    def close(self, sound: bool = True) -> bool:
+    def close(self, sound: bool = True, timeout: float = 30.0) -> bool:
         """Write the run as it stands, and let the folder go; whether all is on disk.
 
         `sound`: it stands between two steps. After an exception it may not, and its last
@@ -115,10 +116,20 @@ class Recording:
         """
         if sound and self._state != (self._run.step_count, self._changes):
             self.checkpoint()
-        whole = self._recorder.close()
+        whole = self._recorder.close(timeout)
         for event in self._recorder.news():
             self._emit(event)
         return whole
+
+
+def new_folder(root: Path, config: RunConfig) -> RunFolder:
+    """A folder of its own in the user's folder of runs; raises `Refusal`."""
+    words = f"{config.gating.regime}-{config.net.name}-{config.data.name.partition(':')[0]}"
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
+    again = 1
+    while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
+        again += 1
+    return RunFolder.create(path, config)
 
 
 def begin_recording(

@@ -24,9 +24,10 @@ IDLE = 0.25  # seconds between two looks at a paused run
 class Session:
     """One engine, one thread. The viewer polls `drain` and `latest`; the engine never waits."""
 
-    def __init__(self, data_root: str = "") -> None:
+    def __init__(self, data_root: str = "", runs_root: str = "") -> None:
         self._mailbox = Mailbox()
         self._data_root = data_root
+        self._runs_root = runs_root
         self._thread = threading.Thread(target=self._serve, name="dgn-engine", daemon=True)
 
     def start(self) -> None:
@@ -57,7 +58,9 @@ class Session:
         try:
             from dgn_engine.engine import Engine
 
-            engine = Engine(self._mailbox.emit, self._mailbox.publish, self._data_root)
+            engine = Engine(
+                self._mailbox.emit, self._mailbox.publish, self._data_root, self._runs_root
+            )
             try:
                 engine.announce()
                 self._loop(engine)

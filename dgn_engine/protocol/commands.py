@@ -16,6 +16,14 @@ class StartRun:
 
 
 @dataclass(frozen=True)
+class ContinueRun:
+    """Go on with the run that this folder recorded; the run in progress ends."""
+
+    folder: str
+    paused: bool = False
+
+
+@dataclass(frozen=True)
 class Resume:
     """Go on training."""
 
@@ -134,6 +142,7 @@ class Shutdown:
 
 Command = (
     StartRun
+    | ContinueRun
     | Resume
     | Pause
     | Advance

@@ -1,0 +1,36 @@
+"""What a command asks, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dgn_engine.protocol import commands as do
+
+
+def in_words(command: do.Command) -> str:
+    """As it stands in '… failed' and in a refusal."""
+    match command:
+        case do.StartRun():
+            return "start this run"
+        case do.ContinueRun():
+            return f"continue {Path(command.folder).name}"
+        case do.SwapRegime():
+            return f"swap to {command.regime}"
+        case do.Rewire():
+            return "permute the gate layers"
+        case do.TakeGates():
+            return "copy the gates"
+        case do.OpenFile():
+            return f"open {Path(command.path).name}"
+        case do.SaveWeights():
+            return f"save {Path(command.path).name}"
+        case do.SetLearningRate():
+            return "set the learning rate"
+        case do.SetBeta():
+            return "set β"
+        case do.SetValueInput():
+            return "set the value input"
+        case do.SetPace():
+            return "set the pace"
+        case _:
+            return type(command).__name__.lower()
