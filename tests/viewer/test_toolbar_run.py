@@ -105,7 +105,6 @@ def test_before_the_engine_is_ready_it_says_what_is_awaited(bar: RunToolbar) -> 
     fields = (bar.regime, bar.value_input, bar.beta, bar.learning_rate, bar.pace)
     assert not any(field.isEnabled() for field in fields)
     assert bar.beta.text() == "–"
-    assert not bar.restart_value.isVisible()
 
 
 def test_a_run_is_summed_up_in_a_few_words(live: RunToolbar) -> None:
@@ -128,7 +127,7 @@ def test_an_action_that_is_absent_gets_no_button(
 def test_choosing_a_regime_asks_for_it_and_shows_it_when_it_is_so(
     live: RunToolbar, sent: list[Command]
 ) -> None:
-    choose(live.regime, 2)
+    choose(live.regime, 3)
     assert sent == [SwapRegime("FR-II", restart_value=True)]
     assert live.regime.currentText() == "DL"
     live.on_event(RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
@@ -138,12 +137,24 @@ def test_choosing_a_regime_asks_for_it_and_shows_it_when_it_is_so(
 def test_going_to_fl_may_keep_the_value_network(
     live: RunToolbar, sent: list[Command], qtbot: QtBot
 ) -> None:
-    assert live.restart_value.isVisible()
-    QTest.mouseClick(live.restart_value, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
-    choose(live.regime, 1)
+    assert live.regime.itemText(2) == "FL, value network kept"
+    choose(live.regime, 2)
     assert sent == [SwapRegime("FL", restart_value=False)]
     live.on_event(RegimeSwapped(9, "DL", "FL", (), (), (), ()))
-    qtbot.waitUntil(lambda: not live.restart_value.isVisible())
+    assert live.regime.value == live.regime.currentText() == "FL"
+
+
+def test_going_to_fl_restarts_the_value_network_by_itself(
+    live: RunToolbar, sent: list[Command]
+) -> None:
+    choose(live.regime, 1)
+    assert sent == [SwapRegime("FL", restart_value=True)]
+
+
+def test_a_feature_network_kept_aside_is_counted(live: RunToolbar) -> None:
+    live.on_event(RegimeSwapped(9, "DL", "ReLU", (), (), (), (), parameters_feature=11_450))
+    assert "21,450 weights" in live.summary.text()
+    assert "feature network 11,450 (kept aside)" in live.summary.toolTip()
 
 
 def test_arrows_and_the_wheel_choose_no_regime(live: RunToolbar, sent: list[Command]) -> None:

@@ -14,10 +14,12 @@ def run_in_words(run: RunStarted, feature_weights: int) -> str:
     return f"{data_in_words(run.config.data)} · {net_in_words(run)} · {total:,} weights"
 
 
-def weights_in_words(run: RunStarted, feature_weights: int) -> str:
-    """How the weights are shared out."""
+def weights_in_words(run: RunStarted, feature_weights: int, aside: bool = False) -> str:
+    """How the weights are shared out; `aside`: the feature network is there but not in use."""
     own = f"Value network {run.parameters_value:,}"
-    return f"{own}, feature network {feature_weights:,}" if feature_weights else own
+    if not feature_weights:
+        return own
+    return f"{own}, feature network {feature_weights:,}{' (kept aside)' if aside else ''}"
 
 
 def data_in_words(data: DataConfig) -> str:

@@ -234,23 +234,24 @@ def panel_actions(panels: Mapping[str, PanelSpec]) -> tuple[ActionSpec, ...]:
 
 
 def regime_actions(catalogue: Catalogue) -> tuple[ActionSpec, ...]:
-    """One action per regime, and 'FL' once more with the value weights kept."""
+    """One action per regime, and 'FL' once more with the value network kept."""
     actions: list[ActionSpec] = []
     for place, entry in enumerate(catalogue.regimes, start=1):
         actions.append(_regime_action(entry, (f"Alt+{place}",) if place <= 9 else ()))
-    if any(entry.id == "FL" for entry in catalogue.regimes):
-        actions.append(
-            ActionSpec(
-                "regime.FL.keep",
-                "FL, value weights kept",
-                "Gates",
-                lambda shell: shell.send(SwapRegime("FL", restart_value=False)),
-                tip="Freeze the feature network; the value network goes on from where it is",
-                enabled=_has_run,
-                section=1,
-            )
-        )
+        if entry.id == "FL":
+            actions.append(_fl_kept())
     return tuple(actions)
+
+
+def _fl_kept() -> ActionSpec:
+    return ActionSpec(
+        "regime.FL.keep",
+        "FL, value network kept",
+        "Gates",
+        lambda shell: shell.send(SwapRegime("FL", restart_value=False)),
+        tip="Freeze the feature network; the value network goes on from where it is",
+        enabled=_has_run,
+    )
 
 
 def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...]) -> ActionSpec:
@@ -260,7 +261,7 @@ def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...]) -> ActionSpec
         "Gates",
         lambda shell: shell.send(SwapRegime(entry.id)),
         shortcuts,
-        tip=entry.about,
+        tip=f"{entry.about} The value network is drawn anew." if entry.id == "FL" else entry.about,
         enabled=_has_run,
         checked=lambda shell: shell.situation.regime == entry.id,
     )

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QCheckBox, QLabel, QSizePolicy, QToolBar, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
 from dgn_engine.config import ValueInput
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
@@ -29,6 +29,8 @@ from dgn_viewer.theme import Theme
 
 _FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
 _LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
+_FL_KEPT = "FL, kept"  # a way into FL, not a regime of its own
+FL_KEPT_ABOUT = "Freezes the feature network; the value network goes on from where it is."
 _INPUTS: dict[str, tuple[ValueInput, str]] = {
     "image": ("image", "the image x"),
     "ones": ("ones", "all ones: the gates alone carry the example"),
@@ -77,9 +79,13 @@ class RunToolbar(QToolBar):
         """Nothing is painted here: colours come with the style sheet, icons with the actions."""
 
     def _offer(self, catalogue: Catalogue) -> None:
-        self.regime.offer(
-            [Choice(entry.id, entry.id, entry.title, entry.about) for entry in catalogue.regimes]
-        )
+        choices: list[Choice] = []
+        for entry in catalogue.regimes:
+            hint = "value network drawn anew" if entry.id == "FL" else ""
+            choices.append(Choice(entry.id, entry.id, entry.title, entry.about, hint))
+            if entry.id == "FL":
+                choices.append(Choice(_FL_KEPT, "FL", "FL, value network kept", FL_KEPT_ABOUT))
+        self.regime.offer(choices)
 
     def _show(self) -> None:
         now, entry = self._now, self._entry()
@@ -88,8 +94,6 @@ class RunToolbar(QToolBar):
         self.regime.setEnabled(now.has_run)
         self.regime.show_value(now.regime)
         self.regime.setToolTip(entry.about if entry else "Gating regime")
-        has_fl = any(choice.id == "FL" for choice in self._regimes())
-        self._restart_place.setVisible(now.has_run and has_fl and now.regime != "FL")
         self.value_input.setEnabled(now.has_run and wired)
         self.beta.setEnabled(now.has_run and soft)
         self.learning_rate.setEnabled(now.has_run)
@@ -105,9 +109,10 @@ class RunToolbar(QToolBar):
     def _say(self) -> None:
         now = self._now
         if now.run is not None:
-            entry = self._entry()
-            feature = 0 if entry and entry.own_gates else self._feature_weights
-            self.summary.say(run_in_words(now.run, feature), weights_in_words(now.run, feature))
+            entry, feature = self._entry(), self._feature_weights
+            aside = entry is not None and entry.own_gates
+            words = weights_in_words(now.run, feature, aside)
+            self.summary.say(run_in_words(now.run, feature), words)
         elif not now.ready:
             self.summary.say("" if now.phase == "stopped" else "loading torch…")
         else:
@@ -122,7 +127,8 @@ class RunToolbar(QToolBar):
     # what is asked
 
     def _swap(self, regime: str) -> None:
-        self._send(SwapRegime(regime, restart_value=self.restart_value.isChecked()))
+        kept = regime == _FL_KEPT
+        self._send(SwapRegime("FL" if kept else regime, restart_value=not kept))
 
     def _feed(self, name: str) -> None:
         self._send(SetValueInput(_INPUTS[name][0]))
@@ -132,12 +138,6 @@ class RunToolbar(QToolBar):
     def _make_fields(self) -> None:
         self.regime = ChoiceBox("Gating regime")
         self.regime.asked.connect(self._swap)
-        self.restart_value = QCheckBox("FL: restart value network")
-        self.restart_value.setChecked(True)
-        self.restart_value.setToolTip(
-            "When you choose FL: draw the value network anew, so that it learns with the fixed "
-            "gates from the start. Without it, the value weights go on from where they are."
-        )
         self.value_input = ChoiceBox("Input of the value network")
         self.value_input.setToolTip("What the value network is fed; the gates always see the image")
         self.value_input.offer(
@@ -167,7 +167,6 @@ class RunToolbar(QToolBar):
         self.addSeparator()
         self.addWidget(_caption("regime", self.regime))
         self.addWidget(self.regime)
-        self._restart_place = self.addWidget(self.restart_value)
         self.addSeparator()
         self.addWidget(_caption("value input", self.value_input))
         self.addWidget(self.value_input)
