@@ -75,6 +75,7 @@ class Observation:
                 scalars=reading.scalars,
                 facts=reading.facts,
                 absent=reading.absent,
+                too_expensive=reading.too_expensive,
             )
             if reading.scalars:
                 self._emit(Traced(step, name, reading.scalars))
@@ -86,7 +87,8 @@ class Observation:
         probe, options = self._probes[name], self._wanted[name]
         estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS
         if estimate > TOO_LONG and not options.get("anyway", False):
-            return Reading(name, step, absent=_too_expensive(probe, estimate, len(sight.x)))
+            why = _too_expensive(probe, estimate, len(sight.x))
+            return Reading(name, step, absent=why, too_expensive=estimate)
         try:
             result = probe.read(sight, options, self._memory.get(name))
         except Exception as error:  # the run must outlive a faulty probe
@@ -95,7 +97,8 @@ class Observation:
                 self._emit(
                     Failed(f"The probe '{probe.title}' failed: {error}.", traceback.format_exc())
                 )
-            return Reading(name, step, absent=f"The probe failed at step {step}: {error}.")
+            why = f"The probe failed at step {step}: {error}."
+            return Reading(name, step, facts={"fault": type(error).__name__}, absent=why)
         self._broken.discard(name)
         self._memory[name] = result.memory
         return Reading(

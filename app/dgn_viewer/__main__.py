@@ -96,7 +96,7 @@ def _open(given: argparse.Namespace) -> int:
     config = RunConfig.from_file(given.config) if given.config else first_run()
     if given.seed is not None:
         config = dataclasses.replace(config, seed=given.seed)
-    from dgn_viewer.application import Options, Viewer
+    from dgn_viewer.application import Options, Viewer, leave
 
     options = Options(config, given.data_root, given.theme, given.size)
     if given.offscreen:
@@ -109,9 +109,7 @@ def _open(given: argparse.Namespace) -> int:
     finally:
         ended = viewer.close(STUCK)
     if not ended:
-        print("dgn-viewer: the engine did not end in time and was left.", file=sys.stderr)
-        sys.stderr.flush()
-        os._exit(code)  # a daemon thread inside torch must not meet a dying interpreter
+        leave(code)
     return code
 
 

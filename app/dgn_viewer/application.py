@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication
@@ -112,6 +114,14 @@ class Viewer:
 
     def _on_fault(self, what: str, traceback: str) -> None:
         self.window.notices.tell(Notice("failed", what, traceback))
+
+
+def leave(code: int) -> NoReturn:
+    """End the process now: a daemon thread inside torch must not meet a dying interpreter."""
+    print("dgn-viewer: the engine did not end in time and was left.", file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _print_failure(event: Event) -> None:

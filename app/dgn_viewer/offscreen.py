@@ -18,7 +18,7 @@ from PySide6.QtCore import QEventLoop
 from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
 from dgn_engine.refusal import Refusal
-from dgn_viewer.application import Options, Viewer, interrupted_by
+from dgn_viewer.application import Options, Viewer, interrupted_by, leave
 from dgn_viewer.board.panel_host import PanelHost
 from dgn_viewer.scene import Array, Scene, finite_range
 from dgn_viewer.window import DEFAULT_SIZE
@@ -56,9 +56,12 @@ def take(options: Options, shot: Shot) -> int:
         )
         viewer = Viewer(own)
         try:
-            return Photographer(viewer, shot).run()
+            code = Photographer(viewer, shot).run()
         finally:
-            viewer.close()
+            ended = viewer.close()
+    if not ended:
+        leave(code)
+    return code
 
 
 class Photographer:
@@ -84,6 +87,8 @@ class Photographer:
             print("dgn-viewer: interrupted; nothing was written.", file=sys.stderr)
             return INTERRUPTED
         self._save()
+        picture, facts = self._shot.picture, self._shot.facts
+        print(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
         return 0
 
     def _wait_until(self, done: Callable[[], bool]) -> None:
@@ -128,6 +133,7 @@ class Photographer:
     def _save(self) -> None:
         window = self._viewer.window
         window.display.draw_now()
+        window.status.catch_up()
         self._viewer.application.processEvents()
         facts = {
             "step": window.history.step,

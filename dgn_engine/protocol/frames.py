@@ -28,6 +28,7 @@ class Reading:
     scalars: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     absent: str = ""
+    too_expensive: float = 0.0  # seconds it was expected to take; then it was not begun
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,10 @@ def test_the_program_without_a_display_saves_picture_and_facts(tmp_path: Path) -
     process = program(
         "--offscreen", "--steps", "120", "--screenshot", str(picture), folder=tmp_path
     )
-    _, errors = process.communicate(timeout=120)
+    said, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert "Traceback" not in errors
+    assert errors == ""
+    assert said == f"{picture}: step 120, facts in shot.json\n"
     assert QImage(str(picture)).width() == 1440
     facts = json.loads(picture.with_suffix(".json").read_text())
     assert facts["step"] == 120

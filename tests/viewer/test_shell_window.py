@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, SetLearningRate, Watch
+from dgn_engine import observation
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, Watch
 from dgn_engine.protocol.events import Failed
 from dgn_viewer.application import Viewer
 from dgn_viewer.notices import Notice
@@ -216,3 +219,28 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
     assert status.text("device") == "cpu"
     assert status.text("regime") == "DL"
     qtbot.waitUntil(lambda: "% of a core" in status.text("viewer"), timeout=5_000)
+
+
+def test_cnn4_shows_what_is_too_expensive_when_it_is_asked_for(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observation, "TOO_LONG", 1e-9)
+    net = NetConfig("cnn4", (("channels", 4),))
+    training = TrainingConfig(learning_rate=1e-3, pace=20.0)
+    viewer = make_viewer(RunConfig(net=net, training=training, probe_examples=20))
+    host = viewer.window.docks.hosts["overlap"]
+    qtbot.waitUntil(lambda: host.state() == "costly", timeout=20_000)
+    offer = next(b for b in host.findChildren(QPushButton) if b.text() == "Compute anyway")
+    assert offer.isVisible()
+    qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=20_000)
+    assert host.state() == "live"
+    assert viewer.window.docks.hosts["ntk"].state() == "costly"
+
+
+def test_the_status_bar_says_at_once_where_a_run_stands(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    window.send(Pause())
+    qtbot.waitUntil(lambda: window.situation.phase == "paused", timeout=10_000)
+    assert window.status.text("phase") == "paused"
+    assert window.status.text("step") == f"step {window.situation.step:,}"

@@ -7,7 +7,6 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
-from typing import Literal
 
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
@@ -24,6 +23,7 @@ from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.board.panel_message import PanelMessage
+from dgn_viewer.board.panel_words import State, expected_seconds, footer, message, readings_of
 from dgn_viewer.board.text_line import FactsLine, TextLine
 from dgn_viewer.panel import Option, PanelSpec, View, choice
 from dgn_viewer.plots.scene_view import SceneView
@@ -31,10 +31,7 @@ from dgn_viewer.scene import Empty, Scene, Shown
 from dgn_viewer.style import icon
 from dgn_viewer.theme import Theme
 
-State = Literal["waiting", "live", "paused", "unavailable", "stale", "failed"]
-
 _LATE = 3.0  # a reading is stale when it is this many intervals late …
-_AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
 _PATIENCE = 2.0  # … and at least this many seconds
 _log = logging.getLogger(__name__)
 
@@ -62,6 +59,7 @@ class PanelHost(QWidget):
         self._clock = clock
         self._view = View()
         self._choices: dict[str, str] = {}
+        self._anyway = False  # the user wants what is held too expensive, in this run
         self._shown: Shown | None = None
         self._state: State = "waiting"
         self._last_fault = ""
@@ -76,6 +74,7 @@ class PanelHost(QWidget):
         self._scene = SceneView(theme)
         self._scene.chosen.connect(self.set_choice)
         self._message = PanelMessage()
+        self._message.accepted.connect(self._compute_anyway)
         self._pages = QStackedWidget()
         self._pages.addWidget(self._message)
         self._pages.addWidget(self._scene)
@@ -89,6 +88,8 @@ class PanelHost(QWidget):
     def show_view(self, view: View, every: float = 0.0) -> None:
         """Draw what was seen, with this panel's own choices; `every`: seconds between drawings."""
         self._every = every
+        if view.run is not self._view.run:
+            self._anyway = False
         self._view = dataclasses.replace(view, choices=dict(self._choices))
         now = self._clock()
         for probe in self.spec.probes:
@@ -112,17 +113,20 @@ class PanelHost(QWidget):
         match shown:
             case Scene():
                 self._facts.set_facts(shown.facts)
+                words = footer(self._state, self.spec, self._view, shown, self._every)
+                self._footer.set_text(words)
                 self._pages.setCurrentWidget(self._scene)
             case Empty():
                 self._facts.set_facts(())
-                self._message.say(self._heading(), shown.reason)
+                self._footer.set_text("")
+                said = message(self._state, self.spec, self._view, shown, self._anyway)
+                self._message.say(*said[:2], offer=said[2])
                 self._pages.setCurrentWidget(self._message)
         self._export.setEnabled(isinstance(shown, Scene))
-        self._footer.set_text(self._footer_words(shown))
 
     def requests(self) -> tuple[ProbeRequest, ...]:
         """What the engine has to measure for this panel as it is set now."""
-        options: list[tuple[str, OptionValue]] = []
+        options: list[tuple[str, OptionValue]] = [("anyway", True)] if self._anyway else []
         for option in self.spec.options:
             if option.engine and (value := choice(self._view, option)):
                 options.append((option.id, int(value) if value.isdecimal() else value))
@@ -231,34 +235,23 @@ class PanelHost(QWidget):
             combo.setVisible(len(wanted) > 1)
 
     def _state_of(self, shown: Shown, now: float) -> State:
-        readings = [self._view.readings.get(probe) for probe in self.spec.probes]
+        readings = readings_of(self.spec, self._view)
         if isinstance(shown, Empty):
-            return "unavailable" if any(r and r.absent for r in readings) else "waiting"
+            if expected_seconds(self.spec, self._view) > 0:
+                return "costly"
+            return "unavailable" if any(reading.absent for reading in readings) else "waiting"
         if self._view.paused:
             return "paused"
-        return "stale" if any(r and self._late(r, now) for r in readings) else "live"
+        return "stale" if any(self._late(reading, now) for reading in readings) else "live"
 
     def _late(self, reading: Reading, now: float) -> bool:
         since = now - self._arrived[reading.probe][1]
         return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
 
-    def _heading(self) -> str:
-        if self._state == "unavailable":
-            return f"Not in {self._view.regime}" if self._view.regime else "Not in this regime"
-        return "Waiting for the first frame" if self._view.run else "Waiting for a run"
-
-    def _footer_words(self, shown: Shown) -> str:
-        if isinstance(shown, Empty):
-            return ""
-        parts = {"paused": ["paused"], "stale": ["late"]}.get(self._state, [])
-        parts.append(f"step {shown.step:,}")
-        first = next((self._view.readings.get(p) for p in self.spec.probes), None)
-        every = max(
-            self._every if self._every > _AT_ONCE else 0.0, first.interval if first else 0.0
-        )
-        if every > 0 and not self._view.paused:
-            parts.append(f"every {_seconds(every)}")
-        return " · ".join([*parts, shown.note] if shown.note else parts)
+    def _compute_anyway(self) -> None:
+        self._anyway = True
+        self.show_view(self._view, self._every)
+        self.choices_changed.emit()
 
     def _fail(self, error: Exception) -> None:
         details = "".join(traceback.format_exception(error))
@@ -282,7 +275,3 @@ class PanelHost(QWidget):
 
     def _ask_export(self) -> None:
         self.export_requested.emit(self.panel_id)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 0.1 else f"{seconds:.2g} s"

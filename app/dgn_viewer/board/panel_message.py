@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 
 class PanelMessage(QWidget):
     """A calm sentence in the middle of the panel; for a fault the traceback can be opened."""
+
+    accepted = Signal()  # what was offered is wanted
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -33,7 +35,10 @@ class PanelMessage(QWidget):
         self._more.toggled.connect(self._details.setVisible)
         self._copy.clicked.connect(self._copy_details)
         buttons = QHBoxLayout()
+        self._offer = QPushButton()
+        self._offer.clicked.connect(self.accepted)
         buttons.addStretch()
+        buttons.addWidget(self._offer)
         buttons.addWidget(self._more)
         buttons.addWidget(self._copy)
         buttons.addStretch()
@@ -48,8 +53,10 @@ class PanelMessage(QWidget):
         layout.addStretch()
         self.say("", "")
 
-    def say(self, heading: str, sentence: str, details: str = "") -> None:
-        """Show this; `details` (a traceback) stays closed until asked for."""
+    def say(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:
+        """Show this; `details` (a traceback) stays closed until asked for, `offer` is a button."""
+        self._offer.setText(offer)
+        self._offer.setVisible(bool(offer))
         self._heading.setText(heading)
         self._sentence.setText(sentence)
         if self._details.toPlainText() != details:

@@ -92,15 +92,23 @@ class StatusBar(QStatusBar):
 
     def show_situation(self, situation: Situation) -> None:
         """The engine said something."""
-        if situation.run is not self._situation.run:
+        before, self._situation = self._situation, situation
+        if situation.run is not before.run:
             self._frame = None
-        self._situation = situation
-        self._later()
+        if situation.phase != before.phase:
+            self.catch_up()
+        else:
+            self._later()
 
     def show_frame(self, frame: Frame) -> None:
         """The newest frame."""
         self._frame = frame
         self._later()
+
+    def catch_up(self) -> None:
+        """Say now what would be said in a moment."""
+        self._timer.stop()
+        self._write()
 
     def _later(self) -> None:
         if not self._timer.isActive():

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QComboBox, QPushButton, QToolButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.frames import Reading
 from dgn_viewer.board.panel_host import PanelHost
 from dgn_viewer.panel import PanelSpec, View, all_panels
 from dgn_viewer.scene import Scene, Shown
@@ -237,3 +238,48 @@ def test_zoom_survives_the_next_frames_of_a_panel(
         host.show_view(grown(view, more))
     assert picture.visible_range("loss") == seen
     assert picture.visible_range("accuracy")[0] == (0.0, 1230.0)
+
+
+def costly(view: View) -> View:
+    readings = {
+        name: Reading(name, view.step, absent="Too expensive, about 90 s.", too_expensive=90.0)
+        for name in view.readings
+    }
+    return replace(view, readings=readings)
+
+
+def test_what_is_too_expensive_can_be_computed_anyway(
+    make_host: MakeHost, make_view: MakeView, qtbot: QtBot
+) -> None:
+    host = make_host("ntk")
+    host.show_view(costly(make_view("hard")))
+    assert host.state() == "costly"
+    assert host.words()[0] == "Too expensive at this size"
+    assert ("anyway", True) not in host.requests()[0].options
+    with qtbot.waitSignal(host.choices_changed):
+        qtbot.mouseClick(button(host, "Compute anyway"), Qt.MouseButton.LeftButton)
+    assert ("anyway", True) in host.requests()[0].options
+    assert host.words()[0] == "Computing"
+    assert "90 s" in host.words()[1]
+
+
+def test_a_new_run_is_not_computed_anyway(make_host: MakeHost, make_view: MakeView) -> None:
+    host = make_host("ntk")
+    host.show_view(costly(make_view("hard")))
+    button(host, "Compute anyway").click()
+    host.show_view(make_view("hard"))
+    assert ("anyway", True) not in host.requests()[0].options
+
+
+def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
+    make_host: MakeHost, make_view: MakeView
+) -> None:
+    view = make_view("hard")
+    broken = Reading("ntk", 3, facts={"fault": "ValueError"}, absent="The probe failed at step 3.")
+    host = make_host("ntk")
+    host.show_view(replace(view, readings={**view.readings, "ntk": broken}))
+    assert host.words()[:2] == ("No reading", "The probe failed at step 3.")
+
+
+def button(host: PanelHost, text: str) -> QPushButton:
+    return next(each for each in host.findChildren(QPushButton) if each.text() == text)

@@ -1,0 +1,58 @@
+"""What a panel says of itself: the message where there is no picture, the line below one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.panel import PanelSpec, View
+from dgn_viewer.scene import Empty, Scene
+
+State = Literal["waiting", "live", "paused", "unavailable", "costly", "stale", "failed"]
+
+_AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
+
+
+def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+    """The readings that the panel is made of, as far as they have come."""
+    found = (view.readings.get(probe) for probe in spec.probes)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def expected_seconds(spec: PanelSpec, view: View) -> float:
+    """What a reading would take that is held too expensive; 0 where none is."""
+    return max((reading.too_expensive for reading in readings_of(spec, view)), default=0.0)
+
+
+def message(
+    state: State, spec: PanelSpec, view: View, empty: Empty, anyway: bool
+) -> tuple[str, str, str]:
+    """Heading, sentence, and what a button offers; `anyway`: the costly reading was asked for."""
+    if state == "costly" and anyway:
+        expected = in_seconds(expected_seconds(spec, view))
+        return "Computing", f"About {expected} a reading; training waits for it.", ""
+    if state == "costly":
+        return "Too expensive at this size", empty.reason, "Compute anyway"
+    if any(reading.facts.get("fault") for reading in readings_of(spec, view) if reading.absent):
+        return "No reading", empty.reason, ""
+    if state == "unavailable":
+        return f"Not in {view.regime or 'this regime'}", empty.reason, ""
+    return f"Waiting for {'the first frame' if view.run else 'a run'}", empty.reason, ""
+
+
+def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
+    """Step, interval and note; `every`: seconds between two drawings."""
+    parts = {"paused": ["paused"], "stale": ["late"]}.get(state, [])
+    parts.append(f"step {scene.step:,}")
+    intervals = [reading.interval for reading in readings_of(spec, view)[:1]]
+    longest = max([*intervals, every if every > _AT_ONCE else 0.0])
+    if longest > 0 and not view.paused:
+        parts.append(f"every {in_seconds(longest)}")
+    return " · ".join([*parts, scene.note] if scene.note else parts)
+
+
+def in_seconds(seconds: float) -> str:
+    """'33 ms', '0.25 s', '140 s'."""
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:,.0f} s"
