@@ -9,11 +9,12 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test lint bench bench-peers package screenshot clean ready
+.PHONY: help run test faults lint bench bench-peers package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
+	@echo "make faults      kill, starve and mislead it (minutes)"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make package     build the wheel into dist/"
@@ -29,6 +30,12 @@ test screenshot: export OMP_NUM_THREADS := 1
 
 test: ready $(VENV)/installed-test
 	$(IN) -m pytest
+
+# -s: it prints tables of what was injected and what was survived.
+faults: export QT_QPA_PLATFORM := offscreen
+faults: export OMP_NUM_THREADS := 1
+faults: ready $(VENV)/installed-test
+	$(IN) -m pytest -m faults -s -q tests/faults
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .

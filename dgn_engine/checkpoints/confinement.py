@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import ctypes
-import importlib
 import os
 import sys
 from pathlib import Path
@@ -40,7 +39,6 @@ def confine(seconds: int, size: int) -> None:
     """Bound what reading a file of `size` bytes may take; nothing can be opened any more."""
     for coding in ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8"):
         codecs.lookup(coding)  # imported where it is first met; afterwards nothing is
-    importlib.import_module("ast")
     if sys.platform != "win32":
         import resource
 

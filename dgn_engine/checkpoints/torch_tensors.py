@@ -31,7 +31,9 @@ def contents_of(leaves: Leaves, records: Records, most: int, kind: str) -> Conte
         if name in arrays:
             raise Unreadable("holds tensors whose names cannot be told apart")
         total += array.size * np.dtype(sent_as(dtype)).itemsize
-        if total > most or len(arrays) >= limits.MEMBERS:
+        if len(arrays) >= limits.MEMBERS:
+            raise Unreadable(f"holds more than {limits.MEMBERS:,} tensors")
+        if total > most:
             raise Unreadable("holds more numbers than its size allows, and was refused")
         arrays[name], dtypes[name] = array, dtype
     return Contents(arrays, dtypes, (*odd, *leaves.ignored), kind=kind)

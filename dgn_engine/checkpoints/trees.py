@@ -96,8 +96,10 @@ def kind(node: Any) -> str:
 
 
 def is_container(node: Any) -> bool:
-    """Whether there can be tensors inside."""
-    return isinstance(node, (Table, list, tuple, Made))
+    """Whether there can be tensors of the model inside; an optimiser only has them once more."""
+    if isinstance(node, Made):
+        return not node.maker.startswith("torch.optim.")
+    return isinstance(node, (Table, list, tuple))
 
 
 def members(node: Any) -> Iterator[tuple[str, Any]]:

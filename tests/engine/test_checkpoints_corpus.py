@@ -1,0 +1,101 @@
+"""Hostile files get their verdict, honest ones are taken in full, random ones harm nobody."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from dgn_engine.checkpoints.contents import Contents
+from dgn_engine.checkpoints.reading import read_tensors
+from dgn_engine.refusal import Refusal
+from tests.faults import fuzzing, honest_files, hostile_files
+from tests.faults.hostile_files import Hostile
+from tests.faults.judging import differences, misjudged, unsound
+from tests.faults.sandbox import Sandbox
+
+FUZZED = 500  # of each sort; `make faults` tries many more
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def canary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that a hostile file would make."""
+    return tmp_path_factory.mktemp("mine") / "canary"
+
+
+@pytest.fixture(scope="module")
+def kinds(canary: Path) -> dict[str, Hostile]:
+    return hostile_files.kinds(canary)
+
+
+def test_every_hostile_file_gets_its_verdict_and_runs_nothing(
+    sandbox: Sandbox, canary: Path, kinds: dict[str, Hostile]
+) -> None:
+    wrong: dict[str, str] = {}
+    for name, kind in kinds.items():
+        verdict = sandbox.read(kind.content)
+        fault = misjudged(kind, verdict.contents, verdict.sentence)
+        if fault or (fault := unsound(kind.content, verdict)):
+            wrong[name] = fault
+    assert wrong == {}
+    assert sandbox.deaths == 0
+    assert not canary.exists()
+    assert len(kinds) >= 200
+
+
+@pytest.mark.parametrize("name", hostile_files.NO_FILES)
+def test_what_is_no_file_is_refused_without_reading(name: str, tmp_path: Path) -> None:
+    kind = hostile_files.NO_FILES[name]
+    with pytest.raises(Refusal, match=kind.refused):
+        read_tensors(kind.place(tmp_path))
+
+
+def test_hostile_files_get_the_same_verdict_from_the_real_reader(
+    tmp_path: Path, canary: Path, kinds: dict[str, Hostile]
+) -> None:
+    for name in random.Random(0).sample(sorted(kinds), 12):
+        try:
+            listing = read_tensors(kinds[name].place(tmp_path))
+        except Refusal as refusal:
+            contents, sentence = None, str(refusal)
+        else:
+            contents, sentence = Contents(listing.arrays, listing.dtypes, listing.ignored), ""
+        assert misjudged(kinds[name], contents, sentence) == "", name
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("name", honest_files.KINDS)
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch, on sparse and quantised tensors
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_honest_file_is_taken_in_full(name: str, sandbox: Sandbox) -> None:
+    content, wanted = honest_files.KINDS[name]()
+    verdict = sandbox.read(content)
+    assert verdict.contents is not None, verdict.sentence
+    assert differences(verdict.contents.arrays, wanted) == []
+    assert unsound(content, verdict) == ""
+
+
+@pytest.mark.parametrize("sort", fuzzing.ALL)
+def test_files_that_nobody_thought_of_are_read_or_refused(sort: str, sandbox: Sandbox) -> None:
+    @settings(
+        max_examples=FUZZED,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(content=fuzzing.ALL[sort]())
+    def check(content: bytes) -> None:
+        assert unsound(content, sandbox.read(content)) == ""
+
+    check()
+    assert sandbox.deaths == 0

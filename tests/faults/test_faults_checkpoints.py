@@ -1,0 +1,239 @@
+"""All hostile and honest files through the real reader, and very many at random; prints tables.
+
+`make faults` runs it: minutes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+
+from dgn_engine.checkpoints import reading
+from dgn_engine.checkpoints.contents import Contents
+from dgn_engine.checkpoints.reading import Listing, read_tensors
+from dgn_engine.refusal import Refusal
+from tests.faults import fuzzing, honest_files, hostile_files
+from tests.faults.judging import differences, misjudged, unsound
+from tests.faults.sandbox import Sandbox
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+FUZZED = 20_000  # of each sort
+PARENT_SLACK = 24 << 20  # bytes that reading may leave in the parent beside the tensors
+CHILD_MOST = 400 << 20  # bytes; what the corpus holds is small
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[Sandbox]:
+    with Sandbox() as found:
+        yield found
+
+
+@dataclass(frozen=True)
+class Measured:
+    listing: Listing | None
+    sentence: str
+    seconds: float
+    parent: int  # bytes by which its peak rose
+    child: int  # bytes at its peak
+
+    @property
+    def contents(self) -> Contents | None:
+        """What was found, as the reader has it."""
+        found = self.listing
+        return Contents(found.arrays, found.dtypes, found.ignored) if found else None
+
+
+class _Patient(subprocess.Popen[bytes]):
+    """Killed only when it had its chance to say how much memory it took."""
+
+    def kill(self) -> None:
+        try:
+            self.wait(2.0)
+        except subprocess.TimeoutExpired:
+            super().kill()
+
+
+class Reader:
+    """The real road to a file, with the memory of both processes measured."""
+
+    def __init__(self, folder: Path, patched: pytest.MonkeyPatch) -> None:
+        self.report = folder / "peak"
+        worker = [sys.executable, "-s", "-P", "-m", "tests.faults.measured_child"]
+        patched.setattr(
+            reading, "child_command", lambda seconds: [*worker, str(self.report), str(int(seconds))]
+        )
+        patched.setattr(reading.subprocess, "Popen", _Patient)
+
+    def read(self, path: Path) -> Measured:
+        self.report.unlink(missing_ok=True)
+        before = _peak(anew=True)
+        begun = time.perf_counter()
+        listing, sentence = None, ""
+        try:
+            listing = read_tensors(path)
+        except Refusal as refusal:
+            sentence = str(refusal)
+        seconds = time.perf_counter() - begun
+        parent = _peak() - before
+        child = int(self.report.read_text()) if self.report.exists() else 0
+        return Measured(listing, sentence, seconds, parent, child)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    return Reader(tmp_path, monkeypatch)
+
+
+def _peak(anew: bool = False) -> int:
+    """The most memory of this process since it was last asked anew; 0 where it cannot be had."""
+    if sys.platform != "linux":
+        return 0
+    if anew:
+        Path("/proc/self/clear_refs").write_text("5")
+    text = Path("/proc/self/status").read_text("ascii")
+    return int(text.partition("VmHWM:")[2].split()[0]) << 10
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Any:
+    def line(text: str) -> None:
+        with capsys.disabled():
+            print(text)
+
+    return line
+
+
+def test_every_hostile_file(reader: Reader, tmp_path: Path, say: Any) -> None:
+    canary = tmp_path / "canary"
+    kinds = hostile_files.NO_FILES | hostile_files.kinds(canary)
+    say(f"\n{'hostile or odd file':50} {'s':>5} {'parent':>7} {'child':>7}  verdict")
+    wrong: dict[str, str] = {}
+    refused = 0
+    for place, (name, kind) in enumerate(kinds.items()):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        found = reader.read(kind.place(folder))
+        fault = misjudged(kind, found.contents, found.sentence)
+        if found.parent > PARENT_SLACK:
+            fault = fault or f"{found.parent >> 20} MB in the parent"
+        if found.child > CHILD_MOST + 8 * len(kind.content):
+            fault = fault or f"{found.child >> 20} MB in the child"
+        if fault:
+            wrong[name] = fault
+        refused += found.listing is None
+        shown = found.sentence or f"tensors shown; ignored: {', '.join(found.listing.ignored)}"
+        say(
+            f"{name:50.50} {found.seconds:5.2f} {found.parent / 2**20:4.0f} MB "
+            f"{found.child / 2**20:4.0f} MB  {shown[:110]}{'' if not fault else '  WRONG'}"
+        )
+    say(
+        f"{len(kinds)} kinds: {refused} refused, {len(kinds) - refused} shown without what is "
+        f"odd in them, {len(wrong)} wrong; ran: {'yes' if canary.exists() else 'nothing'}"
+    )
+    assert wrong == {}
+    assert not canary.exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_honest_file(reader: Reader, tmp_path: Path, say: Any) -> None:
+    say(f"\n{'honest file':50} {'s':>5} {'parent':>7} {'child':>7}  tensors, ignored")
+    wrong: dict[str, Any] = {}
+    for name, make in honest_files.KINDS.items():
+        content, wanted = make()
+        path = tmp_path / "honest.bin"
+        path.write_bytes(content)
+        found = reader.read(path)
+        if found.listing is None:
+            wrong[name] = found.sentence
+        elif other := differences(found.listing.arrays, wanted):
+            wrong[name] = other
+        count = len(found.listing.arrays) if found.listing else 0
+        ignored = ", ".join(found.listing.ignored) if found.listing else found.sentence
+        say(
+            f"{name:50.50} {found.seconds:5.2f} {found.parent / 2**20:4.0f} MB "
+            f"{found.child / 2**20:4.0f} MB  {count:5,}  {ignored[:90]}"
+        )
+    taken = len(honest_files.KINDS) - len(wrong)
+    say(f"{taken} of {len(honest_files.KINDS)} honest kinds taken in full, bit for bit")
+    assert wrong == {}
+
+
+def test_a_file_cut_at_every_byte(sandbox: Sandbox, say: Any) -> None:
+    """No cut may be taken for the whole; zeros at the end of an archive are no data."""
+    cut = 0
+    for name, content in fuzzing.small_files().items():
+        assert sandbox.read(content).contents is not None, name
+        for length in range(1, len(content)):
+            verdict = sandbox.read(content[:length])
+            assert verdict.contents is None, (name, length)
+            assert unsound(content[:length], verdict) == "", (name, length)
+            cut += 1
+    say(f"\n{len(fuzzing.small_files())} formats cut at every byte: {cut:,} files, all refused")
+    assert sandbox.deaths == 0
+
+
+def test_a_file_with_each_byte_changed(sandbox: Sandbox, say: Any) -> None:
+    changed = taken = 0
+    for name, content in fuzzing.small_files().items():
+        for place in range(len(content)):
+            for flip in (0xFF, 0x01, 0x80):
+                other = bytearray(content)
+                other[place] ^= flip
+                verdict = sandbox.read(bytes(other))
+                assert unsound(bytes(other), verdict) == "", (name, place, flip)
+                changed += 1
+                taken += verdict.contents is not None
+    say(f"\neach byte changed in three ways: {changed:,} files, {taken:,} of them still tensors")
+    assert sandbox.deaths == 0
+
+
+@pytest.mark.parametrize("sort", fuzzing.ALL)
+def test_many_files_that_nobody_thought_of(sort: str, sandbox: Sandbox, say: Any) -> None:
+    taken = 0
+    before, begun = sandbox.files, time.perf_counter()
+
+    @settings(
+        max_examples=FUZZED,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(content=fuzzing.ALL[sort]())
+    def check(content: bytes) -> None:
+        nonlocal taken
+        verdict = sandbox.read(content)
+        taken += verdict.contents is not None
+        assert unsound(content, verdict) == ""
+
+    check()
+    tried, seconds = sandbox.files - before, time.perf_counter() - begun
+    say(f"\n{sort}: {tried:,} inputs in {seconds:.0f} s, {taken:,} taken, {sandbox.deaths} deaths")
+    assert sandbox.deaths == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_large_file_takes_of_the_parent_what_its_tensors_take(
+    dtype: str, reader: Reader, tmp_path: Path, say: Any
+) -> None:
+    count = 32 << 20
+    path = tmp_path / "large.pt"
+    torch.save({"w": torch.ones(count, dtype=getattr(torch, dtype))}, path)
+    found = reader.read(path)
+    assert found.listing is not None
+    tensors = found.listing.arrays["w"].nbytes
+    say(
+        f"\n{path.stat().st_size >> 20} MB of {dtype}: {found.seconds:.2f} s, tensors "
+        f"{tensors >> 20} MB, parent {found.parent >> 20} MB, child {found.child >> 20} MB"
+    )
+    assert found.parent <= tensors + PARENT_SLACK
+    assert found.child <= path.stat().st_size + 2 * tensors + CHILD_MOST
