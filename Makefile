@@ -45,10 +45,10 @@ lint: $(VENV)/installed-dev
 
 bench bench-peers: export OMP_NUM_THREADS := 1
 
-bench: ready $(VENV)/installed-fast
+bench: $(VENV)/installed-fast
 	$(IN) -m benchmarks --out build/bench.json
 
-bench-peers: ready $(VENV)/installed-fast
+bench-peers: $(VENV)/installed-fast
 	@test -e $(PEERS)/installed || { $(PYTHON) -m venv $(PEERS) && \
 	  $(PEERS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps \
 	    --requirement benchmarks/peers-requirements.txt && touch $(PEERS)/installed; } || true

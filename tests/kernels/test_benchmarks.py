@@ -1,0 +1,65 @@
+"""The benchmarks compare what is comparable, and judge it as written."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks import reference
+from benchmarks.case import Case, Faster, Leaner, Measured, Method, Within
+from benchmarks.networks import convolutional, dense, examples, hard_gates, network, plain_module
+from benchmarks.report import Row, text
+from benchmarks.timing import alternate
+from dgn_engine import kernels as k
+from dgn_engine.discovery import discover
+
+CPU = torch.device("cpu")
+
+
+def test_every_case_compares_with_a_method_it_has() -> None:
+    for package in ("benchmarks.cases", "benchmarks.peer_cases"):
+        for case in discover(package, "CASE", Case).values():
+            names = {method.name for method in case.methods}
+            assert {bar.against for bar in case.bars} <= names
+
+
+def test_the_plain_module_is_the_network() -> None:
+    for architecture in (dense(3), convolutional(4, 8, 3)):
+        x = examples(architecture, 3, CPU)
+        expected = network(architecture, CPU)(x)
+        torch.testing.assert_close(plain_module(architecture, CPU)(x), expected)
+
+
+def test_the_plain_recursions_are_the_kernels() -> None:
+    architecture = convolutional(5, 6, 1)
+    x, gates = examples(architecture, 3, CPU).double(), hard_gates(architecture, 3, CPU)
+    gates = [layer.double() for layer in gates]
+    npk = k.neural_path_kernel(architecture, gates, x, "width")
+    torch.testing.assert_close(reference.path_kernel_of_pair(gates, x, 0, 2), npk[0, 2])
+    limit = k.convolutional_limit(architecture, x).tangent
+    torch.testing.assert_close(reference.limit_kernel_of_pair(x, 0, 2, depth=4), limit[0, 2])
+
+
+def test_methods_take_turns() -> None:
+    turns: list[str] = []
+
+    def call(name: str) -> float:
+        turns.append(name)
+        return 1.0
+
+    seconds = alternate([lambda: call("a"), lambda: call("b")], most_rounds=5, budget=0.0)
+    assert turns == ["a", "b"] * 3
+    assert seconds == [[1.0] * 3] * 2
+
+
+def test_bars_are_judged_by_medians_and_only_for_the_full_size() -> None:
+    one, two = (Method(name, lambda *_: lambda: torch.zeros(1)) for name in ("one", "two"))
+    bars = (Faster("two", 3.0), Within("two", 0.4), Leaner("two", 2.0))
+    case = Case("A case", n=8, quick=2, methods=(one, two), bars=bars)
+    measured = (Measured(one, (1.0, 1.0, 9.0)), Measured(two, (4.0, 4.0, 1.0)))
+    row = Row("case", case, 8, measured, 0.0, None)
+    assert [word for _, _, word in row.verdicts()] == ["met", "met", "not judged"]
+    slower = (Measured(one, (2.0,), 100), Measured(two, (4.0,), 150))
+    assert {w for _, _, w in Row("case", case, 8, slower, 0.0, None).verdicts()} == {"missed"}
+    quick = Row("case", case, 2, measured, 1.0, None)
+    assert {word for _, _, word in quick.verdicts()} == {"not judged"}
+    assert "THE METHODS DISAGREE" in text(quick)
