@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import signal
 import threading
 from multiprocessing.connection import Connection
 
@@ -89,7 +90,7 @@ class ProcessSession:
             self._mailbox.emit(
                 Failed(
                     f"The engine process died (exit code {self._process.exitcode}); "
-                    "restart the program to go on.",
+                    "start the engine again to go on.",
                     "",
                 )
             )
@@ -107,6 +108,7 @@ def _read_only(frame: Frame) -> Frame:
 
 def _serve(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
     session = Session(data_root, runs_root)
     session.start()
     may_send = True

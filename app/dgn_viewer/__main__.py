@@ -47,6 +47,9 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--config", type=Path, metavar="RUN.toml", help="begin with this run")
     result.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    result.add_argument(
+        "--process", action="store_true", help="run the engine in a process of its own"
+    )
     result.add_argument("--seed", type=_seed, help="instead of the configuration's")
     result.add_argument("--theme", choices=("light", "dark", "system"), default="")
     result.add_argument("--size", type=_size, metavar="WxH", help="of the window, 1440x900")
@@ -98,7 +101,7 @@ def _open(given: argparse.Namespace) -> int:
         config = dataclasses.replace(config, seed=given.seed)
     from dgn_viewer.application import Options, Viewer, leave
 
-    options = Options(config, given.data_root, given.theme, given.size)
+    options = Options(config, given.data_root, given.theme, given.size, process=given.process)
     if given.offscreen:
         from dgn_viewer.offscreen import Shot, take
 

@@ -26,6 +26,7 @@ class Shell(Protocol):
     def reset_layout(self) -> None: ...  # noqa: D102
     def choose_theme(self, name: str) -> None: ...  # noqa: D102
     def finish_epoch(self) -> None: ...  # noqa: D102
+    def start_engine(self) -> None: ...  # noqa: D102
     def new_run(self) -> None: ...  # noqa: D102
     def open_checkpoint(self) -> None: ...  # noqa: D102
     def save_configuration(self) -> None: ...  # noqa: D102

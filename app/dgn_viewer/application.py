@@ -16,6 +16,7 @@ from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
+from dgn_engine.process_session import ProcessSession
 from dgn_engine.protocol.commands import StartRun
 from dgn_engine.protocol.events import Event, Failed
 from dgn_engine.session import Session
@@ -42,6 +43,7 @@ class Options:
     size: tuple[int, int] | None = None
     settings: Path | None = None  # None: in the user's configuration folder
     paused: bool = False
+    process: bool = False  # the engine in a process of its own
 
 
 def qt_application() -> QApplication:
@@ -57,6 +59,13 @@ def qt_application() -> QApplication:
     return application
 
 
+def new_engine(options: Options) -> Engine:
+    """An engine that has not been started, in a thread or in a process of its own."""
+    if options.process:
+        return ProcessSession(options.data_root)
+    return Session(options.data_root)
+
+
 class Viewer:
     """Owns what runs: whoever builds one calls `close`, which ends thread, timers and hooks."""
 
@@ -67,7 +76,7 @@ class Viewer:
     ) -> None:
         self.application = qt_application()
         self.faults = Faults()
-        self.engine = engine if engine is not None else Session(options.data_root)
+        self.engine = engine if engine is not None else new_engine(options)
         self.pump = Pump(self.engine)
         settings = Settings(options.settings or default_path())
         self.window = Window(self.pump.send, all_panels(), settings, options.theme)
@@ -78,6 +87,7 @@ class Viewer:
         self._closed = False
         self.pump.event_arrived.connect(self.window.on_event)
         self.pump.frame_arrived.connect(self.window.on_frame)
+        self.window.engine_wanted.connect(self._start_again)
         self.faults.caught.connect(self._on_fault)
 
     def start(self) -> None:
@@ -111,6 +121,18 @@ class Viewer:
         self.window.deleteLater()
         self.pump.deleteLater()
         return ended
+
+    def _start_again(self) -> None:
+        """Another engine in the place of one that has stopped; the run begins anew, and waits."""
+        if not self.pump.stopped:
+            return
+        self.engine.close(PATIENCE)
+        self.engine = new_engine(self._options)
+        self.pump.take_over(self.engine)
+        self.engine.start()
+        config = self.window.situation.config_now() or self._options.config
+        self.pump.send(StartRun(config, paused=True))
+        self.window.display.watch_again()
 
     def _on_fault(self, what: str, traceback: str) -> None:
         self.window.notices.tell(Notice("failed", what, traceback))

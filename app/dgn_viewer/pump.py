@@ -51,6 +51,11 @@ class Pump(QObject):
         """Begin to poll."""
         self._timer.start()
 
+    def take_over(self, engine: Engine) -> None:
+        """Poll this engine from now on."""
+        self._engine = engine
+        self.stopped = False
+
     def stop(self) -> None:
         """Poll no more; what has arrived until now is still delivered."""
         self._timer.stop()

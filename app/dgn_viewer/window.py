@@ -39,6 +39,7 @@ class Window(QMainWindow):
     """Every part of the viewer in its place. Implements `actions.Shell`."""
 
     event_taken = Signal(object)  # an event that is no sample, after situation and history
+    engine_wanted = Signal()  # another one, in the place of one that has stopped
     closed = Signal()
 
     def __init__(
@@ -142,6 +143,10 @@ class Window(QMainWindow):
     def new_run(self) -> None:
         """The form of a new run in the inspector."""
         self.inspector.show_run_settings()
+
+    def start_engine(self) -> None:
+        """Ask for another engine."""
+        self.engine_wanted.emit()
 
     def about_front(self) -> None:
         """What the panel in front shows, in the inspector."""

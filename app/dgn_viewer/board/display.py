@@ -71,6 +71,11 @@ class Display(QObject):
             self._draw(name)
         self._watch()
 
+    def watch_again(self) -> None:
+        """Tell an engine that knows nothing yet what is looked at."""
+        self._watched = None
+        self._watch()
+
     def _look_elsewhere(self) -> None:
         self._watch()
         self.refresh()

@@ -73,6 +73,15 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             "Begin again with the same settings and seed",
             enabled=_has_run,
         ),
+        ActionSpec(
+            "run.start_engine",
+            "Start the engine again",
+            "Run",
+            lambda shell: shell.start_engine(),
+            tip="After the engine has stopped: the same run from its beginning, paused",
+            enabled=lambda shell: shell.situation.phase == "stopped",
+            section=1,
+        ),
     )
 
 

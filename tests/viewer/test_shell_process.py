@@ -1,0 +1,77 @@
+"""The window with its engine in a process of its own: it fills, swaps, survives, and ends clean."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_viewer.application import Options, Viewer
+from dgn_viewer.scene import Scene
+
+STARTS = 60_000  # ms; the child imports torch
+RUN = RunConfig(
+    data=DataConfig(name="digits"),
+    net=NetConfig(name="fc", options=(("depth", 4), ("width", 16))),
+    gating=GatingConfig(regime="DL"),
+    training=TrainingConfig(learning_rate=1e-3, pace=200.0),
+    device="cpu",
+    probe_examples=20,
+)
+
+
+@pytest.fixture
+def viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Viewer]:
+    options = Options(
+        RUN, theme="light", size=(1440, 900), settings=tmp_path / "settings.ini", process=True
+    )
+    viewer = Viewer(options)
+    viewer.start()
+    qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=STARTS)
+    yield viewer
+    assert viewer.close()
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
+    application.setStyleSheet("")
+    assert multiprocessing.active_children() == []
+    assert "dgn-relay" not in {thread.name for thread in threading.enumerate()}
+
+
+def filled(viewer: Viewer) -> bool:
+    return all(isinstance(host.shown(), Scene) for host in viewer.window.docks.hosts.values())
+
+
+def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: filled(viewer), timeout=20_000)
+    window.registry["regime.FR-II"].trigger()
+    qtbot.waitUntil(lambda: window.situation.regime == "FR-II", timeout=10_000)
+    step = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > step, timeout=10_000)
+
+
+def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.history.step > 0, timeout=10_000)
+    (child,) = multiprocessing.active_children()
+    child.kill()
+    qtbot.waitUntil(lambda: window.situation.phase == "stopped", timeout=10_000)
+    assert any("engine process died" in notice.text for notice in window.notices.recent)
+    again = window.registry["run.start_engine"]
+    assert again.isEnabled()
+    again.trigger()
+    qtbot.waitUntil(lambda: window.situation.has_run, timeout=STARTS)
+    assert not again.isEnabled()
+    assert window.situation.step == 0
+    window.registry["run.toggle"].trigger()
+    qtbot.waitUntil(lambda: window.history.step > 5 and filled(viewer), timeout=20_000)
