@@ -99,8 +99,9 @@ class RunFolder:
 
     def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
         """Write down what is known now that the run stands."""
-        self.about = about.begun(self.about, started, fingerprint, threads)
-        write_file(self.path / places.RUN, about.encode(self.about))
+        whole = about.begun(self.about, started, fingerprint, threads)
+        write_file(self.path / places.RUN, about.encode(whole))
+        self.about = whole
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         """A line in the log."""

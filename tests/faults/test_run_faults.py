@@ -1,0 +1,446 @@
+"""Runs that are killed, starved, damaged and fought over: reopened, verified, gone on with, equal.
+
+Each kind of fault adds a row to a table that is printed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import load_examples
+from dgn_engine.headless import Headless
+from dgn_engine.protocol.events import RunContinued
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import places
+from dgn_engine.runs.durable import leftovers
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.repairing import repair
+from dgn_engine.runs.verifying import verify
+from tests.faults.victims import Victim, dgn
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
+
+KILLS = 200
+SESSION_KILLS = 50
+SMALL = ["--width", "16", "--depth", "4", "--lr", "1e-3", "--quiet", "--checkpoint-every", "0"]
+RUNS = {  # FL: a swap in the middle
+    "DL": ["train", *SMALL, "--regime", "DL", "--epochs", "24"],
+    "FL": ["train", *SMALL, "--regime", "FL", "--epochs", "12", "--pretrain-epochs", "12"],
+    "SGD, frames": [
+        *("train", *SMALL, "--epochs", "24", "--regime", "FR-II", "--optimiser", "sgd"),
+        *("--momentum", "0.9", "--record", "gates"),
+    ],
+}
+
+
+@dataclass
+class Row:
+    """One kind of fault. `lost`: most steps that had to be taken again."""
+
+    fault: str
+    injected: int = 0
+    survived: int = 0
+    lost: int = 0
+    remark: str = ""
+
+
+@dataclass
+class Table:
+    rows: list[Row] = field(default_factory=list)
+
+    def row(self, fault: str) -> Row:
+        self.rows.append(Row(fault))
+        return self.rows[-1]
+
+
+@pytest.fixture
+def quick_disk() -> Iterator[Path]:
+    """In memory where there is such a place: a kill does not care, and waiting would be all."""
+    shared = Path("/dev/shm")
+    place = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    found = Table()
+    yield found
+    print(f"\n{'fault':44} {'injected':>8} {'survived':>8} {'steps lost':>10}  remark")
+    for row in found.rows:
+        print(f"{row.fault:44} {row.injected:8} {row.survived:8} {row.lost:10}  {row.remark}")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run that nobody disturbed."""
+
+    arguments: list[str]
+    path: Path
+    seconds: float
+    steps: int
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reference]:
+    root = tmp_path_factory.mktemp("undisturbed")
+    load_examples(DataConfig())  # what it imports is then there in every child
+    found = {}
+    for name, arguments in RUNS.items():
+        path = root / name.replace(", ", "-")
+        began = time.monotonic()
+        assert dgn(*arguments, "--out", path).wait() == 0
+        seconds = time.monotonic() - began
+        found[name] = Reference(arguments, path, seconds, RunReader(path).step)
+    return found
+
+
+def go_on(path: Path, reference: Reference, **limits: int) -> Victim:
+    """Resume, or begin where not even a folder was made."""
+    if (path / places.RUN).exists():
+        extra = ["--record", "gates"] if "--record" in reference.arguments else []
+        return dgn("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
+    return dgn(*reference.arguments, "--out", path, **limits)
+
+
+def assert_sound(path: Path) -> None:
+    assert [str(one) for one in verify(path) if not one.harmless] == []
+
+
+def assert_equal(path: Path, reference: Path) -> None:
+    """Weights, optimiser state and every score, bit for bit."""
+    assert_sound(path)
+    one, other = RunReader(path), RunReader(reference)
+    assert one.status == other.status == "finished"
+    assert one.measured == other.measured
+    last = [reader.checkpoints[-1].path / places.TENSORS for reader in (one, other)]
+    for pair in ([path / places.WEIGHTS, reference / places.WEIGHTS], last):
+        found, wanted = (load(file.read_bytes()) for file in pair)
+        assert found.keys() == wanted.keys()
+        for name, array in wanted.items():
+            assert np.array_equal(found[name], array), name
+
+
+def lost_steps(path: Path, at_kill: int) -> int:
+    """Between the kill and the step at which the run then went on."""
+    continued = [event for event in RunReader(path).events if isinstance(event, RunContinued)]
+    return max(0, at_kill - continued[-1].step) if continued else 0
+
+
+def test_sigkill_at_random_points(
+    quick_disk: Path, references: dict[str, Reference], table: Table
+) -> None:
+    row = table.row("SIGKILL while training and writing")
+    chance = random.Random(20260101)
+    writing = chains = 0
+    while row.injected < KILLS:
+        reference = references[chance.choice(list(references))]
+        path = quick_disk / str(chains)
+        chains += 1
+        for _ in range(5):
+            victim = go_on(path, reference)
+            if chance.random() < 0.2:  # also while it starts and while it ends
+                time.sleep(chance.random() * reference.seconds)
+            else:
+                victim.await_step(chance.randint(1, reference.steps))
+                time.sleep(0.02 * chance.random())
+            victim.kill()
+            if victim.wait() == 0:
+                break  # it was quicker
+            row.injected += 1
+            at_kill = victim.last_step
+            if not path.exists():
+                row.survived += 1
+                continue
+            folders = (path, path / places.CHECKPOINTS, path / places.FRAMES)
+            writing += any(leftovers(folder) for folder in folders)
+            assert_sound(path)
+            newest = RunReader(path).checkpoints[-1:]
+            row.lost = max(row.lost, at_kill - (newest[0].step if newest else 0))
+            row.survived += 1
+        assert go_on(path, reference).wait() == 0
+        assert_equal(path, reference.path)
+        shutil.rmtree(path)
+    row.remark = f"{chains} runs, each ends equal; {writing} kills in the middle of a file"
+    assert row.survived == row.injected >= KILLS
+
+
+def test_at_most_ten_seconds_are_lost_at_the_usual_cadence(tmp_path: Path, table: Table) -> None:
+    row = table.row("SIGKILL at the usual cadence")
+    chance = random.Random(7)
+    arguments = ["train", "--width", "16", "--depth", "4", "--epochs", "1000", "--quiet"]
+    worst = 0.0
+    for number in range(4):
+        path = tmp_path / str(number)
+        victim = dgn(*arguments, "--out", path)
+        time.sleep(6.0 + 8.0 * chance.random())
+        killed = time.monotonic()
+        victim.kill()
+        victim.wait()
+        row.injected += 1
+        assert_sound(path)
+        newest = RunReader(path).checkpoints[-1:]
+        step = newest[0].step if newest else 0
+        row.lost = max(row.lost, victim.last_step - step)
+        worst = max(worst, killed - victim.time_of(step or 1))
+        row.survived += 1
+    row.remark = f"at most {worst:.1f} s"
+    assert worst <= 10.0
+
+
+def damaged(content: bytes, how: str) -> bytes:
+    if how == "zeroed":
+        return bytes(len(content))
+    if how == "torn":
+        return content[: len(content) // 2]
+    if how == "empty":
+        return b""
+    place = len(content) // 3
+    return content[:place] + bytes([content[place] ^ 0x40]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize("how", ["torn", "zeroed", "empty", "flipped", "missing"])
+def test_damaged_newest_files(
+    quick_disk: Path, references: dict[str, Reference], table: Table, how: str
+) -> None:
+    row = table.row(f"newest file {how}, then repair and resume")
+    reference = references["SGD, frames"]
+    before = quick_disk / "killed"
+    victim = go_on(before, reference)
+    victim.await_step(reference.steps // 3)
+    while len(list((before / places.CHECKPOINTS).glob("0*"))) < 2:
+        time.sleep(0.001)
+    victim.kill()
+    assert victim.wait() < 0, "it was finished before it had written two checkpoints"
+    newest = RunReader(before).checkpoints[-1].path.relative_to(before)
+    frames = RunReader(before).frames
+    targets = [newest / places.TENSORS, newest / places.STATE, newest / places.MANIFEST]
+    targets += [Path(places.LOG), Path(places.RUN), Path(places.CONFIG)]
+    targets += [frames[-1].path.relative_to(before)] if frames else []
+    for number, target in enumerate(targets):
+        path = quick_disk / str(number)
+        shutil.copytree(before, path)
+        content = (path / target).read_bytes()
+        (path / target).unlink()
+        if how != "missing":
+            (path / target).write_bytes(damaged(content, how))
+        row.injected += 1
+        named = [one.path for one in verify(path)]
+        frame_gone = how == "missing" and target.parts[0] == places.FRAMES
+        log_cut = target.name == places.LOG and how in ("torn", "zeroed", "empty")
+        if not frame_gone and not log_cut:
+            assert any(target.parts[0] in name for name in named), (target, named)
+        repair(path)
+        assert_sound(path)
+        resumed = go_on(path, reference)
+        assert resumed.wait() == 0
+        row.lost = max(row.lost, lost_steps(path, victim.last_step))
+        assert_equal_but_for_lost_lines(path, reference.path, whole=target.name != places.LOG)
+        row.survived += 1
+    assert row.survived == row.injected
+
+
+def assert_equal_but_for_lost_lines(path: Path, reference: Path, whole: bool) -> None:
+    if whole:
+        assert_equal(path, reference)
+        return
+    found, wanted = (load((p / places.WEIGHTS).read_bytes()) for p in (path, reference))
+    assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+    assert set(RunReader(path).measured) <= set(RunReader(reference).measured)
+
+
+@pytest.mark.parametrize("limit", [200, 3_000, 8_000, 20_000])
+def test_files_may_not_grow(
+    tmp_path: Path, references: dict[str, Reference], table: Table, limit: int
+) -> None:
+    row = table.row(f"no file may grow over {limit:,} bytes")
+    reference = references["DL"]
+    path = tmp_path / "run"
+    row.injected += 1
+    code = dgn(*reference.arguments, "--out", path, file_limit=limit).wait()
+    if limit > 5_000:
+        assert code == 4  # trained to its end, but not all of it is on disk
+        assert_sound(path)
+    else:
+        assert code == 2  # not even what the run is could be written
+        assert not path.exists()
+    assert go_on(path, reference).wait() == 0
+    assert_equal(path, reference.path)
+    row.survived += 1
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 400 KiB; only root can make one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", place],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip("a small file system cannot be mounted here")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def test_a_disk_that_is_full_for_a_while(
+    small_disk: Path, references: dict[str, Reference], table: Table
+) -> None:
+    row = table.row("disk full in mid-run, then room again")
+    reference = references["DL"]
+    path, ballast = small_disk / "run", small_disk / "ballast"
+    row.injected += 1
+    paced = [*reference.arguments, "--out", path]
+    victim = dgn(*paced)
+    victim.await_step(reference.steps // 4)
+    fill(ballast)
+    victim.await_step(reference.steps // 2)
+    ballast.unlink()
+    code = victim.wait()
+    assert code == 0
+    assert_equal(path, reference.path)
+    names = [line.name for line in RunReader(path).lines]
+    assert names.count("RecordingPaused") == names.count("RecordingResumed")
+    row.remark = f"paused {names.count('RecordingPaused')} times, no line lost"
+    row.survived += 1
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+def test_a_read_only_place_is_refused(
+    small_disk: Path, references: dict[str, Reference], table: Table
+) -> None:
+    row = table.row("read-only file system at the start")
+    row.injected += 1
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    assert dgn(*references["DL"].arguments, "--out", small_disk / "run").wait() == 2
+    row.survived += 1
+
+
+def test_many_writers_at_once(
+    tmp_path: Path, references: dict[str, Reference], table: Table
+) -> None:
+    row = table.row("eight writers for one run")
+    reference = references["DL"]
+    path = tmp_path / "run"
+    victim = go_on(path, reference)
+    victim.await_step(reference.steps // 3)
+    victim.kill()
+    victim.wait()
+    row.injected = 8
+    codes = [other.wait() for other in [go_on(path, reference) for _ in range(8)]]
+    # One goes on; whoever came while it wrote was refused; who came later found it finished.
+    assert codes.count(0) >= 1
+    assert set(codes) <= {0, 2}
+    assert_equal(path, reference.path)
+    row.survived = 8
+    row.remark = f"{codes.count(2)} were refused"
+
+
+def test_the_clock_is_set_back(
+    tmp_path: Path, references: dict[str, Reference], table: Table
+) -> None:
+    row = table.row("clock set back by a year while resuming")
+    reference = references["FL"]
+    path = tmp_path / "run"
+    victim = go_on(path, reference)
+    victim.await_step(reference.steps // 3)
+    victim.kill()
+    victim.wait()
+    row.injected += 1
+    now = time.time
+
+    def work() -> int:
+        from dgn_engine.cli import main
+
+        time.time = lambda: now() - 365 * 86_400
+        return main(["train", "--resume", str(path), "--quiet"])
+
+    assert Victim(work).wait() == 0
+    for file in path.rglob("*"):
+        os.utime(file, (1.0, 1.0))
+    assert_equal(path, reference.path)
+    row.survived += 1
+
+
+def test_sessions_are_killed(tmp_path: Path, table: Table) -> None:
+    """What the viewer runs: a session in a thread, swapped and rewired, killed at any moment."""
+    row = table.row("SIGKILL of a live session")
+    chance = random.Random(3)
+    for number in range(SESSION_KILLS):
+        root = tmp_path / str(number)
+        victim = Victim(lambda root=root: live(root))
+        victim.await_step(chance.randint(1, 800))
+        time.sleep(0.02 * chance.random())
+        victim.kill()
+        victim.wait()
+        row.injected += 1
+        for path in root.iterdir() if root.exists() else ():
+            if path.name.endswith(".part"):
+                continue  # a folder that was not a run yet
+            assert_sound(path)
+            newest = RunReader(path).checkpoints[-1:]
+            row.lost = max(row.lost, victim.last_step - (newest[0].step if newest else 0))
+            going_on(path)
+        row.survived += 1
+    assert row.survived == SESSION_KILLS
+
+
+def live(root: Path) -> int:
+    from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+    from dgn_engine.protocol import commands as do
+    from dgn_engine.session import Session
+
+    net = NetConfig(options=(("width", 16), ("depth", 4)))
+    config = RunConfig(net=net, training=TrainingConfig(epochs=0), probe_examples=20)
+    session = Session(runs_root=str(root))
+    session.start()
+    session.send(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("npk"))))
+    session.send(do.StartRun(config))
+    while True:
+        for regime in ("FR-II", "FL", "DL", "ReLU"):
+            session.send(do.SwapRegime(regime))
+            time.sleep(0.1)
+            session.drain()
+
+
+class Deaf:
+    def stepped(self, step: int) -> None:
+        pass
+
+    def on_event(self, event: object) -> None:
+        pass
+
+
+def going_on(path: Path) -> None:
+    """The run can be taken up again and trained further."""
+    begun = time.monotonic()
+    folder = RunFolder(path)
+    try:
+        Headless(Deaf(), lambda: time.monotonic() - begun > 0.1).go_on(folder)
+    except Refusal as refusal:
+        raise AssertionError(str(refusal)) from None
+    assert_sound(path)

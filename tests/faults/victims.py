@@ -1,0 +1,100 @@
+"""`dgn` in a forked child that can be killed at any moment, and what it had done by then."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import resource
+import signal
+import struct
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from dgn_engine.cli import main
+
+STEPS = 100_000  # whose times are kept
+
+
+class Victim:
+    """Forked, because starting Python and torch anew would take most of the time."""
+
+    def __init__(self, work: Callable[[], int]) -> None:
+        self._times = mmap.mmap(-1, 8 * STEPS)
+        sys.stdout.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are not there
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._live(work)
+
+    def kill(self) -> None:
+        """SIGKILL: no handler, no goodbye."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, seconds: float = 120.0) -> int:
+        """The exit code, or minus the signal."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.002)
+        self.kill()
+        os.waitpid(self.pid, 0)
+        raise AssertionError("a child hung")
+
+    def await_step(self, step: int) -> None:
+        """Until it has taken this step or a later one, or has ended."""
+        while not any(self.time_of(one) for one in range(step, step + 10)):
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                return
+            time.sleep(0.0005)
+
+    @property
+    def last_step(self) -> int:
+        """The last step it has taken; 0 where there was none."""
+        return max((step for step in range(STEPS // 10) if self.time_of(step)), default=0)
+
+    def time_of(self, step: int) -> float:
+        """When it took a step, by the monotonic clock; 0.0 where it did not."""
+        found: float = struct.unpack_from("d", self._times, 8 * step)[0]
+        return found
+
+    def _live(self, work: Callable[[], int]) -> None:
+        code = 70
+        try:
+            self._watch_steps()
+            with contextlib.redirect_stdout(None), contextlib.redirect_stderr(None):
+                code = work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _watch_steps(self) -> None:
+        from dgn_engine.trainer import Trainer
+
+        step, times = Trainer.step, self._times
+
+        def watched(trainer: Trainer) -> None:
+            step(trainer)
+            struct.pack_into("d", times, 8 * trainer.step_count, time.monotonic())
+
+        Trainer.step = watched  # type: ignore[method-assign]  # in the child alone
+
+
+def dgn(*arguments: str | Path, file_limit: int | None = None) -> Victim:
+    """`dgn …` in a child; `file_limit`: bytes of the largest file it may write."""
+    words: Sequence[str] = [str(word) for word in arguments]
+
+    def work() -> int:
+        if file_limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+        return main(words)
+
+    return Victim(work)
