@@ -35,10 +35,12 @@ class Method:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one method: seconds of every round, and bytes over the baseline where measured."""
+    """Of one method: processor and wall seconds of every round (the former are judged), and
+    bytes over the baseline where measured."""
 
     method: Method
     seconds: tuple[float, ...]
+    wall: tuple[float, ...]
     memory: int | None = None
 
     @property

@@ -26,7 +26,8 @@ def measure(name: str, case: Case, device: torch.device, quick: bool) -> Row:
     measured = []
     for place, (method, raw) in enumerate(zip(case.methods, seconds, strict=True)):
         peak = memory.peak(name, place, n, device) if case.memory else None
-        measured.append(Measured(method, tuple(each / method.share for each in raw), peak))
+        processor, wall = (tuple(s / method.share for s in each) for each in zip(*raw, strict=True))
+        measured.append(Measured(method, processor, wall, peak))
     return Row(name, case, n, measured, difference, load)
 
 

@@ -73,6 +73,7 @@ class PeerWork:
         peer().ask(f"save {result}")
         return torch.from_numpy(np.load(result))
 
-    def seconds(self) -> float:
-        """Compute once; seconds by the child's clock."""
-        return float(peer().ask("run"))
+    def seconds(self) -> tuple[float, float]:
+        """Compute once; processor and wall seconds by the child's clock."""
+        processor, wall = map(float, peer().ask("run").split())
+        return processor, wall

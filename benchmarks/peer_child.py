@@ -1,7 +1,8 @@
 """Runs neural-tangents in its own environment, one line of standard input for one answer.
 
 `prepare KIND FILE.npz` compiles a kernel function for the arrays in FILE; `run` answers with the
-seconds of one call; `save FILE.npy` writes the result. Imports nothing of this project.
+processor and wall seconds of one call; `save FILE.npy` writes the result. Imports nothing of this
+project.
 """
 
 import importlib
@@ -78,9 +79,9 @@ def main() -> None:
             call = KINDS[arguments[0]](np.load(arguments[1]))
             jax.block_until_ready(call())
         elif word == "run":
-            start = time.perf_counter()
+            start, wall = time.process_time(), time.perf_counter()
             jax.block_until_ready(call())
-            answer = repr(time.perf_counter() - start)
+            answer = f"{time.process_time() - start} {time.perf_counter() - wall}"
         elif word == "save":
             np.save(arguments[0], np.asarray(call()))
         print(answer, flush=True)

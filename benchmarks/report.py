@@ -89,7 +89,8 @@ def tree(row: Row) -> dict[str, object]:
                 "name": each.method.name,
                 "median_seconds": each.median,
                 "quantiles_seconds": quantiles(each.seconds),
-                "seconds": list(each.seconds),
+                "processor_seconds": list(each.seconds),
+                "wall_seconds": list(each.wall),
                 "share_timed": each.method.share,
                 "peak_bytes": each.memory,
             }

@@ -1,4 +1,8 @@
-"""Seconds of several pieces of work, alternating on one core."""
+"""Seconds of several pieces of work, alternating on one core.
+
+Each round gives two figures: processor seconds, which neighbours on a shared machine do not
+touch, and wall seconds. On a quiet machine they are the same.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from typing import Protocol, runtime_checkable
 import torch
 
 LEAST_ROUNDS = 3
+
+Seconds = tuple[float, float]  # processor, wall
 
 
 def pin() -> int | None:
@@ -30,25 +36,26 @@ def _event() -> torch.cuda.Event:
 class OwnClock(Protocol):
     """Work that another process does and times."""
 
-    def seconds(self) -> float:
+    def seconds(self) -> Seconds:
         """Do it once."""
 
 
-def timed(work: Callable[[], object], device: torch.device) -> Callable[[], float]:
+def timed(work: Callable[[], object], device: torch.device) -> Callable[[], Seconds]:
     """A call that does the work once and returns its seconds (device events on CUDA)."""
 
-    def on_cuda() -> float:
+    def on_cuda() -> Seconds:
         start, end = (_event() for _ in range(2))
         start.record()
         work()
         end.record()
         end.synchronize()
-        return float(start.elapsed_time(end)) / 1000
+        seconds = float(start.elapsed_time(end)) / 1000
+        return seconds, seconds
 
-    def on_cpu() -> float:
-        start = time.perf_counter()
+    def on_cpu() -> Seconds:
+        start, wall = time.process_time(), time.perf_counter()
         work()
-        return time.perf_counter() - start
+        return time.process_time() - start, time.perf_counter() - wall
 
     if isinstance(work, OwnClock):
         return work.seconds
@@ -56,11 +63,11 @@ def timed(work: Callable[[], object], device: torch.device) -> Callable[[], floa
 
 
 def alternate(
-    calls: Sequence[Callable[[], float]], most_rounds: int, budget: float
-) -> list[list[float]]:
+    calls: Sequence[Callable[[], Seconds]], most_rounds: int, budget: float
+) -> list[list[Seconds]]:
     """Seconds of every call, in rounds A B C, A B C, …: at least three of them, then until the
     budget of seconds is spent. Warming up is the caller's."""
-    seconds: list[list[float]] = [[] for _ in calls]
+    seconds: list[list[Seconds]] = [[] for _ in calls]
     start = time.perf_counter()
     for done in range(most_rounds):
         if done >= LEAST_ROUNDS and time.perf_counter() - start > budget:

@@ -42,23 +42,24 @@ def test_the_plain_recursions_are_the_kernels() -> None:
 def test_methods_take_turns() -> None:
     turns: list[str] = []
 
-    def call(name: str) -> float:
+    def call(name: str) -> tuple[float, float]:
         turns.append(name)
-        return 1.0
+        return 1.0, 2.0
 
     seconds = alternate([lambda: call("a"), lambda: call("b")], most_rounds=5, budget=0.0)
     assert turns == ["a", "b"] * 3
-    assert seconds == [[1.0] * 3] * 2
+    assert seconds == [[(1.0, 2.0)] * 3] * 2
 
 
 def test_bars_are_judged_by_medians_and_only_for_the_full_size() -> None:
     one, two = (Method(name, lambda *_: lambda: torch.zeros(1)) for name in ("one", "two"))
     bars = (Faster("two", 3.0), Within("two", 0.4), Leaner("two", 2.0))
     case = Case("A case", n=8, quick=2, methods=(one, two), bars=bars)
-    measured = (Measured(one, (1.0, 1.0, 9.0)), Measured(two, (4.0, 4.0, 1.0)))
+    wall = (1.0, 1.0, 1.0)
+    measured = (Measured(one, (1.0, 1.0, 9.0), wall), Measured(two, (4.0, 4.0, 1.0), wall))
     row = Row("case", case, 8, measured, 0.0, None)
     assert [word for _, _, word in row.verdicts()] == ["met", "met", "not judged"]
-    slower = (Measured(one, (2.0,), 100), Measured(two, (4.0,), 150))
+    slower = (Measured(one, (2.0,), wall, 100), Measured(two, (4.0,), wall, 150))
     assert {w for _, _, w in Row("case", case, 8, slower, 0.0, None).verdicts()} == {"missed"}
     quick = Row("case", case, 2, measured, 1.0, None)
     assert {word for _, _, word in quick.verdicts()} == {"not judged"}
