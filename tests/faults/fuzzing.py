@@ -97,13 +97,16 @@ _SINGLE = (
     | st.binary(max_size=16)
     | _NAMES
 )
-_STORES = st.builds(
+_SOUND = Reference(("storage", Name("torch", "FloatStorage"), "0", "cpu", 4))
+_STORES = st.just(_SOUND) | st.builds(
     lambda key, kind, count: Reference(("storage", kind, key, "cpu", count)),
     st.sampled_from(["0", "1", "x"]),
     _NAMES | st.just(Name("torch", "FloatStorage")),
     st.sampled_from([4, 0, 2**40, -1]),
 )
-_SHAPES = st.lists(st.integers(0, 3) | st.sampled_from([-1, 2**40]), max_size=4).map(tuple)
+_SHAPES = st.sampled_from([(2, 2), (4,), (2, 1), (1, 1), ()]) | st.lists(
+    st.integers(0, 3) | st.sampled_from([-1, 2**40]), max_size=4
+).map(tuple)
 _TENSORS = st.builds(
     lambda store, offset, shape, strides: Call(
         "torch._utils", "_rebuild_tensor_v2", (store, offset, shape, strides, False, None)
@@ -140,7 +143,7 @@ def random_pickles(draw: st.DrawFn) -> bytes:
         case 1:
             return pickled(thing)
         case _:
-            return torch_zip({"odd": thing})
+            return torch_zip({"odd": thing, "w": draw(_TENSORS)})
 
 
 @st.composite

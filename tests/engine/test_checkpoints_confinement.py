@@ -1,0 +1,110 @@
+"""What the reading process can no longer do once it has a stranger's bytes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dgn_engine.checkpoints import reading
+
+BEGIN = """
+import os, resource, socket, subprocess, sys
+from dgn_engine.checkpoints import confinement
+confinement.cut_off()
+{before}
+confinement.confine(5, 1000)
+try:
+    {act}
+except BaseException as error:
+    print(type(error).__name__, error)
+else:
+    print("done")
+"""
+NO_HOOK = "confinement.sys.addaudithook = lambda hook: None"
+
+
+def said(act: str, before: str = "") -> str:
+    """What a confined process says after it tried something."""
+    code = BEGIN.format(act=act, before=before)
+    done = subprocess.run(
+        [sys.executable, "-s", "-P", "-c", code],
+        env=reading._child_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + (f" signal {-done.returncode}" if done.returncode < 0 else "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.parametrize(
+    "act",
+    [
+        "open('/etc/hosts')",
+        "open('made', 'w')",
+        "os.mkdir('made')",
+        "socket.socket()",
+        "subprocess.Popen(['true'])",
+        "os.system('true')",
+        "exec('1')",
+        "eval('1')",
+        "__import__('this')",
+        "os.listdir('.')",
+    ],
+)
+def test_reaching_out_or_running_code_ends_the_reading(act: str) -> None:
+    assert said(act).startswith("Unreadable made its reader do what reading needs not")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.parametrize("act", ["open('/etc/hosts')", "socket.socket()", "os.pipe()"])
+def test_nothing_can_be_opened_even_where_python_would_let_it(act: str) -> None:
+    assert said(act, NO_HOOK).startswith("OSError [Errno 24]")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits that Linux keeps")
+def test_memory_beyond_what_a_file_may_need_is_not_given() -> None:
+    assert said("bytearray(8 << 30)").startswith("MemoryError")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_time_beyond_the_limit_ends_the_process() -> None:
+    loop = "while True: pass"
+    begin = "resource.setrlimit(resource.RLIMIT_CPU, (1, 2)); resource.setrlimit = print"
+    assert "signal" in said(loop, begin)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="namespaces of Linux")
+def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
+    code = (
+        "from pathlib import Path\n"
+        "from dgn_engine.checkpoints.confinement import cut_off\n"
+        "print(cut_off(), Path('/proc/self/net/dev').read_text().count(':'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=reading._child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    allowed, devices = done.stdout.split()
+    assert allowed == "False" or devices == "1"
+
+
+def test_torch_is_not_imported_to_read_a_file_of_torch() -> None:
+    code = "import sys, dgn_engine.checkpoints.child; print('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=reading._child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "False"
