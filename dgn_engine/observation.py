@@ -95,9 +95,12 @@ class Observation:
             if name not in self._broken:
                 self._broken.add(name)
                 self._emit(
-                    Failed(f"The probe '{probe.title}' failed: {error}.", traceback.format_exc())
+                    Failed(
+                        f"The probe '{probe.title}' failed: {str(error).rstrip('.')}.",
+                        traceback.format_exc(),
+                    )
                 )
-            why = f"The probe failed at step {step}: {error}."
+            why = f"The probe failed at step {step}: {str(error).rstrip('.')}."
             return Reading(name, step, facts={"fault": type(error).__name__}, absent=why)
         self._broken.discard(name)
         self._memory[name] = result.memory

@@ -19,7 +19,8 @@ from dgn_engine.protocol.frames import Array
 def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
     """See the module's first lines."""
     npk = sight.kernels.npk("trace")
-    targets = k.class_targets(sight.labels, sight.architecture.classes)
+    classes = max(sight.architecture.classes, 2)  # a pair of classes shares one output
+    targets = k.class_targets(sight.labels, classes)
     spectrum = k.spectrum(npk, targets)
     arrays: dict[str, Array] = {
         "labels": numpy(sight.labels),

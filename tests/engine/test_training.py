@@ -172,3 +172,16 @@ def test_the_probe_set_is_balanced_sorted_and_drawn_by_the_seed(make_run):
     examples = load_examples(DataConfig())
     assert choose_probe_set(examples, 20, 0) == chosen
     assert choose_probe_set(examples, 20, 1).digest != chosen.digest
+
+
+def test_every_probe_reads_a_pair_of_classes(make_run):
+    base = make_run().config
+    run = make_run("DL", replace(base, data=DataConfig(binary=(4, 7))))
+    names = ("gates", "overlap", "npk", "ntk")
+    run.observation.watch(tuple(ProbeRequest(name) for name in names))
+    run.step()
+    run.observation.look(names, run.sight(), run.step_count)
+    assert {name: run.observation.readings[name].absent for name in names} == dict.fromkeys(
+        names, ""
+    )
+    assert run.observation.readings["npk"].scalars["nu"] > 0

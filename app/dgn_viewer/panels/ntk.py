@@ -8,6 +8,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.step_axis import step_axis
 from dgn_viewer.drawing.ticks import number
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import (
@@ -66,7 +67,6 @@ def draw(view: View) -> Shown:
 
 def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
     curves = []
-    last = 1
     for part, name, role, dash in _PARTS:
         series = view.series.get(("ntk", f"{measure}_{part}"))
         if series is None or not series.steps.size:
@@ -74,7 +74,6 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         # A logarithmic axis shows sizes: K^X may be negative, and 0 has no place on it.
         size = np.abs(series.values)
         values = np.where(size > 0, size, np.nan)
-        last = max(last, int(series.steps[-1]))
         if not np.isfinite(values).any():
             continue
         signed = part == "cross" and measure == "trace" and bool((series.values < 0).any())
@@ -84,7 +83,7 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
     return Chart(
         key="over_steps",
         title="Trace" if measure == "trace" else "Frobenius norm",
-        x=Axis(label="step", limits=(0.0, float(last))),
+        x=step_axis(curves),
         y=Axis(log=True),
         curves=tuple(curves),
         marks=view.marks,

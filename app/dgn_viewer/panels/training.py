@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgn_viewer.drawing.step_axis import step_axis
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 
@@ -20,7 +21,7 @@ def draw(view: View) -> Shown:
     if not loss and not accuracy:
         return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
     steps = [int(curve.x[-1]) for curve in (*loss, *accuracy)]
-    x = Axis(label="step", limits=(0.0, float(max(*steps, 1))))
+    x = step_axis((*loss, *accuracy))
     charts = (
         Chart(
             key="loss",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
@@ -17,6 +19,7 @@ from dgn_viewer.plots.rich_text import Type
 from dgn_viewer.scene import Chart
 from dgn_viewer.theme import Theme
 
+BESIDE = 20.0  # how far a title may stand out of its chart
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
 
@@ -123,7 +126,7 @@ def _paint_title(painter: QPainter, chart: Chart, look: Look, box: QRectF, room:
     colour = look.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
         colour = look.colour("muted")
-    title = type_.shortened(chart.title, box.width() + room.right)
+    title = type_.shortened(chart.title, box.width() + room.right + (0 if chart.small else BESIDE))
     base = box.top() - room.top + type_.ascent + (0.0 if chart.small else 2.0)
     type_.paint(painter, QPointF(box.left(), base), title, colour)
 
@@ -181,13 +184,25 @@ def _paint_bar(painter: QPainter, chart: Chart, look: Look, box: QRectF) -> None
     ground = Ground(bar, (0.0, 1.0), (matrix.low, matrix.high))
     ticks = bar_ticks(chart)
     widest = 0.0
-    for value, text in ticks:
-        place = min(max(ground.along(value), bar.top() + 4), bar.bottom() - 3)
-        point = QPointF(bar.right() + PAD, place + type_.ascent / 2 - 1.0)
+    places = [min(max(ground.along(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks]
+    for index in _apart(places, type_.height * 0.9):
+        text = ticks[index][1]
+        point = QPointF(bar.right() + PAD, places[index] + type_.ascent / 2 - 1.0)
         type_.paint(painter, point, text, look.colour("muted"))
         widest = max(widest, type_.width(text))
-    label = type_.shortened(matrix.bar, box.height() + 8)
-    _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, look)
+    if type_.width(matrix.bar) <= 1.5 * box.height():  # a stump of a word says nothing
+        label = type_.shortened(matrix.bar, box.height() + 8)
+        _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, look)
+
+
+def _apart(places: Sequence[float], least: float) -> list[int]:
+    """Which labels of a colour bar have room: all, its two ends, or the first alone."""
+    chosen = list(range(len(places)))
+    for fewer in (chosen, chosen[:1] + chosen[-1:]):
+        steps = pairwise(places[index] for index in fewer)
+        if all(abs(one - other) >= least for one, other in steps):
+            return sorted(set(fewer))
+    return chosen[:1]
 
 
 @lru_cache(maxsize=16)
