@@ -56,12 +56,16 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     """Key that sorts 'weights.10' after 'weights.2'."""
     parts: list[tuple[int, int, str]] = []
     run = ""
-    for c in name[: limits.NAME] + "\0":
+    for c in name[: limits.NAME]:
         if run and c.isdecimal() != run[-1].isdecimal():
-            parts.append((0, int(run), "") if run.isdecimal() else (1, 0, run))
+            parts.append(_part(run))
             run = ""
         run += c
-    return parts
+    return [*parts, _part(run)]
+
+
+def _part(run: str) -> tuple[int, int, str]:
+    return (0, int(run), "") if run.isdecimal() else (1, 0, run)
 
 
 def whole_bytes(array: Array) -> memoryview:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from dgn_engine import __version__
 from dgn_engine.cli._command import Command
@@ -31,8 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    """What cannot be parsed is one sentence too, without the usage above it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(REFUSED, f"{self.prog}: {message}\n")
+
+
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, Command]]:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dgn", description="Train deep gated networks and measure what their gates know."
     )
     parser.add_argument("--version", action="version", version=f"dgn {__version__}")
