@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
+from dgn_engine.runs.places import runs_root
 from dgn_viewer import system
 
 REFUSED = 2
@@ -50,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--process", action="store_true", help="run the engine in a process of its own"
     )
+    result.add_argument("--no-record", action="store_true", help="write no folder for the runs")
     result.add_argument("--seed", type=_seed, help="instead of the configuration's")
     result.add_argument("--theme", choices=("light", "dark", "system"), default="")
     result.add_argument("--size", type=_size, metavar="WxH", help="of the window, 1440x900")
@@ -106,6 +108,8 @@ def _open(given: argparse.Namespace) -> int:
         from dgn_viewer.offscreen import Shot, take
 
         return take(options, Shot(given.steps, given.screenshot))
+    if not given.no_record:
+        options = dataclasses.replace(options, runs_root=str(runs_root()))
     viewer = Viewer(options)
     try:
         code = viewer.run()

@@ -44,6 +44,7 @@ class Options:
     settings: Path | None = None  # None: in the user's configuration folder
     paused: bool = False
     process: bool = False  # the engine in a process of its own
+    runs_root: str = ""  # where every run writes its folder; empty: none is written
 
 
 def qt_application() -> QApplication:
@@ -62,8 +63,8 @@ def qt_application() -> QApplication:
 def new_engine(options: Options) -> Engine:
     """An engine that has not been started, in a thread or in a process of its own."""
     if options.process:
-        return ProcessSession(options.data_root)
-    return Session(options.data_root)
+        return ProcessSession(options.data_root, options.runs_root)
+    return Session(options.data_root, options.runs_root)
 
 
 class Viewer:

@@ -25,8 +25,11 @@ from dgn_engine.protocol.events import (
     Event,
     Failed,
     Finished,
+    RecordingPaused,
+    RecordingResumed,
     Refused,
     RegimeSwapped,
+    RunContinued,
     Saved,
 )
 
@@ -66,6 +69,14 @@ def notice_of(event: Event) -> Notice | None:
             )
         case Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
+        case RecordingPaused(reason=reason):
+            return Notice("refused", f"{reason} Training goes on.")
+        case RecordingResumed(step=step, lost=lost):
+            gap = f"; {lost:,} lines of its log are lost" if lost else ""
+            return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
+        case RunContinued(step=step, remark=remark):
+            exact = f" It may differ in the last bits: {remark}." if remark else ""
+            return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")
         case _:
             return None
 
