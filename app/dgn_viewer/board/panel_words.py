@@ -28,11 +28,12 @@ def message(
     state: State, spec: PanelSpec, view: View, empty: Empty, anyway: bool
 ) -> tuple[str, str, str]:
     """Heading, sentence, and what a button offers; `anyway`: the costly reading was asked for."""
-    if state == "costly" and anyway:
-        expected = in_seconds(expected_seconds(spec, view))
-        return "Computing", f"About {expected} a reading; training waits for it.", ""
     if state == "costly":
-        return "Too expensive at this size", empty.reason, "Compute anyway"
+        cost = f"About {in_seconds(expected_seconds(spec, view))} a reading; training waits for it."
+        if anyway:
+            return "Computing", cost, ""
+        why = f"{cost} Fewer probe examples or smaller images cost less."
+        return "Too expensive at this size", why, "Compute anyway"
     if any(reading.facts.get("fault") for reading in readings_of(spec, view) if reading.absent):
         return "No reading", empty.reason, ""
     if state == "unavailable":

@@ -123,7 +123,7 @@ def _own_gates(painter: QPainter, grid: Grid, state: StripState, look: Brushes) 
     painter.setFont(look.small)
     painter.setPen(QColor(look.theme.muted))
     area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
-    text = f"{state.regime} makes its gates from its own pre-activations: no feature network."
+    text = f"{state.regime} gates itself by its own pre-activations; no feature network is in use."
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(area, left, text)
     painter.setPen(QPen(QColor(mixed(look.theme.muted, look.theme.line, 0.4)), 1))
