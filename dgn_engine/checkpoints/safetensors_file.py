@@ -51,7 +51,7 @@ def read_safetensors(content: bytes) -> Contents:
     if start > limits.HEADER:
         raise Unreadable("has a safetensors header of unreasonable size")
     try:
-        head = json.loads(content[8:start], object_pairs_hook=_distinct)
+        head = json.loads(str(content[8:start], "utf-8"), object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
         raise Unreadable(
             f"has a safetensors header that is not sound ({plain(str(error))})"

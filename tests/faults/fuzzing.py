@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import pickle
 import zipfile
 
@@ -168,8 +169,16 @@ def random_headers(draw: st.DrawFn) -> bytes:
             "data_offsets": st.lists(sides, min_size=2, max_size=2) | sides,
         }
     )
-    head = draw(st.dictionaries(st.text(max_size=4), entry | sides, max_size=4))
-    body = draw(st.binary(max_size=24))
+    head: dict[str, object] = {}
+    size = 0
+    for name in draw(st.lists(st.text(max_size=4), max_size=4)):  # sound ones
+        shape = draw(st.lists(st.integers(0, 3), max_size=3))
+        end = size + 4 * math.prod(shape)
+        head[name] = {"dtype": "F32", "shape": shape, "data_offsets": [size, end]}
+        size = end
+    body = draw(st.binary(min_size=size, max_size=size))
+    if draw(st.booleans()):
+        head |= draw(st.dictionaries(st.text(max_size=4), entry | sides, max_size=2))
     return safetensors(json.dumps(head).encode(), body)
 
 

@@ -58,6 +58,7 @@ SAFETENSORS: dict[str, tuple[bytes, str]] = {
     "header of 2^62": ((2**62).to_bytes(8, "little") + b"{}", "longer than the file"),
     "header not JSON": (safetensors(b"{not json}"), "not sound"),
     "header not UTF-8": (safetensors(b'{"\xff\xfe":1}'), "not sound"),
+    "header of UTF-16": (safetensors('{"a":1}'.encode("utf-16-le")), "not sound"),
     "header too deep": (safetensors(b'{"a":' + b"[" * 100_000), "not sound"),
     "header of endless numbers": (safetensors(b'{"a":' + b"9" * 100_000 + b"}"), "not sound"),
     "header of 20 MB": (safetensors(b"{" + b" " * (20 << 20) + b"}"), "unreasonable size"),
