@@ -116,6 +116,8 @@ class Recording:
         """
         if sound and self._state != (self._run.step_count, self._changes):
             self.checkpoint()
+        if sound and not (self._run.finished or self._run.diverged):
+            self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
         whole = self._recorder.close(timeout)
         for event in self._recorder.news():
             self._emit(event)

@@ -26,7 +26,14 @@ from dgn_engine.runs import about, checkpoints, frames, lock, places
 from dgn_engine.runs.lines import Line, event_of
 from dgn_engine.runs.log import LogRead, read_log
 
-Status = Literal["running", "finished", "diverged", "failed", "interrupted"]
+Status = Literal["running", "finished", "stopped", "diverged", "failed", "interrupted"]
+_ENDS: dict[str, Status] = {
+    Finished.__name__: "finished",
+    Diverged.__name__: "diverged",
+    Failed.__name__: "failed",
+    "Closed": "stopped",
+}
+_GOES_ON = (Measured.__name__, RunContinued.__name__)
 
 
 class RunReader:
@@ -110,17 +117,14 @@ class RunReader:
 
     @property
     def outcome(self) -> Status:
-        """How the run ended, by what it wrote; 'interrupted' where it says nothing of an end."""
-        for event in reversed(self.events):
-            match event:
-                case Finished():
-                    return "finished"
-                case Diverged():
-                    return "diverged"
-                case Failed():
-                    return "failed"
-                case Measured() | RunContinued():
-                    break
+        """How the run ended, by what it wrote; 'stopped' before its end by somebody's will,
+        'interrupted' where it says nothing of an end.
+        """
+        for line in reversed(self.lines):
+            if line.name in _ENDS:
+                return _ENDS[line.name]
+            if line.name in _GOES_ON:
+                break
         return "interrupted"
 
     @property

@@ -85,6 +85,7 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     (folder,) = (tmp_path / "runs").iterdir()
     assert verify(folder) == []
     reader = RunReader(folder)
+    assert reader.status == "stopped"
     assert reader.checkpoints[-1].step == last
     assert [one.kept for one in reader.checkpoints if one.kept] == ["before FR-II"]
     swaps = [event for event in reader.events if isinstance(event, told.RegimeSwapped)]
