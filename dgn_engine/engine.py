@@ -35,11 +35,11 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.wording import in_words
 from dgn_engine.rate import Rate
-from dgn_engine.recording import Recording, begin_recording, continue_run, new_folder
+from dgn_engine.recording import Recording, begin_recording, continue_run
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import regime_entries
 from dgn_engine.run import Run
-from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.folder import RunFolder, new_folder
 from dgn_engine.runs.reader import RunReader
 
 PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 import torch
 
-from dgn_engine.config import RunConfig
 from dgn_engine.devices import device_name
 from dgn_engine.protocol.events import (
     Event,
@@ -122,16 +120,6 @@ class Recording:
         for event in self._recorder.news():
             self._emit(event)
         return whole
-
-
-def new_folder(root: Path, config: RunConfig) -> RunFolder:
-    """A folder of its own in the user's folder of runs; raises `Refusal`."""
-    words = f"{config.gating.regime}-{config.net.name}-{config.data.name.partition(':')[0]}"
-    name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
-    again = 1
-    while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
-        again += 1
-    return RunFolder.create(path, config)
 
 
 def begin_recording(

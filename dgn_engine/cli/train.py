@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from dgn_engine.cli._command import Command
 from dgn_engine.cli._options import PLACES, add_run_options, run_config
 from dgn_engine.refusal import Refusal
+from dgn_engine.runs.places import runs_root
 
 if TYPE_CHECKING:
+    from dgn_engine.config import RunConfig
     from dgn_engine.headless import Headless, Outcome
     from dgn_engine.runs.folder import RunFolder
 
@@ -25,7 +27,10 @@ EVERY = 5.0  # seconds
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything of a run, and where to write it."""
     add_run_options(parser)
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write the run here")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="write the run here, not among the user's runs"
+    )
+    parser.add_argument("--no-record", action="store_true", help="without --out: write nothing")
     parser.add_argument(
         "--resume", type=Path, metavar="DIR", help="go on with the run in this folder"
     )
@@ -57,15 +62,28 @@ def run(arguments: argparse.Namespace) -> int:
         print(config.to_toml(), end="")
         return 0
 
-    from dgn_engine.runs.folder import RunFolder
-
-    folder = RunFolder.create(arguments.out, config) if arguments.out else None
+    folder = _new_folder(arguments, config)
     try:
         return _train(arguments, folder, lambda headless: headless.train(config, folder))
     except Refusal:
         if folder is not None and "started" not in folder.about:
             folder.discard()  # it never began
         raise
+
+
+def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
+    """Where it was asked for, else in the user's folder of runs, if that can be written."""
+    from dgn_engine.runs.folder import RunFolder, new_folder
+
+    if arguments.out is not None:
+        return RunFolder.create(arguments.out, config)
+    if arguments.no_record:
+        return None
+    try:
+        return new_folder(runs_root(), config)
+    except Refusal as refusal:
+        print(f"dgn train: {refusal} The run is not recorded.", file=sys.stderr)
+        return None
 
 
 def _resume(arguments: argparse.Namespace) -> int:
@@ -112,6 +130,8 @@ def _train(
     with Progress(sys.stderr, quiet=arguments.quiet) as progress, stop:
         outcome = work(Headless(progress, stop.asked, probes, arguments.checkpoint_every))
     print(outcome.summary)
+    if folder is not None and not arguments.quiet and not outcome.unsaved:
+        print(f"Recorded in {folder.path}.", file=sys.stderr)
     if outcome.unsaved:
         print(f"dgn train: {outcome.unsaved}", file=sys.stderr)
         return UNSAVED

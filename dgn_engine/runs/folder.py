@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,13 @@ class RunFolder:
         """Remove a run that could not begin."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def new_folder(root: Path, config: RunConfig) -> RunFolder:
+    """A folder of its own in the user's folder of runs; raises `Refusal`."""
+    words = f"{config.gating.regime}-{config.net.name}-{config.data.name.partition(':')[0]}"
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
+    again = 1
+    while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
+        again += 1
+    return RunFolder.create(path, config)

@@ -108,6 +108,23 @@ def test_ctrl_c_saves_and_exits_130(tmp_path):
     assert (out / "weights.safetensors").exists()
 
 
+def test_a_run_is_recorded_among_the_users_runs_unless_it_is_forbidden(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "runs"))
+    assert main(["train", *SMALL, "--no-record"]) == 0
+    assert not (tmp_path / "runs").exists()
+    assert main(["train", *SMALL]) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"Recorded in {folder}" in capsys.readouterr().err
+    assert main(["runs", "verify", folder.name]) == 0
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(tmp_path / "file"))
+    capsys.readouterr()
+    assert main(["train", *SMALL, "--quiet"]) == 0
+    assert "not recorded" in capsys.readouterr().err
+
+
 def test_help_does_not_load_torch():
     program = (
         "import sys\n"
