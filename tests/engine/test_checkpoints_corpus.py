@@ -17,7 +17,7 @@ from tests.faults.hostile_files import Hostile
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
 
-FUZZED = 500  # of each sort; `make faults` tries many more
+FUZZED = 250  # of each sort; `make faults` tries many more
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,7 @@ def _big() -> dict[str, tuple[Any, str]]:
             r"^odd \(dict\)$",
         ),
         "keys with one hash": (
-            {n * (2**61 - 1): n for n in range(20_000)},
+            Raw(b"}(" + b"".join(coded(n * (2**61 - 1)) + b"N" for n in range(20_000)) + b"u"),
             r"^odd \(dict\)$",
         ),
         "a list of 10^5": (Raw(b"](" + b"N" * 100_000 + b"e"), r"^odd \(list\)$"),
@@ -245,8 +245,10 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     f4 = Call("numpy", "dtype", ("f4", False, True))
     lying = Call(array.module, array.name, array.arguments, (1, (2**40,), f4, False, ONES))
     loop = Raw(b"]q\1h\1a")
-    many = {f"t{i}": tensor() for i in range(25_000)}
-    wide = {f"t{i}": tensor((1000, 1000), (1000, 1), 0, storage("0", 10**6)) for i in range(999)}
+    one = Raw(coded(tensor()))
+    large = Raw(coded(tensor((1000, 1000), (1000, 1), 0, storage("0", 10**6))))
+    many = {f"t{i}": one for i in range(20_001)}
+    wide = {f"t{i}": large for i in range(999)}
     return {
         "code alone": (torch_zip(Call("os", "mkdir", (str(canary),))), r"no tensors .* os\.mkdir"),
         "code of protocol 0": (b"cos\nmkdir\n(S'x'\ntR.", "is no checkpoint"),
@@ -297,7 +299,7 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             "apart",
         ),
         "a number and a text of one name": (torch_zip({1: tensor(), "1": tensor()}), "apart"),
-        "25,000 tensors": (torch_zip(many), "more than 20,000 tensors"),
+        "20,001 tensors": (torch_zip(many), "more than 20,000 tensors"),
         "a thousand views of one storage": (
             torch_zip(wide, {"0": bytes(4_000_000)}),
             "more numbers than its size allows",
