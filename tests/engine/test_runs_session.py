@@ -54,12 +54,13 @@ class Talk:
         return self.frame.step if self.frame else 0
 
 
-@pytest.fixture(params=[Session, ProcessSession], ids=["thread", "process"])
+@pytest.fixture
 def start(request, tmp_path):
+    kind = getattr(request, "param", Session)
     sessions = []
 
     def begin():
-        sessions.append(request.param(runs_root=str(tmp_path / "runs")))
+        sessions.append(kind(runs_root=str(tmp_path / "runs")))
         return Talk(sessions[-1])
 
     yield begin
@@ -68,6 +69,7 @@ def start(request, tmp_path):
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 
+@pytest.mark.parametrize("start", [Session, ProcessSession], indirect=True)
 def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     talk = start()
     talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
