@@ -188,7 +188,7 @@ class Recorder:
         if isinstance(job, _Checkpoint):
             self._waiting = deque(one for one in self._waiting if not isinstance(one, _Checkpoint))
         elif len(self._waiting) >= HELD_LINES:
-            self._waiting.popleft()
+            del self._waiting[_oldest_line(self._waiting)]
             self._lost += 1
         self._waiting.append(job)
 
@@ -214,3 +214,12 @@ def _step_of(job: _Note | _Checkpoint, before: int) -> int:
         return job.snapshot.step
     step = job.fields.get("step", before)
     return step if isinstance(step, int) else before
+
+
+def _oldest_line(waiting: deque[_Note | _Checkpoint | Frame]) -> int:
+    """The first that may be lost: not the mark that recording paused, not the checkpoint."""
+    return next(
+        place
+        for place, one in enumerate(waiting)
+        if isinstance(one, _Note) and one.name != RecordingPaused.__name__
+    )

@@ -103,6 +103,25 @@ def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what
     assert verify(tmp_path / "run") == []
 
 
+def test_lines_that_are_too_many_to_be_held_are_counted(tmp_path, make_run, monkeypatch):
+    monkeypatch.setattr("dgn_engine.runs.recorder.HELD_LINES", 4)
+    recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
+    with pytest.MonkeyPatch.context() as patch:
+        failing(patch, "note", errno.ENOSPC)
+        failing(patch, "checkpoint", errno.ENOSPC)
+        recorder.checkpoint(capture(make_run("DL")))
+        for step in range(1, 11):
+            recorder.note(*measured(step))
+        wait_for(recorder, RecordingPaused)
+        assert not recorder.flush()
+    lost = wait_for(recorder, RecordingResumed).lost
+    assert recorder.close()
+    reader = RunReader(tmp_path / "run")
+    assert [event.step for event in reader.measured] == list(range(lost + 1, 11))
+    assert lost == 8
+    assert len(reader.checkpoints) == 1
+
+
 def test_a_folder_that_goes_and_comes_back_is_written_again(tmp_path):
     recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
     recorder.note(*measured(1))
