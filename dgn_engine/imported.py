@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from dgn_engine.architecture import Architecture, Dense
+from dgn_engine.checkpoints.contents import natural
 from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.config import NetConfig, RunConfig
@@ -62,12 +63,32 @@ def _part(listing: Listing, prefix: str) -> Listing:
     return replace(listing, arrays=arrays, metadata={})
 
 
+def in_order(listing: Listing) -> Listing:
+    """The listing with its layers as they follow each other: the file's order, or that of the
+    names, numbers counted, where only then do the matrices chain."""
+    if _chains(listing):
+        return listing
+    named = {name: listing.arrays[name] for name in sorted(listing.arrays, key=natural)}
+    sorted_by_name = replace(listing, arrays=named)
+    return sorted_by_name if _chains(sorted_by_name) else listing
+
+
+def _chains(listing: Listing) -> bool:
+    """Whether each matrix or kernel takes what the one before it gives, up to flattened maps."""
+    shapes = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
+    return all(
+        after[1] == before[0] or (len(before) == 4 and len(after) == 2 and not after[1] % before[0])
+        for before, after in pairwise(shapes)
+    )
+
+
 def dense_architecture(listing: Listing) -> Architecture:
     """The fully connected network that the file's matrices make in their order.
 
     Raises `Refusal` where there are none, where others stand between, or where they do not chain.
     """
-    matrices = [(name, a.shape) for name, a in listing.arrays.items() if a.ndim == 2]
+    arrays = listing.arrays.items()
+    matrices = [(name, a.shape) for name, a in arrays if a.ndim == 2 and a.dtype.kind == "f"]
     other = next((name for name, a in listing.arrays.items() if a.ndim > 2), "")
     if other:
         raise Refusal(
@@ -104,7 +125,13 @@ def imported_stack(listing: Listing, architecture: Architecture, dtype: torch.dt
     """All weights of the file as a network, biases where there are any; the head must fit too."""
     match = match_layers(listing, architecture)
     if not match.fits:
-        raise Refusal(_plain_verdict(match))
+        raise Refusal(_plain_verdict(match).replace("Gates of", "The weights of", 1))
+    given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
+    if given > len(architecture.weighted):
+        raise Refusal(
+            f"{listing.file_name} holds {given} weight layers; the network that was named has "
+            f"{len(architecture.weighted)}."
+        )
     if len(match.weights) < len(architecture.weighted):
         raise Refusal(
             f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}."
@@ -118,6 +145,13 @@ def imported_gates(listing: Listing, architecture: Architecture, dtype: torch.dt
     if not match.fits:
         raise Refusal(_plain_verdict(match))
     return _filled(match, architecture, dtype)
+
+
+def import_notes(listing: Listing, architecture: Architecture, gates: bool) -> list[str]:
+    """What a user should know of weights that were taken: what was folded, what biases mean."""
+    match = match_layers(listing, architecture)
+    verdict = _plain_verdict(match)
+    return [verdict if gates else verdict.partition(". ")[2]]
 
 
 def _filled(match: Match, architecture: Architecture, dtype: torch.dtype) -> Stack:

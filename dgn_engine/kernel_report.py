@@ -13,6 +13,8 @@ from dgn_engine.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.refusal import Refusal
 
+LEADING = 200  # eigenvalues of kernels too large to diagonalise
+
 
 @dataclass(frozen=True)
 class KernelSettings:
@@ -31,12 +33,15 @@ def kernel_arrays(
     `gram` of the value input, `tau_1` … `tau_L` of value layer l after the wiring, `overlap` Λ,
     `sensitive` S, `npk` H, `ntk_value`, `ntk_feature`, `ntk_cross` where they exist and their sum
     `ntk`; `eigenvalues` and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of
-    the other kernels, likewise scaled. With 'cosine', examples without an open path are NaN, and
-    such a kernel has no eigenvalues. Raises `Refusal` where n is too large for the memory.
+    the other kernels, likewise scaled. Of kernels with more than 2,000 rows there are the 200
+    largest eigenvalues, and ν has a ridge (`nu_ridge`) instead of a cut-off. With 'cosine',
+    examples without an open path are NaN, and such a kernel has no eigenvalues. Raises `Refusal`
+    where n is too large for the memory.
     """
-    _check_size(network, len(x), settings)
+    budget, logits = settings.memory_bytes, settings.logits
+    k.check_budget(network, len(x), budget, logits, more=" (or --memory)")
     how = settings.normalise
-    shared = k.SharedKernels(network, x, logits=settings.logits)
+    shared = k.SharedKernels(network, x, logits=logits)
     found: dict[str, Tensor] = {"gram": shared.gram}
     for layer, gates in enumerate(shared.gates):
         found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
@@ -65,14 +70,28 @@ def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> d
         square = kernel.reshape(kernel.shape[0] * (kernel.shape[1] if kernel.dim() == 4 else 1), -1)
         if not float(square.diagonal().sum()) > 0.0 or bool(torch.isnan(square).any()):
             continue
-        spectrum = k.spectrum(square, targets if name == "npk" else None)
-        key = "eigenvalues" if name == "npk" else f"eigenvalues_{name}"
-        arrays[key] = spectrum.eigenvalues.cpu().numpy()
-        if spectrum.nu is not None:
-            arrays["nu"] = np.array(spectrum.nu)
-            arrays["nu_rank"] = np.array(spectrum.rank)
-            arrays["nu_cutoff"] = np.array(spectrum.cutoff)
+        suffix = "" if name == "npk" else f"_{name}"
+        parts = _spectrum(square, targets if name == "npk" else None)
+        arrays.update({f"{part}{suffix}": array for part, array in parts.items()})
     return arrays
+
+
+def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
+    """Eigenvalues and ν, with what was left out of it or added to it."""
+    if len(kernel) > k.FULL_UP_TO:
+        leading = k.leading_spectrum(kernel, LEADING)
+        parts = {"eigenvalues": leading.eigenvalues.cpu().numpy()}
+        if targets is not None:
+            nu, ridge = k.ridge_nu(kernel, targets)
+            parts |= {"nu": np.array(nu), "nu_ridge": np.array(ridge)}
+        return parts
+    spectrum = k.spectrum(kernel, targets)
+    parts = {"eigenvalues": spectrum.eigenvalues.cpu().numpy()}
+    if spectrum.nu is not None:
+        parts["nu"] = np.array(spectrum.nu)
+        parts["nu_rank"] = np.array(spectrum.rank)
+        parts["nu_cutoff"] = np.array(spectrum.cutoff)
+    return parts
 
 
 def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
@@ -80,22 +99,11 @@ def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
     for name, kernel in found.items():
         empty = normalise == "cosine" and name in ("overlap", "sensitive", "npk")
         if bool(torch.isinf(kernel).any()) or (bool(torch.isnan(kernel).any()) and not empty):
+            remedy = "scale the inputs down"
+            if kernel.dtype == torch.float32:
+                remedy = "use --dtype float64"
+            elif name in ("overlap", "sensitive", "npk"):
+                remedy = "use --normalise width"
             raise Refusal(
-                f"The kernel '{name}' is not finite: its entries are too large; "
-                "use --dtype float64, or --normalise width."
+                f"The kernel '{name}' is not finite: its entries are too large; {remedy}."
             )
-
-
-def _check_size(network: GatedNetwork, n: int, settings: KernelSettings) -> None:
-    """Refuse what would not fit, with the size that does."""
-    item = next(network.parameters()).element_size()
-    classes = network.architecture.classes
-    layers = len(network.architecture.gated_shapes)
-    logits = {"full": classes**2, "perclass": classes}.get(settings.logits, 1)
-    each = item * 4 * logits + 8 * (layers + 5)  # bytes per pair of inputs
-    if n * n * each > settings.memory_bytes:
-        fits = int((settings.memory_bytes / each) ** 0.5)
-        raise Refusal(
-            f"{n:,} inputs need {n * n * each / 2**30:,.1f} GiB for their kernels, more than the "
-            f"{settings.memory_bytes / 2**30:g} GiB allowed; {fits:,} inputs fit (or --memory)."
-        )

@@ -1,6 +1,7 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
 from dgn_engine.kernels.adapter import adapt
+from dgn_engine.kernels.budget import check_budget, kernel_bytes
 from dgn_engine.kernels.churn import gate_churn
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
@@ -11,7 +12,7 @@ from dgn_engine.kernels.infinite import (
     relu_limit,
     soft_relu_limit,
 )
-from dgn_engine.kernels.leading import LeadingSpectrum, leading_spectrum
+from dgn_engine.kernels.leading import FULL_UP_TO, LeadingSpectrum, leading_spectrum, ridge_nu
 from dgn_engine.kernels.normalise import Normalise, unit_diagonal
 from dgn_engine.kernels.npk import neural_path_kernel, npk_cost
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
@@ -36,6 +37,7 @@ from dgn_engine.kernels.shared import SharedKernels
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 
 __all__ = [
+    "FULL_UP_TO",
     "KernelEstimate",
     "KernelRegression",
     "LeadingSpectrum",
@@ -47,11 +49,13 @@ __all__ = [
     "SubNetwork",
     "TangentKernels",
     "adapt",
+    "check_budget",
     "class_targets",
     "convolutional_limit",
     "estimate_path_kernel",
     "gate_churn",
     "input_gram",
+    "kernel_bytes",
     "kernel_regression",
     "layer_overlap",
     "layer_sensitivity",
@@ -66,6 +70,7 @@ __all__ = [
     "random_gating_kernel",
     "relu_limit",
     "residual_blocks",
+    "ridge_nu",
     "sensitive_overlap",
     "soft_relu_limit",
     "spectrum",

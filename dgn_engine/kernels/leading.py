@@ -1,4 +1,4 @@
-"""The leading eigenvalues of kernels too large to diagonalise, with a bound on their error."""
+"""Kernels too large to diagonalise: leading eigenvalues with a bound on their error, and ν."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.kernels.spectra import scaled_to_trace_one
+from dgn_engine.kernels.spectra import columns_of, scaled_to_trace_one
 from dgn_engine.refusal import Refusal
 
+FULL_UP_TO = 2000  # examples; above it `spectrum` takes minutes
 POWERS = 6  # products with the kernel that one round of the subspace holds
 MOST_ROUNDS = 12
 TOLERANCE = 1e-10  # of the residual, relative to the largest eigenvalue
@@ -42,7 +43,9 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     n = len(scaled)
     if not 1 <= count <= n:
         raise Refusal(f"{count} eigenvalues were asked for of a kernel of {n} examples.")
-    width = min(n, count + 10)
+    width = count + 10
+    if 2 * width > n:  # no room for a product with the kernel beside the start: all of it
+        width = n
     generator = torch.Generator().manual_seed(0)
     start = torch.randn((n, width), generator=generator, dtype=torch.float64)
     values, vectors, error = torch.zeros(count), start, float("inf")
@@ -70,3 +73,28 @@ def _krylov(kernel: Tensor, start: Tensor) -> Tensor:
         blocks.append(block)
     basis: Tensor = torch.linalg.qr(torch.cat(blocks, dim=1))[0]
     return basis
+
+
+@torch.no_grad()
+def ridge_nu(kernel: Tensor, targets: Tensor, ridge: float | None = None) -> tuple[float, float]:
+    """ν = tr(Yᵀ(Ĥ + ridge·I)⁻¹Y)/C without eigenvalues, and the ridge: O(n³/3).
+
+    Ĥ = H/trace H (n, n), targets (n,) or (n, C) of ±1. Without `ridge` it is the cut-off of
+    `spectrum`, n · (rounding of the kernel's dtype) · ρ_max, tenfold until Ĥ + ridge·I has a
+    Cholesky factor. Raises `Refusal` where a given ridge is too small for that.
+    """
+    largest = float(leading_spectrum(kernel, 1).eigenvalues[0])
+    scaled, _ = scaled_to_trace_one(kernel)
+    n = len(scaled)
+    y = columns_of(targets, n).to("cpu", torch.float64)
+    added = n * torch.finfo(kernel.dtype).eps * largest if ridge is None else ridge
+    diagonal = scaled.diagonal().clone()
+    while True:
+        scaled.diagonal().copy_(diagonal + added)
+        factor, failed = torch.linalg.cholesky_ex(scaled)
+        if not failed:
+            break
+        if ridge is not None or added > largest:
+            raise Refusal(f"The ridge {added:.3g} is too small to invert the kernel scaled to 1.")
+        added *= 10
+    return float((y * torch.cholesky_solve(y, factor)).sum()) / y.shape[1], added

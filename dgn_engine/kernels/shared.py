@@ -8,10 +8,12 @@ import torch
 from torch import Tensor
 
 from dgn_engine.architecture import Dense
+from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.npk import neural_path_kernel
 from dgn_engine.kernels.ntk import Logits, TangentKernels, tangent_kernels
+from dgn_engine.kernels.prediction import predicted_value_kernel, weight_sigmas
 from dgn_engine.kernels.recursion import PathKernels, path_recursion
 from dgn_engine.network import GatedNetwork, NetworkTrace
 
@@ -23,6 +25,7 @@ class SharedKernels:
 
     What several of them need is computed once: the forward pass by all, the recursion by Λ, S and
     (dense networks) H, the delta sweep by K^V, K^F and K^X. The network must not change meanwhile.
+    Raises `Refusal` where all of them for these inputs exceed `budget_bytes`.
     """
 
     def __init__(
@@ -32,7 +35,10 @@ class SharedKernels:
         *,
         logits: Logits = "mean",
         feature_trained: bool = True,
+        budget_bytes: int | None = None,
     ) -> None:
+        if budget_bytes is not None:
+            check_budget(network, len(x), budget_bytes, logits)
         self.network = network
         self.x = x
         self._logits: Logits = logits
@@ -96,6 +102,18 @@ class SharedKernels:
         masks = self.trace.value.masks
         return neural_path_kernel(
             self.network.architecture, self.gates, self.x_value, normalise, masks
+        )
+
+    def predicted_value(self) -> Tensor:
+        """βH (n, n), float64: E[K^V_0] per logit, to be held beside `tangent.value` in mode 'mean'.
+
+        σ of each layer is the root mean square of its weights, so that it is what they were drawn
+        with at initialisation, exactly for ±σ (see `kernels.predicted_value_kernel`).
+        """
+        sigmas = weight_sigmas(self.network.value.tensors()[0])
+        masks = self.trace.value.masks
+        return predicted_value_kernel(
+            self.network.architecture, self.gates, self.x_value, sigmas, masks
         )
 
     def _paths(self, normalise: Normalise) -> PathKernels:

@@ -60,7 +60,7 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     kept = values > cutoff
     nu = outside = target_alignment = alignment = None
     if targets is not None:
-        y = _columns(targets, n).to("cpu", torch.float64)
+        y = columns_of(targets, n).to("cpu", torch.float64)
         alignment = (vectors.T @ y).square().sum(1) / y.shape[1]
         used = torch.ones_like(kept) if ridge > 0 else kept
         nu = float((alignment[used] / (values[used] + ridge)).sum())
@@ -101,8 +101,9 @@ def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
 def class_targets(labels: Tensor, classes: int) -> Tensor:
     """One-versus-rest targets of ±1: (n, classes), or (n, 1) with class 1 as +1 for two classes.
 
-    `labels` (n,) are class numbers from 0.
+    `labels` (n,) are class numbers from 0. `classes` 1 is a network with one logit: two classes.
     """
+    classes = max(classes, 2)
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise Refusal(f"The labels must lie between 0 and {classes - 1}.")
     if classes == 2:
@@ -111,7 +112,8 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
     return 2.0 * member.to(torch.float64) - 1.0
 
 
-def _columns(targets: Tensor, n: int) -> Tensor:
+def columns_of(targets: Tensor, n: int) -> Tensor:
+    """Targets (n,) or (n, C) as (n, C); refused where they are not n."""
     columns = targets[:, None] if targets.dim() == 1 else targets
     if columns.shape[0] != n:
         raise Refusal(f"{columns.shape[0]} targets were given for a kernel of {n} examples.")

@@ -277,3 +277,163 @@ def test_the_weights_of_a_run_are_taken_with_their_gates(tmp_path, capsys, regim
     assert hard == (regime != "DL")
     assert main([*arguments, "--beta", "3"]) == 2
     assert "--beta" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--eps", "0.1"], "--beta"),
+        (["--beta", "4", "--eps", "-0.1"], "--eps"),
+        (["--beta", "inf"], "--beta"),
+        (["--memory", "-1"], "--memory"),
+        (["--memory", "nan"], "--memory"),
+        (["--option", "width=9"], "--net"),
+        (["--net", "fc", "--option", "width=9", "--option", "depth=3"], "4 weight layers"),
+        (["--net", "fc", "--option", "width=8", "--option", "depth=4"], "weights of value"),
+    ],
+)
+def test_numbers_and_options_without_effect_are_refused(files, capsys, options, named):
+    code, _ = run(files[0], *options)
+    captured = capsys.readouterr()
+    assert code == 2
+    assert named in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [["--permute", "a"], ["--logits", "sum"], ["--nonsense"]])
+def test_what_cannot_be_parsed_is_one_sentence(files, capsys, options):
+    with pytest.raises(SystemExit) as stopped:
+        run(files[0], *options)
+    captured = capsys.readouterr()
+    assert stopped.value.code == 2
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("labels", [np.full(N, np.nan), np.full(N, 0.5)])
+def test_labels_that_are_no_whole_numbers_are_refused(files, capsys, labels):
+    np.save(files[0] / "y.npy", labels)
+    code, _ = run(files[0], "--labels", str(files[0] / "y.npy"))
+    assert code == 2
+    assert "whole numbers" in capsys.readouterr().err
+
+
+def test_one_logit_is_two_classes(files):
+    folder, value, _, _, _ = files
+    tensors = {f"{i}.weight": w for i, w in enumerate([*value[:-1], value[-1][:1]])}
+    save_file(tensors, folder / "value.safetensors")
+    np.save(folder / "y.npy", np.arange(N) % 2)
+    code, found = run(folder, "--labels", str(folder / "y.npy"))
+    assert code == 0
+    signs = 2.0 * (np.arange(N) % 2) - 1.0
+    nu = signs @ np.linalg.inv(found["npk"] / np.trace(found["npk"])) @ signs
+    assert found["nu"] == pytest.approx(nu, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["layer2.weight", "layer3.weight", "layer10.weight", "layer11.weight"],
+        ["fc4.weight", "fc5.weight", "fc6.weight", "head.weight"],
+        ["encoder.fc1.weight", "encoder.fc2.weight", "fc3.weight", "head.weight"],
+        ["W1", "W2", "W3", "W4"],
+    ],
+)
+@pytest.mark.parametrize("kind", ["safetensors", "npz", "pt", "pt backwards"])
+def test_layers_follow_the_file_or_else_their_names(files, names, kind):
+    folder, value, _, _, _ = files
+    _, plain = run(folder)
+    tensors = dict(zip(names, value, strict=True))
+    path = folder / f"named.{kind.partition(' ')[0]}"
+    if kind == "safetensors":
+        save_file(tensors, path)
+    elif kind == "npz":
+        np.savez(path, **tensors)
+    else:
+        order = reversed(names) if "backwards" in kind else names
+        torch.save({name: torch.from_numpy(tensors[name]) for name in order}, path)
+    out = folder / "named_k.npz"
+    inputs = str(folder / "x.npy")
+    assert main(["kernels", str(path), "--inputs", inputs, "--out", str(out)]) == 0
+    with np.load(out) as found:
+        close(found["npk"], plain["npk"])
+        close(found["ntk"], plain["ntk"])
+
+
+def test_empty_entries_are_null_in_the_json(files, capsys):
+    folder, _, _, x, _ = files
+    np.save(folder / "x.npy", np.where(np.arange(N)[:, None] == 2, 0.0, x))
+    code, _ = run(folder, "--normalise", "cosine", "--json")
+    assert code == 0
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    tree = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert tree["kernels"]["npk"]["trace"] is None
+    assert tree["kernels"]["npk"]["max"] == pytest.approx(1.0)
+
+
+def test_batch_norm_of_a_state_dict_is_folded_in_and_said(files, capsys):
+    folder, value, _, x, _ = files
+    layers = []
+    for w in value:
+        layers += [torch.nn.Linear(w.shape[1], w.shape[0]), torch.nn.BatchNorm1d(w.shape[0])]
+        layers.append(torch.nn.ReLU())
+    module = torch.nn.Sequential(*layers[:-2]).double()
+    generator = torch.Generator().manual_seed(0)
+    for name, tensor in module.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.copy_(torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype) + 0.2)
+            tensor.mul_(-1 if name.endswith("running_mean") else 1)
+    torch.save(module.state_dict(), folder / "normed.pt")
+    out = folder / "normed.npz"
+    arguments = ["kernels", str(folder / "normed.pt"), "--inputs", str(folder / "x.npy")]
+    assert main([*arguments, "--out", str(out)]) == 0
+    assert "BatchNorm is folded in" in capsys.readouterr().out
+    module.eval()
+    z, kernel = torch.from_numpy(x), x @ x.T
+    with torch.no_grad():
+        for layer in module:
+            if isinstance(layer, torch.nn.ReLU):
+                gates = (z > 0).double().numpy()
+                kernel = kernel * (gates @ gates.T)
+            z = layer(z)
+    with np.load(out) as found:
+        close(found["npk"], kernel)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_convolutional_network_has_the_kernels_of_the_plain_module(files, soft):
+    folder = files[0]
+    rng = np.random.default_rng(5)
+    shapes = [(3, 2, 3, 3), (3, 3, 3, 3), (3, 3, 3, 3), (3, 3, 3, 3), (4, 3)]
+    weights = [rng.normal(size=shape) / 3 for shape in shapes]
+    x = rng.normal(size=(4, 2, 5, 6))
+    np.savez(folder / "images.npz", x=x)
+    tensors = {f"features.{i}.weight": w for i, w in enumerate(weights)}
+    save_file(tensors, folder / "cnn.safetensors")
+    out = folder / "cnn.npz"
+    arguments = ["kernels", str(folder / "cnn.safetensors"), "--out", str(out), "--net", "cnn4"]
+    arguments += ["--option", "channels=3", "--inputs", str(folder / "images.npz")]
+    assert main([*arguments, *(["--beta", "3"] if soft else [])]) == 0
+
+    def forward(*w):
+        z = torch.from_numpy(x)
+        for kernel in w[:-1]:
+            q = torch.nn.functional.conv2d(z, kernel, padding=1)
+            z = q * torch.sigmoid(3.0 * q) if soft else torch.relu(q)
+        return z.mean((2, 3)) @ w[-1].T
+
+    grad = jacobian(forward, weights)
+    with np.load(out) as found:
+        close(found["ntk"], mean_kernel(grad, grad))
+
+
+def test_more_inputs_than_fit_are_refused_with_the_number_that_fits(files, capsys):
+    folder = files[0]
+    np.save(folder / "x.npy", np.zeros((20_000, SIZES[0]), dtype=np.float32))
+    code, _ = run(folder)
+    words = capsys.readouterr().err
+    assert code == 2
+    fits = int(words.split(";")[1].split()[0].replace(",", ""))
+    assert 1_000 < fits < 20_000

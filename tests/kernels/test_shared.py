@@ -56,3 +56,21 @@ def test_churn_is_the_share_of_gates_that_switched() -> None:
     assert k.gate_churn(before, after) == (2 / 10, [2 / 4, 0.0])
     with pytest.raises(Refusal):
         k.gate_churn(before, after[:1])
+
+
+@pytest.mark.parametrize("name", ["fc", "gap", "residual-dense"])
+def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None:
+    network = make_network(ARCHITECTURES[name], own=False, soft=True)
+    x = images(network.architecture, 3)
+    draws = 300
+    generator = torch.Generator().manual_seed(0)
+    total = torch.zeros((3, 3), dtype=torch.float64)
+    for _ in range(draws):
+        network.value.draw("bernoulli", generator, sigma=0.5)
+        shared = k.SharedKernels(network, x)
+        total += shared.tangent.value
+    predicted = shared.predicted_value()
+    sigmas = [0.5] * len(network.architecture.weighted)
+    exact = k.predicted_value_kernel(network.architecture, shared.gates, x, sigmas)
+    assert torch.allclose(predicted, exact, rtol=1e-12)
+    assert torch.linalg.norm(total / draws - predicted) < 0.3 * torch.linalg.norm(predicted)

@@ -95,6 +95,13 @@ def test_the_leading_eigenvalues_are_those_of_the_whole_kernel(decay: float) -> 
     torch.testing.assert_close(rows, torch.diag(leading.eigenvalues), rtol=0.0, atol=1e-10)
 
 
+@pytest.mark.parametrize("n", [12, 24, 27, 28, 29, 60])
+def test_few_leading_eigenvalues_of_a_kernel_of_any_size_are_right(n: int) -> None:
+    kernel = kernel_of_rank(n, n)
+    found = k.leading_spectrum(kernel, 4)
+    assert torch.allclose(found.eigenvalues, k.spectrum(kernel).eigenvalues[:4], rtol=1e-9)
+
+
 def test_a_small_kernel_gives_all_its_eigenvalues_as_leading_ones() -> None:
     H = kernel_of_rank(6, 3)
     found = k.leading_spectrum(H, 6)
@@ -138,3 +145,33 @@ def test_kernels_and_targets_that_make_no_sense_are_refused() -> None:
         k.spectrum(torch.eye(3), torch.ones(4))
     with pytest.raises(Refusal, match="between 0 and 2"):
         k.class_targets(torch.tensor([3]), 3)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_nu_without_eigenvalues_is_nu_with_the_same_ridge(columns: int) -> None:
+    kernel, targets = random_kernel(30), random_targets(30, columns)
+    found, ridge = k.ridge_nu(kernel, targets, ridge=1e-3)
+    assert ridge == 1e-3
+    assert found == pytest.approx(k.spectrum(kernel, targets, ridge=1e-3).nu, rel=1e-10)
+
+
+def test_the_ridge_of_a_singular_kernel_is_found_and_reported() -> None:
+    part = torch.randn((30, 5), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    kernel, targets = part @ part.T, random_targets(30, 1)
+    found, ridge = k.ridge_nu(kernel, targets)
+    assert 0 < ridge < 1e-10
+    assert found == pytest.approx(k.spectrum(kernel, targets, ridge=ridge).nu, rel=1e-2)
+    with pytest.raises(Refusal, match="ridge"):
+        k.ridge_nu(kernel - 2 * torch.eye(30) * kernel.trace() / 100, targets, ridge=1e-9)
+    with pytest.raises(Refusal, match="targets"):
+        k.ridge_nu(kernel, targets[:4])
+
+
+def random_kernel(n: int) -> Tensor:
+    part = torch.randn((n, n), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return part @ part.T
+
+
+def random_targets(n: int, columns: int) -> Tensor:
+    draw = torch.rand((n, columns), generator=torch.Generator().manual_seed(2))
+    return 2.0 * (draw > 0.5).double() - 1.0

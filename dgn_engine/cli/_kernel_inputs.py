@@ -1,0 +1,170 @@
+"""What `dgn kernels` reads: inputs, labels, and the network with its gates."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgn_engine.cli._options import value_of
+from dgn_engine.refusal import Refusal
+
+if TYPE_CHECKING:
+    import torch
+
+    from dgn_engine.network import GatedNetwork
+    from dgn_engine.protocol.frames import Array
+
+
+def check_options(arguments: argparse.Namespace) -> None:
+    """Refuse numbers that mean nothing and options that would have no effect."""
+    beta, eps, memory = arguments.beta, arguments.eps, arguments.memory
+    if beta is not None and not (math.isfinite(beta) and beta > 0):
+        raise Refusal(f"--beta is {beta:g}; it must be greater than 0 and finite.")
+    if not (math.isfinite(eps) and eps >= 0):
+        raise Refusal(f"--eps is {eps:g}; it must be at least 0 and finite.")
+    if not (math.isfinite(memory) and memory > 0):
+        raise Refusal(f"--memory is {memory:g}; it must be greater than 0 and finite.")
+    if eps > 0 and beta is None:
+        raise Refusal("--eps needs --beta: hard gates have no ε.")
+    if arguments.option and not arguments.net:
+        raise Refusal("--option needs --net: dense layers say their sizes themselves.")
+
+
+def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
+    """X (n, ...) as floats and Y (n,) as whole numbers, or a refusal."""
+    import numpy as np
+
+    x = _array(path, "x", "X", "inputs")
+    if x.ndim < 2 or x.shape[0] < 1 or x.dtype.kind not in "fiu":
+        raise Refusal(f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).")
+    x = x.astype(np.float64) if x.dtype.kind != "f" else x
+    if not np.isfinite(x).all():
+        raise Refusal(f"{path.name} holds values that are not finite.")
+    if labels is None:
+        return x, None
+    y = _array(labels, "y", "Y", "labels")
+    if y.shape != (len(x),):
+        raise Refusal(
+            f"{labels.name} has shape {y.shape}; labels must be {len(x)} whole numbers, "
+            "one for each input."
+        )
+    if y.dtype.kind not in "fiu" or not np.isfinite(y).all() or (y != np.round(y)).any():
+        raise Refusal(f"{labels.name} holds labels that are not whole numbers.")
+    return x, y.astype(np.int64)
+
+
+def check_labels(labels: Array | None, classes: int) -> None:
+    """Labels count from 0; a network with one logit has two classes."""
+    if labels is None:
+        return
+    most = max(classes, 2) - 1
+    if int(labels.min()) < 0 or int(labels.max()) > most:
+        logits = f"{classes} logit" + ("s" if classes > 1 else "")
+        raise Refusal(
+            f"The labels go from {labels.min()} to {labels.max()}; "
+            f"the network has {logits}, so they must lie in 0…{most}."
+        )
+
+
+def read_network(
+    arguments: argparse.Namespace, shape: tuple[int, ...]
+) -> tuple[GatedNetwork, list[str]]:
+    """The network for inputs of this shape (n, ...), and notes on what was taken from the files."""
+    import torch
+
+    from dgn_engine import imported
+    from dgn_engine.checkpoints.reading import read_tensors
+    from dgn_engine.config import NetConfig
+    from dgn_engine.gating import Gate
+    from dgn_engine.network import GatedNetwork
+    from dgn_engine.trainer import check_wiring
+
+    listing = read_tensors(arguments.network)
+    dtype: torch.dtype = getattr(torch, arguments.dtype)
+    if imported.is_ours(listing):
+        _only_with_plain_weights(arguments)
+        network = imported.our_network(listing, shape[1:], dtype)
+        _check_inputs(shape, network.architecture.input_shape, arguments)
+        return network, []
+    listing = imported.in_order(listing)
+    if arguments.net:
+        options = tuple(value_of(text) for text in arguments.option)
+        net = NetConfig(name=arguments.net, options=options)
+        architecture = imported.named_architecture(listing, net, shape[1:])
+    else:
+        architecture = imported.dense_architecture(listing)
+    _check_inputs(shape, architecture.input_shape, arguments)
+    network = GatedNetwork(architecture).to(dtype)
+    network.value = imported.imported_stack(listing, architecture, dtype)
+    notes = imported.import_notes(listing, architecture, gates=False)
+    network.own_gates = arguments.gates is None
+    if arguments.gates is None:
+        _only_with_gates(arguments)
+    else:
+        other = imported.in_order(read_tensors(arguments.gates))
+        network.feature = imported.imported_gates(other, architecture, dtype)
+        notes += imported.import_notes(other, architecture, gates=True)
+    soft = arguments.beta is not None
+    network.gate = Gate(soft, arguments.beta if soft else 1.0, arguments.eps)
+    network.value_input = arguments.value_input
+    network.feature_activation = arguments.feature_activation
+    if arguments.permute is not None:
+        check_wiring(architecture, arguments.permute)
+        network.wiring = arguments.permute
+    return network, [note for note in notes if note]
+
+
+def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
+    """A file of ours says itself how its network is gated."""
+    for option, said in (
+        ("--gates", arguments.gates is not None),
+        ("--beta", arguments.beta is not None),
+        ("--permute", arguments.permute is not None),
+        ("--net", arguments.net is not None),
+        ("--value-input ones", arguments.value_input == "ones"),
+        ("--feature-activation linear", arguments.feature_activation == "linear"),
+    ):
+        if said:
+            raise Refusal(
+                f"{arguments.network.name} holds a network of ours with its gates in it; "
+                f"leave out {option}."
+            )
+
+
+def _only_with_gates(arguments: argparse.Namespace) -> None:
+    """Without --gates the network gates itself: these options would have no effect."""
+    for option, said in (
+        ("--permute", arguments.permute is not None),
+        ("--value-input ones", arguments.value_input == "ones"),
+        ("--feature-activation linear", arguments.feature_activation == "linear"),
+    ):
+        if said:
+            raise Refusal(f"{option} needs --gates: without it the network makes its own gates.")
+
+
+def _array(path: Path, *names: str) -> Array:
+    """The only array of a file, or the one with one of these names."""
+    from dgn_engine.checkpoints.reading import read_tensors
+
+    arrays = read_tensors(path).arrays
+    if len(arrays) == 1:
+        return next(iter(arrays.values()))
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    raise Refusal(
+        f"{path.name} holds {len(arrays)} arrays; it must hold one, or one named {names[0]}."
+    )
+
+
+def _check_inputs(
+    shape: tuple[int, ...], wanted: tuple[int, ...], arguments: argparse.Namespace
+) -> None:
+    if prod(shape[1:]) != prod(wanted):
+        raise Refusal(
+            f"{arguments.inputs.name} has inputs of shape {shape[1:]}; "
+            f"{arguments.network.name} takes {wanted}."
+        )
