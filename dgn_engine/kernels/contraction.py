@@ -16,7 +16,9 @@ from torch import Tensor
 from dgn_engine.architecture import Conv, Dense, Weighted
 from dgn_engine.kernels.convolution import weight_gradients, windows
 from dgn_engine.kernels.product import product
-from dgn_engine.kernels.tiles import mirror, row_tiles
+from dgn_engine.kernels.tiles import TILE_ITEMS, mirror, row_tiles
+
+CACHED = 1 << 18  # numbers of a tile of pairs of logits, every layer of which is in the cache
 
 Contraction = Literal["total", "perclass", "full"]
 
@@ -96,11 +98,13 @@ class KernelSum:
         assert self._total is not None
         if self.symmetric and self.how != "full":
             mirror(self._total)
-        elif self.symmetric:
-            for rows in self._full_tiles():
-                beyond = self._total[rows, :, rows.stop :].permute(2, 3, 0, 1)
-                self._total[rows.stop :, :, rows] = beyond
-        return self._total
+        if self.how != "full":
+            return self._total
+        if self.symmetric:
+            for k, blocks in enumerate(self._total):
+                mirror(blocks[k])
+                blocks[k + 1 :] = self._total[k + 1 :, k].mT
+        return self._total.permute(2, 0, 3, 1)
 
     def hold(self, term: Term) -> None:
         """'full' only: contracted at the end, every layer while its tile is in the cache;
@@ -125,30 +129,66 @@ class KernelSum:
         else:
             target.add_(_summed(gram * part, positions))
 
-    def _full_tiles(self) -> Iterator[slice]:
-        assert self._total is not None
-        c = self._total.shape[1]
-        return row_tiles(self.n, self.m * c * c, c, self.symmetric)
-
     def _add_full(self, terms: Sequence[Term]) -> None:
+        """Add terms to (c, c, n, m), a tile of every layer while it is in the cache; where the
+        sum is symmetric only logits k' ≥ k, and of k' = k only columns from the diagonal on."""
         c = terms[0].one.shape[1]
         fresh = self._total is None
         if self._total is None:
-            self._total = terms[0].one.new_empty((self.n, c, self.m, c))
-        for rows in self._full_tiles():
-            columns = slice(rows.start if self.symmetric else 0, self.m)
-            tile = self._total[rows, :, columns]
-            for number, term in enumerate(terms):
-                first = fresh and not number
-                one, two = _cut(term.one, rows, 1), _cut(term.two, columns, 1)
-                size = one.shape[2]
-                part = product(one.reshape(-1, size), two.reshape(-1, size))
-                part = part.reshape(len(one), c, len(two), c)
-                if term.left is not None and term.right is not None:
-                    gram = product(term.left[rows], term.right[columns])[:, None, :, None]
-                    tile.copy_(gram * part) if first else tile.addcmul_(gram, part)
-                else:
-                    tile.copy_(part) if first else tile.add_(part)
+            self._total = terms[0].one.new_empty((c, c, self.n, self.m))
+        # Logits outermost: their examples are then the rows of one product.
+        sides = [(_by_logit(term.one), _by_logit(term.two)) for term in terms]
+        halved = self.symmetric and c == 1  # more logits are halved pair by pair
+        for rows in row_tiles(self.n, self.m * (TILE_ITEMS // CACHED), symmetric=halved):
+            grams = [_gram(term, rows) for term in terms]
+            count = max(1, CACHED // ((rows.stop - rows.start) * self.m))
+            for left, right in _logit_pairs(c, count, self.symmetric):
+                diagonal = self.symmetric and left.start == right
+                columns = slice(rows.start if diagonal else 0, self.m)
+                tile = self._total[left, right, rows, columns]
+                for number, ((one, two), gram) in enumerate(zip(sides, grams, strict=True)):
+                    part = _product_of_logits(
+                        _cut_second(one[left], rows), _cut_second(two[right : right + 1], columns)
+                    )
+                    if gram is None:
+                        tile.copy_(part) if fresh and not number else tile.add_(part)
+                    elif fresh and not number:
+                        torch.mul(gram[:, columns], part, out=tile)
+                    else:
+                        tile.addcmul_(gram[:, columns], part)
+
+
+def _by_logit(side: Tensor) -> Tensor:
+    """(n, c, b) as (c, n, b)."""
+    return side.transpose(0, 1).contiguous()
+
+
+def _gram(term: Term, rows: slice) -> Tensor | None:
+    """The factors' products of a tile of rows, (r, m)."""
+    if term.left is None or term.right is None:
+        return None
+    return product(term.left[rows], term.right)
+
+
+def _logit_pairs(c: int, count: int, symmetric: bool) -> Iterator[tuple[slice, int]]:
+    """Some logits k' with one logit k; k' ≥ k where symmetric, and k' = k then by itself."""
+    for k in range(c):
+        first = 0
+        if symmetric:
+            yield slice(k, k + 1), k
+            first = k + 1
+        for left in range(first, c, count):
+            yield slice(left, min(c, left + count)), k
+
+
+def _cut_second(side: Tensor, examples: slice) -> Tensor:
+    return side if side.shape[1] == 1 else side[:, examples]
+
+
+def _product_of_logits(one: Tensor, two: Tensor) -> Tensor:
+    """(q, r, b) with (1, m, b): (q, r, m)."""
+    size = one.shape[2]
+    return product(one.reshape(-1, size), two[0]).reshape(len(one), one.shape[1], -1)
 
 
 def add_layer(sums: Sequence[tuple[KernelSum, Term]], positions: int = 1) -> None:

@@ -62,7 +62,7 @@ def test_churn_is_the_share_of_gates_that_switched() -> None:
 def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     x = images(network.architecture, 3)
-    draws = 300
+    draws = 120
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros((3, 3), dtype=torch.float64)
     for _ in range(draws):
@@ -73,4 +73,4 @@ def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None
     sigmas = [0.5] * len(network.architecture.weighted)
     exact = k.predicted_value_kernel(network.architecture, shared.gates, x, sigmas)
     assert torch.allclose(predicted, exact, rtol=1e-12)
-    assert torch.linalg.norm(total / draws - predicted) < 0.3 * torch.linalg.norm(predicted)
+    assert torch.linalg.norm(total / draws - predicted) < 0.4 * torch.linalg.norm(predicted)
