@@ -25,9 +25,9 @@ from dgn_engine.architecture import (
     GlobalMaxPool,
     MaxPool,
     Merge,
-    Node,
 )
 from dgn_engine.kernels import popcount
+from dgn_engine.kernels.blocks import Blocks, widths_outside_blocks
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.positions import (
     Gated,
@@ -84,16 +84,7 @@ def path_recursion(
     mirror(kernel)
     if derivative is not None:
         mirror(derivative)
-    return PathKernels(kernel, derivative, _widths_outside_blocks(architecture))
-
-
-def _widths_outside_blocks(architecture: Architecture) -> float:
-    widths, open_blocks = 1.0, 0
-    for node in architecture.nodes:
-        open_blocks += isinstance(node, Fork) - isinstance(node, Merge)
-        if isinstance(node, (Dense, Conv)) and node.gated and not open_blocks:
-            widths *= float(node.outputs)
-    return widths
+    return PathKernels(kernel, derivative, widths_outside_blocks(architecture))
 
 
 def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str) -> None:
@@ -120,7 +111,7 @@ def _vector_part(layers: _Layers, kernel: Tensor, derivative: Tensor | None) -> 
         if x_value is not None:
             K = K * input_gram(x_value[rows], x_value[columns])
         dual = None if derivative is None else derivative[rows, columns]
-        blocks = _Blocks(layers.by_width)
+        blocks = Blocks(layers.by_width)
         place = first
         for node in layers.architecture.nodes[layers.map_nodes :]:
             if isinstance(node, Dense) and node.gated:
@@ -154,34 +145,6 @@ def _entered(layers: _Layers) -> Tensor:
             case _:
                 break
     return z
-
-
-class _Blocks:
-    """The open residual blocks of one tile: what each adds at its end, and the widths inside."""
-
-    def __init__(self, by_width: bool) -> None:
-        self.by_width = by_width
-        self._widths = 1.0
-        self._kept: list[tuple[Tensor, Tensor | None, float]] = []
-
-    def widen(self, width: int) -> None:
-        """A gated layer was passed."""
-        self._widths *= float(width)
-
-    def step(self, node: Node, K: Tensor, dual: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Open or close a block; any other node changes nothing."""
-        if isinstance(node, Fork):
-            self._kept.append((K, dual, self._widths))
-            self._widths = 1.0
-        elif isinstance(node, Merge):
-            skip, skip_dual, widths = self._kept.pop()
-            through = node.pre**2 * (1.0 if self.by_width else self._widths)
-            K = node.post**2 * (through * K + skip)
-            if dual is not None:
-                dual = through * dual if skip_dual is None else through * dual + skip_dual
-                dual = node.post**2 * dual
-            self._widths = widths  # the block's own are in K by now
-        return K, dual
 
 
 def _tau(layer: Tensor, rows: slice, columns: slice) -> Tensor:
@@ -259,7 +222,7 @@ def _pairs(layers: _Layers, row: int, columns: slice) -> tuple[Tensor, Tensor | 
     if layers.architecture.residual:
         K = K.to(accumulator(K))  # blocks add up path counts, which may be large
     dual: Tensor | None = None
-    blocks = _Blocks(layers.by_width)
+    blocks = Blocks(layers.by_width)
     nodes = layers.architecture.nodes
     place = pooled = 0
     for node, following in zip(nodes, (*nodes[1:], None), strict=True):

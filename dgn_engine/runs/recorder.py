@@ -199,9 +199,9 @@ class Recorder:
             while self._waiting:
                 self._write(self._waiting[0])
                 self._waiting.popleft()
+            self.folder.sync()  # before the mark: one more failure here must not mark it twice
             told = RecordingResumed(self._step, self._lost)
             self.folder.note("RecordingResumed", {"step": told.step, "lost": told.lost})
-            self.folder.sync()
         except OSError:
             return
         self.paused = ""
