@@ -101,8 +101,9 @@ class KernelSum:
         if self.how != "full":
             return self._total
         if self.symmetric:
+            if len(self._total) == 1:
+                mirror(self._total)
             for k, blocks in enumerate(self._total):
-                mirror(blocks[k])
                 blocks[k + 1 :] = self._total[k + 1 :, k].mT
         return self._total.permute(2, 0, 3, 1)
 
@@ -131,36 +132,45 @@ class KernelSum:
 
     def _add_full(self, terms: Sequence[Term]) -> None:
         """Add terms to (c, c, n, m), a tile of every layer while it is in the cache; where the
-        sum is symmetric only logits k' ≥ k, and of k' = k only columns from the diagonal on."""
+        sum is symmetric only logits k' ≥ k, and of a single logit only half of the examples."""
         c = terms[0].one.shape[1]
         fresh = self._total is None
         if self._total is None:
             self._total = terms[0].one.new_empty((c, c, self.n, self.m))
+        # What is the same for all examples comes last: it may be skipped, the first may not.
+        terms = sorted(terms, key=lambda term: len(term.one) * len(term.two) == 1)
         # Logits outermost: their examples are then the rows of one product.
-        sides = [(_by_logit(term.one), _by_logit(term.two)) for term in terms]
+        sides = [_by_logit(term.one, term.two) for term in terms]
         halved = self.symmetric and c == 1  # more logits are halved pair by pair
         for rows in row_tiles(self.n, self.m * (TILE_ITEMS // CACHED), symmetric=halved):
             grams = [_gram(term, rows) for term in terms]
-            count = max(1, CACHED // ((rows.stop - rows.start) * self.m))
+            block = (rows.stop - rows.start) * self.m
+            count = max(1, min(c, CACHED // block))
+            buffer = self._total.new_empty(count * block)
+            columns = slice(rows.start if halved else 0, self.m)
             for left, right in _logit_pairs(c, count, self.symmetric):
-                diagonal = self.symmetric and left.start == right
-                columns = slice(rows.start if diagonal else 0, self.m)
                 tile = self._total[left, right, rows, columns]
                 for number, ((one, two), gram) in enumerate(zip(sides, grams, strict=True)):
                     part = _product_of_logits(
-                        _cut_second(one[left], rows), _cut_second(two[right : right + 1], columns)
+                        _cut_second(one[left], rows),
+                        _cut_second(two[right : right + 1], columns),
+                        buffer,
                     )
+                    first = fresh and not number
+                    if part.numel() == len(part) and not first and not part.any():
+                        continue  # the output layer meets itself only
                     if gram is None:
-                        tile.copy_(part) if fresh and not number else tile.add_(part)
-                    elif fresh and not number:
+                        tile.copy_(part) if first else tile.add_(part)
+                    elif first:
                         torch.mul(gram[:, columns], part, out=tile)
                     else:
                         tile.addcmul_(gram[:, columns], part)
 
 
-def _by_logit(side: Tensor) -> Tensor:
-    """(n, c, b) as (c, n, b)."""
-    return side.transpose(0, 1).contiguous()
+def _by_logit(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
+    """(n, c, b) and (m, c, b) as (c, n, b) and (c, m, b)."""
+    left = one.transpose(0, 1).contiguous()
+    return left, left if two is one else two.transpose(0, 1).contiguous()
 
 
 def _gram(term: Term, rows: slice) -> Tensor | None:
@@ -171,13 +181,9 @@ def _gram(term: Term, rows: slice) -> Tensor | None:
 
 
 def _logit_pairs(c: int, count: int, symmetric: bool) -> Iterator[tuple[slice, int]]:
-    """Some logits k' with one logit k; k' ≥ k where symmetric, and k' = k then by itself."""
+    """Some logits k' with one logit k; k' ≥ k where symmetric."""
     for k in range(c):
-        first = 0
-        if symmetric:
-            yield slice(k, k + 1), k
-            first = k + 1
-        for left in range(first, c, count):
+        for left in range(k if symmetric else 0, c, count):
             yield slice(left, min(c, left + count)), k
 
 
@@ -185,10 +191,11 @@ def _cut_second(side: Tensor, examples: slice) -> Tensor:
     return side if side.shape[1] == 1 else side[:, examples]
 
 
-def _product_of_logits(one: Tensor, two: Tensor) -> Tensor:
-    """(q, r, b) with (1, m, b): (q, r, m)."""
-    size = one.shape[2]
-    return product(one.reshape(-1, size), two[0]).reshape(len(one), one.shape[1], -1)
+def _product_of_logits(one: Tensor, two: Tensor, buffer: Tensor) -> Tensor:
+    """(q, r, b) with (1, m, b): (q, r, m), perhaps in the buffer."""
+    left, right = one.flatten(0, 1), two[0]
+    into = buffer[: len(left) * len(right)].view(len(left), len(right))
+    return product(left, right, into).view(len(one), one.shape[1], len(right))
 
 
 def add_layer(sums: Sequence[tuple[KernelSum, Term]], positions: int = 1) -> None:

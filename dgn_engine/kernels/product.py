@@ -11,11 +11,14 @@ from torch import Tensor
 WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
 
 
-def product(one: Tensor, two: Tensor) -> Tensor:
-    """one @ two.T for matrices (n, k) and (m, k), any float type and device."""
+def product(one: Tensor, two: Tensor, into: Tensor | None = None) -> Tensor:
+    """one @ two.T for matrices (n, k) and (m, k), any float type and device.
+
+    `into` (n, m) may be used for the result: fresh memory costs page faults.
+    """
     if one.dtype == torch.float32 and one.device.type == "cpu" and onednn_is_faster():
         return _onednn(one.contiguous(), two.contiguous())
-    return one @ two.T
+    return one @ two.T if into is None else torch.mm(one, two.T, out=into)
 
 
 def _onednn(one: Tensor, two: Tensor) -> Tensor:
