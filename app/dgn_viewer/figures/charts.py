@@ -17,6 +17,7 @@ from dgn_viewer.drawing import ramps
 from dgn_viewer.drawing.arrangement import Box, Margins, Place, arrange, spread
 from dgn_viewer.drawing.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.drawing.limits import Range, chart_range, thinned
+from dgn_viewer.drawing.mark_names import mark_names
 from dgn_viewer.drawing.ticks import Tick, spaced
 from dgn_viewer.drawing.typeset import plain
 from dgn_viewer.figures.context import Context
@@ -245,22 +246,18 @@ def _fix_ticks(
 
 
 def _draw_marks(axes: Axes, chart: Chart, box: Box) -> None:
-    """Labels above the frame; the newest are named first, none overlap."""
+    """Upright dashed lines, named above the frame."""
     (low, high), _ = _drawn(chart)
-    free = float("inf")
-    for mark in sorted(chart.marks, key=lambda mark: mark.x, reverse=True):
-        if not low <= mark.x <= high:
-            continue
+    span = (high - low) or 1.0
+    marks = [mark for mark in chart.marks if low <= mark.x <= high]
+    for mark in marks:
         axes.axvline(mark.x, color=LIGHT.muted, linewidth=0.6, linestyle=(0, (3, 2)))
-        wide = _wide(mark.label)
-        share = (mark.x - low) / ((high - low) or 1.0) * box.width
-        left = max(min(share - wide / 2, box.width - wide), 0.0)
-        if left + wide + 4.0 <= free:
-            place = (left / box.width, 1.0 + 4.0 / box.height)
-            axes.text(
-                *place, mark.label, transform=axes.transAxes, size=LABEL, color=LIGHT.text
-            )  # fmt: skip
-            free = left
+    inside = [((mark.x - low) / span * box.width, mark.label) for mark in marks]
+    for name in mark_names(inside, _wide, box.width):
+        place = (name.left / box.width, 1.0 + 4.0 / box.height)
+        axes.text(
+            *place, name.text, transform=axes.transAxes, size=LABEL, color=LIGHT.text
+        )  # fmt: skip
 
 
 def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box) -> None:

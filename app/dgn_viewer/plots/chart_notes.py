@@ -9,6 +9,7 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter, QPen
 
 from dgn_viewer.drawing.arrangement import spread
+from dgn_viewer.drawing.mark_names import mark_names
 from dgn_viewer.plots.chart_frame import PAD, Ground, Look
 from dgn_viewer.plots.rich_text import Type
 from dgn_viewer.scene import Chart, Curve
@@ -101,21 +102,17 @@ def _paint_dead(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> 
 
 
 def _paint_marks(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
-    """Upright dashed lines, named above the frame; the newest are named first, none overlap."""
+    """Upright dashed lines, named above the frame."""
     low, high = ground.x
-    marks = [mark for mark in chart.marks if low <= mark.x <= high]
+    marks = [(ground.across(m.x), m.label) for m in chart.marks if low <= m.x <= high]
     type_, box = look.label, ground.box
-    pen = QPen(look.colour("muted", 0.8), 1, Qt.PenStyle.DashLine)
-    free = math.inf
-    for mark in sorted(marks, key=lambda mark: mark.x, reverse=True):
-        place, wide = ground.across(mark.x), type_.width(mark.label)
-        painter.setPen(pen)
+    painter.setPen(QPen(look.colour("muted", 0.8), 1, Qt.PenStyle.DashLine))
+    for place, _ in marks:
         painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
-        left = max(min(place - wide / 2, box.right() - wide), box.left())
-        if left + wide + 6 <= free:
-            base = QPointF(left, box.top() - 5)
-            type_.paint(painter, base, mark.label, look.colour("text"))
-            free = left
+    inside = [(place - box.left(), label) for place, label in marks]
+    for name in mark_names(inside, type_.width, box.width()):
+        base = QPointF(box.left() + name.left, box.top() - 5)
+        type_.paint(painter, base, name.text, look.colour("text"))
 
 
 def _paint_ends(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
