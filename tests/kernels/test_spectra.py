@@ -175,3 +175,17 @@ def random_kernel(n: int) -> Tensor:
 def random_targets(n: int, columns: int) -> Tensor:
     draw = torch.rand((n, columns), generator=torch.Generator().manual_seed(2))
     return 2.0 * (draw > 0.5).double() - 1.0
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_alignment_is_the_kernels_own_product_with_the_targets(columns: int) -> None:
+    kernel, y = random_kernel(12), random_targets(12, columns)
+    found = k.spectrum(kernel, y)
+    values, vectors = torch.linalg.eigh(kernel)
+    by_vector = (vectors.flip(1).T @ y).square().sum(1) / columns
+    torch.testing.assert_close(found.alignment, by_vector, rtol=1e-9, atol=1e-12)
+    outer = y @ y.T
+    cosine = (kernel * outer).sum() / (kernel.norm() * outer.norm())
+    assert found.target_alignment == pytest.approx(float(cosine), rel=1e-10)
+    assert found.rho_max == pytest.approx(float(values[-1] / kernel.trace()))
+    assert found.rho_min == pytest.approx(float(values[0] / kernel.trace()), rel=1e-6)
