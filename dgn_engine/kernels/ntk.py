@@ -34,7 +34,7 @@ from dgn_engine.stack import Stack, Trace
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
 # Logits are streamed so that one sweep's deltas stay below this; deltas of maps are better small.
 DENSE_BYTES = 256 << 20
-MAP_BYTES = 32 << 20
+MAP_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
