@@ -43,6 +43,25 @@ def build(name: Named, arguments: tuple[Any, ...]) -> Any:
         raise Unreadable("describes a tensor in a way that makes no sense") from None
 
 
+class Calls:
+    """`build`, and the names of the globals that a pickle would have had called, in its order."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, None] = {}
+
+    def __call__(self, name: Named, arguments: tuple[Any, ...]) -> Any:
+        """As `build`."""
+        made = build(name, arguments)
+        if isinstance(made, Made) and made.maker == str(name):
+            self._names[made.maker] = None
+        return made
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Each once; also of calls whose result the pickle throws away."""
+        return tuple(self._names)
+
+
 def storage(reference: Any) -> Any:
     """What a reference out of the pickle stands for: the record of a storage."""
     if not isinstance(reference, tuple) or not reference:

@@ -7,7 +7,9 @@ time and no files, and all it can say is numbers and text. torch is not imported
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import IO
 
@@ -23,6 +25,7 @@ from dgn_engine.checkpoints.zips import EMPTY, START, checked_zip
 MOST_IGNORED = 200
 _MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
 _PREFIXES = ("module.", "_orig_mod.")
+_OLD_CALL = re.compile(rb"c([\w.]{1,100})\r?\n([\w.]{1,100})\r?\n", re.ASCII)
 _OTHER = {
     b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
     b"GGUF": "is a GGUF file of quantised weights, which is not read here",
@@ -47,8 +50,7 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
     try:
         contents = tidy(read(content))
         if not contents.arrays:
-            beside = f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
-            raise Unreadable(f"holds no tensors that can be taken{beside}")
+            raise Unreadable(f"holds no tensors that can be taken{_instead(contents)}")
         wire.send(contents, pipe)
     except Unreadable as verdict:
         wire.refuse(str(verdict), pipe)
@@ -76,6 +78,11 @@ def read(content: bytes) -> Contents:
         return read_torch_zip(archive, most)
     if content.startswith(PICKLE):
         return read_pickled(content, most)
+    if named := _OLD_CALL.match(content):
+        called = b".".join(named.groups()).decode("ascii")
+        raise Unreadable(
+            f"is a pickle of a protocol before 2 and no checkpoint; {_would([called])}"
+        )
     for start, verdict in _OTHER.items():
         if content.startswith(start):
             raise Unreadable(verdict)
@@ -101,6 +108,18 @@ def tidy(contents: Contents) -> Contents:
         ignored=tuple(ignored),
         metadata={plain(k): v[:100_000] for k, v in notes},
     )
+
+
+def _instead(contents: Contents) -> str:
+    """What a file without tensors holds, as the end of a sentence."""
+    if contents.calls:
+        return f"; {_would([plain(name) for name in contents.calls])}"
+    return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
+
+
+def _would(calls: Sequence[str]) -> str:
+    more = f" and {len(calls) - 3:,} more" if len(calls) > 3 else ""
+    return f"it would call {', '.join(calls[:3])}{more}; nothing was run"
 
 
 def _answer_pipe() -> IO[bytes]:

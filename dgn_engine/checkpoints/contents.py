@@ -23,7 +23,8 @@ class Contents:
     """Arrays in the order of the layers; `dtypes` as the file had them; `ignored` in words.
 
     `kind`: what sort of file it is. Within the reader, arrays are views on the bytes of the file
-    as `number_types.LAYOUT` has them; they are decoded when they are sent.
+    as `number_types.LAYOUT` has them; they are decoded when they are sent. `calls`: the globals that
+    Python would call to load the file; none was looked up.
     """
 
     arrays: dict[str, Array]
@@ -31,6 +32,7 @@ class Contents:
     ignored: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     kind: str = ""
+    calls: tuple[str, ...] = ()
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.checkpoints import limits
-from dgn_engine.checkpoints.builders import build, storage
+from dgn_engine.checkpoints.builders import Calls, build, storage
 from dgn_engine.checkpoints.contents import Contents, Unreadable
 from dgn_engine.checkpoints.flattening import flattened
 from dgn_engine.checkpoints.number_types import width
+from dgn_engine.checkpoints.pickle_machine import Build
 from dgn_engine.checkpoints.pickles import read_pickle
 from dgn_engine.checkpoints.torch_tensors import Records, contents_of
 from dgn_engine.checkpoints.trees import Named, Storage, Table
@@ -26,16 +27,18 @@ _PROTOCOL = 1001
 def read_pickled(content: bytes, most: int) -> Contents:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes."""
     view = memoryview(content)
-    tree, place = read_pickle(view, 0, _Embedded().build, storage)
+    embedded = _Embedded()
+    tree, place = read_pickle(view, 0, embedded.build, storage)
     if tree != _MAGIC:
         if place != len(view):
             raise Unreadable("has bytes behind its end")
-        return contents_of(flattened(tree), _inside, most, "pickle of arrays")
-    tree, records = _legacy(view, place)
-    return contents_of(flattened(tree), records, most, "PyTorch, before 1.6")
+        return contents_of(flattened(tree), _inside, most, "pickle of arrays", embedded.calls.names)
+    calls = Calls()
+    tree, records = _legacy(view, place, calls)
+    return contents_of(flattened(tree), records, most, "PyTorch, before 1.6", calls.names)
 
 
-def _legacy(view: memoryview, place: int) -> tuple[Any, Records]:
+def _legacy(view: memoryview, place: int, build: Build = build) -> tuple[Any, Records]:
     """The tree behind the magic number, and where its storages lie."""
     declared: dict[str, Storage] = {}
 
@@ -84,11 +87,12 @@ class _Embedded:
 
     def __init__(self) -> None:
         self.met = 0
+        self.calls = Calls()
 
     def build(self, name: Named, arguments: tuple[Any, ...]) -> Any:
         """As everywhere, and the storage out of such a file."""
         if str(name) != "torch.storage._load_from_bytes" or len(arguments) != 1:
-            return build(name, arguments)
+            return self.calls(name, arguments)
         self.met += 1
         content = arguments[0]
         if isinstance(content, str):  # protocol 2: bytes as text

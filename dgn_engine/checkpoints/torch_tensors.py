@@ -18,7 +18,9 @@ from dgn_engine.checkpoints.trees import Made, Odd, Storage, Strided
 Records = Callable[[Storage], tuple[memoryview, str]]
 
 
-def contents_of(leaves: Leaves, records: Records, most: int, kind: str) -> Contents:
+def contents_of(
+    leaves: Leaves, records: Records, most: int, kind: str, calls: tuple[str, ...] = ()
+) -> Contents:
     """All arrays that are dense numbers, at most `most` bytes of them; the others are named.
 
     `records(storage)` gives the bytes of a storage and their order, '<' or '>'.
@@ -36,7 +38,7 @@ def contents_of(leaves: Leaves, records: Records, most: int, kind: str) -> Conte
         if total > most:
             raise Unreadable("holds more numbers than its size allows, and was refused")
         arrays[name], dtypes[name] = array, dtype
-    return Contents(arrays, dtypes, (*odd, *leaves.ignored), kind=kind)
+    return Contents(arrays, dtypes, (*odd, *leaves.ignored), kind=kind, calls=calls)
 
 
 def _arrays(leaves: Leaves, records: Records, odd: list[str]) -> Iterator[tuple[str, Array, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.checkpoints import limits
-from dgn_engine.checkpoints.builders import build, storage
+from dgn_engine.checkpoints.builders import Calls, storage
 from dgn_engine.checkpoints.contents import Contents, Unreadable, plain
 from dgn_engine.checkpoints.flattening import flattened
 from dgn_engine.checkpoints.number_types import width
@@ -52,5 +52,6 @@ def read_torch_zip(archive: Archive, most: int) -> Contents:
             raise Unreadable(f"declares a size for {plain(name)} that its bytes do not fill")
         return content, order
 
-    tree, _ = read_pickle(archive.stored(f"{folder}data.pkl"), 0, build, storage)
-    return contents_of(flattened(tree), record, most, "PyTorch")
+    calls = Calls()
+    tree, _ = read_pickle(archive.stored(f"{folder}data.pkl"), 0, calls, storage)
+    return contents_of(flattened(tree), record, most, "PyTorch", calls.names)

@@ -181,6 +181,16 @@ def test_code_in_a_pickle_is_named_and_never_run(zipped: bool, tmp_path: Path) -
     assert not canary.exists()
 
 
+def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_call(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "model.pt"
+    path.write_bytes(saved_by_torch(Evil(tmp_path / "canary")))
+    with pytest.raises(Refusal, match=r"it would call (posix|nt|os)\.mkdir; nothing was run\.$"):
+        read_tensors(path)
+    assert not (tmp_path / "canary").exists()
+
+
 def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "slow.npz"
     path.write_bytes(npz(a=np.ones(3)))

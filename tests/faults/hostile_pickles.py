@@ -250,8 +250,30 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
     many = {f"t{i}": one for i in range(20_001)}
     wide = {f"t{i}": large for i in range(999)}
     return {
-        "code alone": (torch_zip(Call("os", "mkdir", (str(canary),))), r"no tensors .* os\.mkdir"),
-        "code of protocol 0": (b"cos\nmkdir\n(S'x'\ntR.", "is no checkpoint"),
+        "code alone": (
+            torch_zip(Call("os", "mkdir", (str(canary),))),
+            r"it would call os\.mkdir; nothing",
+        ),
+        "code alone, deep inside": (
+            torch_zip({"a": [{"b": Call("builtins", "eval", ("1",))}]}),
+            r"it would call builtins\.eval; nothing was run",
+        ),
+        "code whose result is thrown away": (
+            torch_zip({"a": Raw(coded(Call("os", "mkdir", (str(canary),))) + b"0N")}),
+            r"it would call os\.mkdir; nothing was run",
+        ),
+        "code alone in a plain pickle": (
+            pickled(Call("posix", "system", ("reboot",)), 4),
+            r"it would call posix\.system; nothing was run",
+        ),
+        "code alone in a legacy file": (
+            legacy(Call("subprocess", "Popen", ("reboot",)), {}),
+            r"it would call subprocess\.Popen; nothing was run",
+        ),
+        "code of protocol 0": (
+            b"cos\nmkdir\n(S'x'\ntR.",
+            r"protocol before 2 .* it would call os\.mkdir; nothing was run",
+        ),
         "text of protocol 0": (b"(dp0\nS'x'\ns.", "protocol before 2"),
         "a pickle of no tensors": (pickled({"a": 1}), "no tensors"),
         "a registered extension": (torch_zip(b"\x80\2\x82\1."), "no checkpoint needs"),
