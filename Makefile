@@ -9,12 +9,13 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test faults lint bench bench-peers package screenshot clean ready
+.PHONY: help run test faults fuzz lint bench bench-peers package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
 	@echo "make faults      kill, starve and mislead it (minutes)"
+	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make package     build the wheel into dist/"
@@ -36,6 +37,13 @@ faults: export QT_QPA_PLATFORM := offscreen
 faults: export OMP_NUM_THREADS := 1
 faults: ready $(VENV)/installed-test
 	$(IN) -m pytest -m faults -s -q tests/faults
+
+# atheris beside the environment, not in it; where it has no build for this Python, hypothesis.
+FUZZ_RUNS ?= 100000
+fuzz: ready $(VENV)/installed-test
+	@$(PIP) --quiet --no-deps --target build/atheris 'atheris>=3,<4' || \
+	  echo "atheris cannot be installed for this Python; hypothesis instead."
+	PYTHONPATH=build/atheris $(IN) -m tests.faults.guided_fuzzing --runs $(FUZZ_RUNS)
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .

@@ -16,6 +16,7 @@ from dgn_engine.checkpoints import limits
 from dgn_engine.checkpoints.contents import Unreadable
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
+CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
 # What Python itself reports before it does them; see 'Audit events table' in its documentation.
 _RUNS = ("exec", "import", "marshal.", "pickle.", "code.", "function.", "cpython.run_")
 _REACHES = ("open", "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "mmap.")
@@ -37,7 +38,7 @@ def cut_off() -> bool:
 
 def confine(seconds: int, size: int) -> None:
     """Bound what reading a file of `size` bytes may take; nothing can be opened any more."""
-    for coding in ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8"):
+    for coding in CODINGS:
         codecs.lookup(coding)  # imported where it is first met; afterwards nothing is
     if sys.platform != "win32":
         import resource

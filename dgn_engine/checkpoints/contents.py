@@ -23,8 +23,8 @@ class Contents:
     """Arrays in the order of the layers; `dtypes` as the file had them; `ignored` in words.
 
     `kind`: what sort of file it is. Within the reader, arrays are views on the bytes of the file
-    as `number_types.LAYOUT` has them; they are decoded when they are sent. `calls`: the globals that
-    Python would call to load the file; none was looked up.
+    as `number_types.LAYOUT` has them; they are decoded when they are sent. `calls`: the globals
+    that Python would call to load the file; none was looked up.
     """
 
     arrays: dict[str, Array]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +15,11 @@ from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.checkpoints.understanding import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
 
+Part = Literal["gates", "values"]
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 # Of our own files: in these regimes the value network makes its own gates.
-_OWN_GATES = ("ReLU", "soft-ReLU")
+_OWN_GATES = ("ReLU", "soft-ReLU", "DLN")
 _WRITTEN_AS = (
     (".weight", ".bias"),
     ("weights.", "biases."),
@@ -52,14 +54,14 @@ class _Pair:
     reason: str = ""
 
 
-def match_layers(listing: Listing, architecture: Architecture) -> Match:
+def match_layers(listing: Listing, architecture: Architecture, part: Part = "gates") -> Match:
     """Match weight tensors with weight layers by their order, and check their shapes.
 
     Every gated layer must fit; the output layer only makes logits, which no gate hangs on, so
-    where it does not fit it is left as it is. In our own files the network is taken that made
-    the gates. Nothing is changed here.
+    where it does not fit it is left as it is. Of the two networks in our own files the one is
+    taken that made the gates, or with `part` 'values' the value network. Nothing is changed here.
     """
-    folding = fold_normalisation(_gate_makers(listing))
+    folding = fold_normalisation(_part(listing, part))
     arrays = folding.arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     layers = architecture.weighted
@@ -95,10 +97,10 @@ def match_layers(listing: Listing, architecture: Architecture) -> Match:
     )
 
 
-def _gate_makers(listing: Listing) -> dict[str, Array]:
+def _part(listing: Listing, part: Part) -> dict[str, Array]:
     """The tensors of the network that makes the gates; in a file of ours there are two."""
     chosen = "value."
-    if listing.metadata.get("regime", _OWN_GATES[0]) not in _OWN_GATES:
+    if part == "gates" and listing.metadata.get("regime", _OWN_GATES[0]) not in _OWN_GATES:
         chosen = "feature."
     if not any(name.startswith(f"{chosen}weights.") for name in listing.arrays):
         return listing.arrays

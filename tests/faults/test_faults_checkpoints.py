@@ -21,7 +21,7 @@ from dgn_engine.checkpoints import reading
 from dgn_engine.checkpoints.contents import Contents
 from dgn_engine.checkpoints.reading import Listing, read_tensors
 from dgn_engine.refusal import Refusal
-from tests.faults import fuzzing, honest_files, hostile_files
+from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
 
@@ -219,6 +219,20 @@ def test_many_files_that_nobody_thought_of(sort: str, sandbox: Sandbox, say: Any
     tried, seconds = sandbox.files - before, time.perf_counter() - begun
     say(f"\n{sort}: {tried:,} inputs in {seconds:.0f} s, {taken:,} taken, {sandbox.deaths} deaths")
     assert sandbox.deaths == 0
+
+
+def test_fuzzing_sees_a_reader_that_reaches_out_or_babbles(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The checks of `make fuzz`, broken on purpose."""
+    check = fuzz_targets.checked("npy header")
+    check(b"\0nonsense")
+    monkeypatch.setattr(fuzz_targets.child, "answer", lambda *_: (tmp_path / "x").write_text(""))
+    with pytest.raises(AssertionError, match="reached for"):
+        check(b"\0nonsense")
+    monkeypatch.setattr(fuzz_targets.child, "answer", lambda _, pipe: pipe.write(b"{}\n"))
+    with pytest.raises(KeyError):
+        check(b"\0nonsense")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
