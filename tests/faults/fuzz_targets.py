@@ -77,6 +77,7 @@ class _Watch:
     @contextmanager
     def on(self) -> Iterator[None]:
         """Listen to this block."""
+        self.reached.clear()
         self._listening = True
         try:
             yield
