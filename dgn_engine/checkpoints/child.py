@@ -38,7 +38,7 @@ _OTHER = {
 
 def main(seconds: int) -> None:
     """Read standard input, answer on standard output."""
-    pipe = _answer_pipe()
+    pipe = answer_pipe()
     cut_off()
     content = sys.stdin.buffer.read(limits.FILE + 1)
     confine(seconds, len(content))
@@ -122,7 +122,7 @@ def _would(calls: Sequence[str]) -> str:
     return f"it would call {', '.join(calls[:3])}{more}; nothing was run"
 
 
-def _answer_pipe() -> IO[bytes]:
+def answer_pipe() -> IO[bytes]:
     """Standard output for the answer alone: what libraries print goes to standard error."""
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

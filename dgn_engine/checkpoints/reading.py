@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, TypeVar
 
 import dgn_engine
 from dgn_engine.checkpoints import limits, wire
@@ -20,6 +21,7 @@ from dgn_engine.refusal import Refusal
 
 TIMEOUT = 60.0
 TICK = 0.05  # seconds between two looks at the clock
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,12 @@ def read_tensors(
     Nothing of the file is parsed in this process. Raises `Refusal`, one sentence with the name
     of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
     """
+
+    def received(pipe: IO[bytes], size: int) -> Contents:
+        return wire.receive(pipe, limits.expanded(size))
+
     name = plain(path.name) or str(path)
-    handle, size = _opened(path, name)
-    try:
-        child = subprocess.Popen(
-            child_command(timeout),
-            stdin=handle,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_child_environment(),
-            cwd=Path(sys.executable).parent,
-        )
-    except OSError as error:
-        raise Refusal(f"{name} was not read: no process could be started ({error}).") from None
-    finally:
-        os.close(handle)
-    contents = _answer(child, name, limits.expanded(size), timeout, cancelled)
+    contents = ask_child(path, child_command(timeout), received, timeout, cancelled)
     return Listing(
         name,
         contents.arrays,
@@ -73,10 +65,40 @@ def read_tensors(
     )
 
 
-def child_command(timeout: float) -> list[str]:
+def child_command(timeout: float, module: str = "dgn_engine.checkpoints.child") -> list[str]:
     """How the reading process is started: no user site, no current folder on its path."""
     seconds = str(max(1, math.ceil(timeout)))
-    return [sys.executable, "-s", "-P", "-m", "dgn_engine.checkpoints.child", seconds]
+    return [sys.executable, "-s", "-P", "-m", module, seconds]
+
+
+def ask_child(
+    path: Path,
+    command: list[str],
+    receive: Callable[[IO[bytes], int], Answer],
+    timeout: float = TIMEOUT,
+    cancelled: threading.Event | None = None,
+) -> Answer:
+    """What a confined child answers that gets the file as its standard input.
+
+    `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
+    `Refusal`, one sentence that begins with the file's name.
+    """
+    name = plain(path.name) or str(path)
+    handle, size = _opened(path, name)
+    try:
+        child = subprocess.Popen(
+            command,
+            stdin=handle,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_child_environment(),
+            cwd=Path(sys.executable).parent,
+        )
+    except OSError as error:
+        raise Refusal(f"{name} was not read: no process could be started ({error}).") from None
+    finally:
+        os.close(handle)
+    return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
 
 
 def _child_environment() -> dict[str, str]:
@@ -122,10 +144,10 @@ def _opened(path: Path, name: str) -> tuple[int, int]:
 def _answer(
     child: subprocess.Popen[bytes],
     name: str,
-    most: int,
+    receive: Callable[[IO[bytes]], Answer],
     timeout: float,
     cancelled: threading.Event | None,
-) -> Contents:
+) -> Answer:
     deadline = time.monotonic() + timeout
     killed: list[str] = []
 
@@ -141,7 +163,7 @@ def _answer(
     guard.start()
     assert child.stdout is not None
     try:
-        return wire.receive(child.stdout, most)
+        return receive(child.stdout)
     except Unreadable as verdict:
         raise Refusal(f"{name} {verdict}.") from None
     except MemoryError:

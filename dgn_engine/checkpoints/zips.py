@@ -35,11 +35,11 @@ class Archive:
         begin = self.places[name]
         return self.content[begin : begin + self.members[name].file_size]
 
-    def require_stored(self) -> None:
+    def require_stored(self, why: str = "torch never does") -> None:
         """Nothing is compressed."""
         for member in self.members.values():
             if member.compress_type != zipfile.ZIP_STORED:
-                raise Unreadable(f"compresses {plain(member.filename)}, which torch never does")
+                raise Unreadable(f"compresses {plain(member.filename)}, which {why}")
 
     def check_sums(self) -> None:
         """Every member is what was written; of archives without compression."""
