@@ -17,6 +17,7 @@ from dgn_engine.refusal import Refusal
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
 ValueInput = Literal["image", "ones", "random"]
+Pixels = Literal["true", "random"]
 Initialisation = Literal["kaiming", "bernoulli", "glorot"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 OptionValue = int | float | str | bool
@@ -38,15 +39,31 @@ def _above(name: str, value: float, bound: float) -> None:
         raise Refusal(f"{name} is {value}; it must be greater than {bound}.")
 
 
+def _within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise Refusal(f"{name} is {value}; it must be between {least} and {most}.")
+
+
+def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
+    pairs: Any = options.items() if isinstance(options, Mapping) else options
+    return tuple(sorted((str(name), value) for name, value in pairs))
+
+
 @dataclass(frozen=True)
 class DataConfig:
-    """Which examples: a data set by name ('digits', 'mnist', 'folder:PATH') and a pair for ±1."""
+    """Which examples: a data set by name ('digits', 'mnist', 'folder:PATH'), and what is done to
+    them: a pair for ±1, fewer of them, false labels, random pixels. Test examples stay true."""
 
     name: str = "digits"
     root: str = ""  # where data sets lie; empty: DGN_DATA_ROOT, then the user's cache
     download: bool = False
     binary: tuple[int, int] | None = None  # first class is -1, second +1
     train_limit: int = 0  # keep only this many training examples, balanced; 0 keeps all
+    test_limit: int = 0  # likewise for the test set
+    options: tuple[tuple[str, OptionValue], ...] = ()  # what the data set's own form asks, sorted
+    label_noise: float = 0.0  # each training label is, with this probability, drawn anew
+    pixels: Pixels = "true"  # 'random': Gaussian pixels of the training set's mean and variance
+    variant_seed: int = 0  # of the false labels and the random pixels
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -57,6 +74,11 @@ class DataConfig:
                 raise Refusal(f"data.binary is {list(pair)}; it needs two different classes.")
             object.__setattr__(self, "binary", (int(pair[0]), int(pair[1])))
         _at_least("data.train_limit", self.train_limit, 0)
+        _at_least("data.test_limit", self.test_limit, 0)
+        _within("data.label_noise", self.label_noise, 0, 1)
+        _one_of("data.pixels", self.pixels, Pixels)
+        _at_least("data.variant_seed", self.variant_seed, 0)
+        object.__setattr__(self, "options", _sorted_options(self.options))
 
 
 @dataclass(frozen=True)
@@ -70,9 +92,7 @@ class NetConfig:
     sigma: float = 0.0  # of the ±σ initialisation; 0 chooses √(2/fan_in)
 
     def __post_init__(self) -> None:
-        options = self.options
-        pairs = options.items() if isinstance(options, Mapping) else options
-        object.__setattr__(self, "options", tuple(sorted((str(k), v) for k, v in pairs)))
+        object.__setattr__(self, "options", _sorted_options(self.options))
         _one_of("net.init", self.init, Initialisation)
         _at_least("net.sigma", self.sigma, 0)
 
@@ -86,6 +106,10 @@ class GatingConfig:
     epsilon: float = 0.0
     value_input: ValueInput = "image"
     wiring: tuple[int, ...] = ()  # π, 0-based: value layer l uses gate layer π(l); empty: identity
+    rotation: tuple[int, ...] = ()  # G_π(l) is shifted cyclically by so many units; empty: none
+    shift: tuple[int, ...] = ()  # and, in a map, by so many rows and columns
+    tiling: tuple[int, ...] = ()  # value layer l has so many times the units; empty: once
+    gate_probability: float = 0.5  # FRG: p of each coin
     gates_from: str = ""  # FL: a checkpoint whose weights become the feature network's
     pretrain_epochs: int = 0  # FL without a checkpoint: epochs of ReLU first; 0: as many as epochs
 
@@ -94,6 +118,9 @@ class GatingConfig:
         _above("gating.beta", self.beta, 0)
         _at_least("gating.epsilon", self.epsilon, 0)
         _at_least("gating.pretrain_epochs", self.pretrain_epochs, 0)
+        _within("gating.gate_probability", self.gate_probability, 0, 1)
+        for name in ("rotation", "shift", "tiling"):
+            object.__setattr__(self, name, tuple(int(i) for i in getattr(self, name)))
         wiring = tuple(int(i) for i in self.wiring)
         if sorted(wiring) != list(range(len(wiring))):
             raise Refusal(
@@ -112,6 +139,10 @@ class TrainingConfig:
     momentum: float = 0.0  # SGD only
     batch: int = 32
     epochs: int = 20  # 0 trains until stopped
+    weights_from: str = ""  # a checkpoint whose weights Θ^v begins with
+    keep_epochs: tuple[int, ...] = ()  # epochs after which the weights are kept; 0: the initial
+    keep_best: bool = False  # and those of the best test accuracy
+    until: float = 0.0  # stop after an epoch of at least this train accuracy; 0: never
     pace: float = 0.0  # at most this many steps a second, to watch; 0: as fast as it goes
 
     def __post_init__(self) -> None:
@@ -121,6 +152,11 @@ class TrainingConfig:
         _at_least("training.momentum", self.momentum, 0)
         _at_least("training.batch", self.batch, 1)
         _at_least("training.epochs", self.epochs, 0)
+        _within("training.until", self.until, 0, 1)
+        kept = tuple(sorted({int(epoch) for epoch in self.keep_epochs}))
+        for epoch in kept:
+            _at_least("training.keep_epochs", epoch, 0)
+        object.__setattr__(self, "keep_epochs", kept)
         _at_least("training.pace", self.pace, 0)
 
 
@@ -227,7 +263,7 @@ def _typed(name: str, value: Any, declared: str) -> Any:
         if wrong_bool or not isinstance(value, wanted):  # type: ignore[arg-type]
             raise Refusal(f"{name} is {value!r}; it must be of type {declared}.")
         return float(value) if declared == "float" else value
-    if name == "net.options":
+    if name in ("net.options", "data.options"):
         if not isinstance(value, Mapping):
             raise Refusal(f"{name} is {value!r}; it must be a table.")
         return value

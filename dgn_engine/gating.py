@@ -1,4 +1,5 @@
-"""Gates: the hard step and the soft sigmoid of THEORY §1, with the derivatives kernels need."""
+"""Gates: the hard step, the soft sigmoid and the open gate of THEORY §1, with the derivatives
+that kernels need."""
 
 from __future__ import annotations
 
@@ -10,28 +11,34 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Gate:
-    """γ_r(q) = 1{q > 0} (hard) or γ_sr(q) = (1+ε)/(1+exp(-βq)) (soft)."""
+    """γ_r(q) = 1{q > 0} (hard), γ_sr(q) = (1+ε)/(1+exp(-βq)) (soft), or always 1 (open: DLN)."""
 
     soft: bool = False
     beta: float = 8.0
     epsilon: float = 0.0
+    open: bool = False
 
     def __call__(self, q: Tensor) -> Tensor:
         """Gate values for pre-activations of any shape; hard gates carry no gradient."""
+        if self.open:
+            return torch.ones_like(q)
         if self.soft:
             return (1.0 + self.epsilon) * torch.sigmoid(self.beta * q)
         return (q > 0).to(q.dtype)
 
     def derivative(self, q: Tensor) -> Tensor:
-        """∂γ/∂q = βγ(1 - γ/(1+ε)) for soft gates, zero for hard ones."""
-        if not self.soft:
+        """∂γ/∂q = βγ(1 - γ/(1+ε)) for soft gates, zero for hard and open ones."""
+        if self.open or not self.soft:
             return torch.zeros_like(q)
         # σ(-t) rather than 1 - σ(t), which is 0 in float32 from t = 17 on.
         t = self.beta * q
         return (1.0 + self.epsilon) * self.beta * torch.sigmoid(t) * torch.sigmoid(-t)
 
     def sensitivity(self, q: Tensor, kappa: float = 0.1) -> Tensor:
-        """D of THEORY §5: ∂γ (soft), or 1{|q| < κ·rms(q)} (hard), rms over the whole layer."""
+        """D of THEORY §5: ∂γ (soft), or 1{|q| < κ·rms(q)} (hard), rms over the whole layer;
+        zero where gates stand open."""
+        if self.open:
+            return torch.zeros_like(q)
         if self.soft:
             return self.derivative(q)
         rms = q.square().mean().sqrt()

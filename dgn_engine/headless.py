@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.config import RunConfig
+from dgn_engine.keeping import KEPT, Keeping
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import (
     Event,
@@ -50,6 +51,7 @@ class Outcome:
     best_accuracy: float = float("nan")
     best_epoch: float = 0.0
     last_accuracy: float = float("nan")
+    train_accuracy: float = float("nan")
     diverged: bool = False
     unsaved: str = ""
 
@@ -57,7 +59,8 @@ class Outcome:
     def summary(self) -> str:
         """One line for people."""
         if self.best_accuracy != self.best_accuracy:
-            return f"{self.regime}: {self.step:,} steps, no test score yet"
+            trained = f", train accuracy {self.train_accuracy:.2%}" if self.step else ""
+            return f"{self.regime}: {self.step:,} steps{trained}, no test score yet"
         return (
             f"{self.regime}: {self.step:,} steps, best test accuracy {self.best_accuracy:.2%} "
             f"(epoch {self.best_epoch:.0f}), last {self.last_accuracy:.2%}"
@@ -82,6 +85,8 @@ class Headless:
         self._probes = tuple(ProbeRequest(name) for name in probes)
         self._every = checkpoint_every
         self._recording: Recording | None = None
+        self._run: Run | None = None
+        self._keeping: Keeping | None = None
         self._outcome = Outcome()
 
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
@@ -91,6 +96,7 @@ class Headless:
         run = Run(1, config, self._emit, self._report, live=False)
         run.observation.watch(self._probes)
         self._emit(run.started(paused=False))
+        self._keep(run, folder)
         if folder is not None:
             self._recording = begin_recording(folder, run, self._emit, self._every)
         return self._to_the_end(run)
@@ -102,9 +108,20 @@ class Headless:
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).events:
             self._outcome = _after(self._outcome, event)
+        self._keep(run, folder)
         self._emit(told)
         self._recording = Recording(folder, run, self._emit, self._every)
         return self._to_the_end(run)
+
+    def _keep(self, run: Run, folder: RunFolder | None) -> None:
+        training = run.config.training
+        if not (training.keep_best or training.keep_epochs):
+            return
+        if folder is None:
+            raise Refusal("keep_best and keep_epochs need a folder to keep weights in; record it.")
+        self._run = run
+        self._keeping = Keeping(folder.path / KEPT, training, run.pretrain_steps)
+        self._keeping.begin(run.trainer)
 
     def _to_the_end(self, run: Run) -> Outcome:
         recording = self._recording
@@ -145,6 +162,8 @@ class Headless:
                 self._recording.on_frame(frame)
 
     def _emit(self, event: Event) -> None:
+        if self._keeping is not None and self._run is not None and isinstance(event, Measured):
+            self._keeping.measured(self._run.trainer, event, self._outcome.best_accuracy)
         self._outcome = _after(self._outcome, event)
         if self._recording is not None:
             self._recording.on_event(event)
@@ -169,8 +188,10 @@ def _after(outcome: Outcome, event: Event) -> Outcome:
             return Outcome(regime=event.regime)
         case RegimeSwapped():
             return Outcome(regime=event.after)
+        case Measured(test_accuracy=None):
+            return replace(outcome, train_accuracy=event.train_accuracy)
         case Measured(test_accuracy=float(accuracy)):
-            last = replace(outcome, last_accuracy=accuracy)
+            last = replace(outcome, last_accuracy=accuracy, train_accuracy=event.train_accuracy)
             if not outcome.best_accuracy >= accuracy:
                 return replace(last, best_accuracy=accuracy, best_epoch=event.epoch)
             return last

@@ -13,13 +13,13 @@ from dgn_engine.checkpoints.contents import natural
 from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.gating import Gate
 from dgn_engine.nets import build_architecture
 from dgn_engine.network import GatedNetwork
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
 from dgn_engine.stack import Stack
-from dgn_engine.trainer import check_wiring
+from dgn_engine.transition import dress
+from dgn_engine.wiring import check_wiring
 
 
 def is_ours(listing: Listing) -> bool:
@@ -36,8 +36,8 @@ def our_network(listing: Listing, input_shape: tuple[int, ...], dtype: torch.dty
     network = GatedNetwork(architecture).to(dtype)
     network.value = imported_stack(value, architecture, dtype)
     network.feature = imported_stack(feature, architecture, dtype)
-    network.own_gates = regime.own_gates
-    network.gate = Gate(regime.soft, config.gating.beta, config.gating.epsilon)
+    network.dial(beta=config.gating.beta, epsilon=config.gating.epsilon)
+    dress(network, regime)
     network.value_input = config.gating.value_input
     order = listing.metadata.get("wiring", "")
     if order:

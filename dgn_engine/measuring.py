@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from dgn_engine.protocol.events import Event, Measured
-from dgn_engine.trainer import TestPass, Trainer
+from dgn_engine.scoring import Score, TestPass
+from dgn_engine.trainer import Trainer
 
 TEST_SHARE = 0.05  # of the run's time that live test scores may take
 TEST_SHORTEST = 0.5  # seconds between two live test scores
@@ -30,6 +31,8 @@ class Measuring:
         self._every = max(5, trainer.steps_per_epoch // 20)
         self._pass: tuple[TestPass, Measured] | None = None
         self._cost = 0.0
+        self._epoch = (0.0, 0)  # right answers and examples of the epoch that is under way
+        self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
         self._test_due = self._first_test() if live else 0.0
 
     @property
@@ -45,9 +48,10 @@ class Measuring:
         if not (epoch_ends or test_due or step % self._every == 0):
             return True
         train = self._trainer.train_score()
+        self._gather(train, epoch_ends)
         measured = Measured(step, self._trainer.epoch, train.loss, train.accuracy)
-        if epoch_ends or test_due:
-            self._pass = (TestPass(self._trainer), measured)
+        if (epoch_ends or test_due) and self._trainer.regime.generalises:
+            self._pass = (self._test_pass(), measured)
             self._cost = 0.0
         else:
             self._emit(measured)
@@ -79,18 +83,39 @@ class Measuring:
         """The train scores that wait for the pending test pass."""
         return None if self._pass is None else self._pass[1]
 
-    def resume(self, awaited: Measured | None) -> None:
+    @property
+    def epoch_so_far(self) -> tuple[float, int]:
+        """Right answers and examples of the epoch that is under way."""
+        return self._epoch
+
+    def resume(self, awaited: Measured | None, epoch: tuple[float, int] = (0.0, 0)) -> None:
         """Begin the test pass again that was pending when the run was recorded."""
+        self._epoch = epoch
         if awaited is not None:
-            self._pass = (TestPass(self._trainer), awaited)
+            self._pass = (self._test_pass(), awaited)
+
+    def _gather(self, train: Score, epoch_ends: bool) -> None:
+        right, seen = self._epoch
+        if train.examples:
+            right, seen = right + train.accuracy * train.examples, seen + train.examples
+        if epoch_ends:
+            self.epoch_accuracy = right / seen if seen else math.nan
+            right, seen = 0.0, 0
+        self._epoch = (right, seen)
+
+    def _test_pass(self, most: int | None = None) -> TestPass:
+        trainer = self._trainer
+        return TestPass(trainer.network, trainer.data, trainer.config.training.loss, most)
 
     def _first_test(self) -> float:
         """When a live test has earned its share of time, by a try on a few examples."""
         examples = len(self._trainer.data.test_y)
         few = min(examples, 32)
-        TestPass(self._trainer, few).advance()  # the first pass also warms up
+        if not self._trainer.regime.generalises:
+            return math.inf
+        self._test_pass(few).advance()  # the first pass also warms up
         began = time.monotonic()
-        TestPass(self._trainer, few).advance()
+        self._test_pass(few).advance()
         now = time.monotonic()
         seconds = (now - began) * examples / few
         return now if seconds < QUICK_TEST else now + seconds / TEST_SHARE

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalMaxPool, MaxPool
+from dgn_engine.architecture import Architecture, GlobalMaxPool, MaxPool, is_gated
 from dgn_engine.config import ValueInput
 from dgn_engine.gating import HARD, Gate
 from dgn_engine.routing import STRAIGHT, Route
@@ -40,6 +41,7 @@ class GatedNetwork(nn.Module):
     `value_input`: the value network sees the image, all ones, or one fixed random tensor;
     a network with its own gates always sees the image.
     `feature_activation`: χ^f, ReLU in every regime but linear features.
+    `given_gates`: gates that no network makes (FRG), of the very examples that are passed next.
     """
 
     def __init__(
@@ -58,11 +60,18 @@ class GatedNetwork(nn.Module):
         self.routes: tuple[Route, ...] = (STRAIGHT,) * len(self.wiring)
         self.value_input: ValueInput = "image"
         self.feature_activation: FeatureActivation = "relu"
+        self.given_gates: tuple[Tensor, ...] | None = None
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
     def dial(self, *, beta: float, epsilon: float) -> None:
         """Set the steepness of the soft gate and its ε."""
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
+
+    def with_gates(self, gates: tuple[Tensor, ...]) -> GatedNetwork:
+        """The same weights under gates that are given: layer l is (n, *gated_shapes[l])."""
+        view = copy.copy(self)
+        view.given_gates = gates
+        return view
 
     def input_of_value(self, x: Tensor) -> Tensor:
         """x^v for the images x, (n, *input_shape)."""
@@ -78,6 +87,8 @@ class GatedNetwork(nn.Module):
         if self.own_gates:
             value = self.value.run(x, lambda _, q: self.gate(q))
             return NetworkTrace(value, None, value.pre)
+        if self.given_gates is not None:
+            return self._under(self.given_gates, x)
         # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
         feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
@@ -88,6 +99,13 @@ class GatedNetwork(nn.Module):
         fed = self.input_of_value(x)
         value = self.value.run(fed, lambda layer, _: gates[layer], masks)
         return NetworkTrace(value, feature, pre)
+
+    def _under(self, given: tuple[Tensor, ...], x: Tensor) -> NetworkTrace:
+        """Nothing made these gates, so nothing is sensitive: their pre-activations are zero."""
+        wires = zip(self.wiring, self.routes, strict=True)
+        gates = tuple(route(given[source]) for source, route in wires)
+        value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])
+        return NetworkTrace(value, None, tuple(torch.zeros_like(gate) for gate in gates))
 
     def _routed(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Max-pooling masks, sent along with the gates of the layer they pool."""
@@ -104,12 +122,11 @@ class GatedNetwork(nn.Module):
 
 
 def _pooled_layers(architecture: Architecture) -> list[int]:
-    """The gate layer that each max pooling follows."""
+    """The last gate layer before each max pooling."""
     layers: list[int] = []
     seen = -1
     for node in architecture.nodes:
-        if isinstance(node, (Dense, Conv)):
-            seen += 1
-        elif isinstance(node, (MaxPool, GlobalMaxPool)):
+        seen += is_gated(node)
+        if isinstance(node, (MaxPool, GlobalMaxPool)):
             layers.append(seen)
     return layers

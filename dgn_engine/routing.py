@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgn_engine.refusal import Refusal
+
 
 @dataclass(frozen=True)
 class Route:
@@ -52,3 +54,21 @@ class Route:
 
 
 STRAIGHT = Route()
+
+
+def routes(
+    layers: int, rotation: tuple[int, ...], shift: tuple[int, ...], tiling: tuple[int, ...]
+) -> tuple[Route, ...]:
+    """One route for each value layer; an empty list leaves all of them as they are.
+
+    Raises `Refusal` where a list has another length.
+    """
+    for name, given in (("rotation", rotation), ("shift", shift), ("tiling", tiling)):
+        if given and len(given) != layers:
+            raise Refusal(
+                f"gating.{name} is {list(given)}; it needs one number for each of the "
+                f"{layers} gate layers."
+            )
+    none = (0,) * layers
+    rows = zip(rotation or none, shift or none, tiling or (1,) * layers, strict=True)
+    return tuple(Route(turn, (step, step), copies) for turn, step, copies in rows)

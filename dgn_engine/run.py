@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from dgn_engine.checkpoints.matching import Match, match_layers
-from dgn_engine.checkpoints.reading import read_tensors
-from dgn_engine.checkpoints.saving import save_network
+from dgn_engine.checkpoints.matching import Match
 from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.copying import Copies, read_copies, tensors_of
 from dgn_engine.data import load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
+from dgn_engine.keeping import save_trainer
 from dgn_engine.layers import layer_infos
 from dgn_engine.measuring import Measuring
 from dgn_engine.nets import build_architecture
@@ -27,6 +27,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
     Saved,
     SettingChanged,
+    WeightsTaken,
 )
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
@@ -65,17 +66,18 @@ class Run:
             config.net, examples.train_x.shape[1:], 1 if config.data.binary else classes
         )
         set_threads(self.architecture)
-        imported = None if recorded else self._imported(report)
+        copies = Copies(None, None)
+        if not recorded:
+            copies = read_copies(config, self.target, self.architecture, report)
         self.pretrain_steps = 0
         pretrains = self.target.offers_restart and not config.gating.gates_from
-        regime = find_regime("ReLU") if pretrains else self.target
+        regime = find_regime(self.target.pretrains_as) if pretrains else self.target
         data = reside(examples, self.architecture, self.device)
         self.trainer = Trainer(config, self.architecture, data, regime, self.device)
         if pretrains:
             epochs = config.gating.pretrain_epochs or config.training.epochs
             self.pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
-        if imported is not None:
-            self._copy(imported)
+        copies.put_into(self.trainer)
         self.total_steps = config.training.epochs * self.trainer.steps_per_epoch
         if self.total_steps:
             self.total_steps += self.pretrain_steps
@@ -85,6 +87,7 @@ class Run:
         self.observation = Observation(emit)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
         chosen = torch.tensor(self.probe_set.indices, device=self.device)
+        self._probe_rows = chosen
         self._probe_x, self._probe_y = data.train_x[chosen], data.train_y[chosen]
         self.diverged = False
         self.before_swap: Callable[[str], None] = lambda _regime: None  # the weights as they were
@@ -99,7 +102,7 @@ class Run:
             config=self.config,
             regime=trainer.regime.name,
             device=device_name(self.device),
-            layers=layer_infos(self.architecture),
+            layers=layer_infos(trainer.network.architecture),
             wiring=trainer.network.wiring,
             parameters_value=_count(trainer.network.value),
             parameters_feature=_count(trainer.network.feature),
@@ -146,11 +149,23 @@ class Run:
         if not self.measuring.after_step():
             self.diverged = True
             self._emit(Diverged(self.step_count))
+        elif self._learnt_enough():
+            self.total_steps = self.step_count
+
+    def _learnt_enough(self) -> bool:
+        """Whether an epoch of the last stage ended here, with the train accuracy that was asked."""
+        until, epoch_ends = (
+            self.config.training.until,
+            not (self.step_count % self.trainer.steps_per_epoch),
+        )
+        last_stage = self.step_count > self.pretrain_steps
+        return bool(until) and epoch_ends and last_stage and self.measuring.epoch_accuracy >= until
 
     def sight(self) -> Sight:
         """The probe set under the network as it is now."""
         trainer = self.trainer
-        return Sight(trainer.network, self._probe_x, self._probe_y, trainer.regime)
+        network = trainer.network_at(self._probe_rows)
+        return Sight(network, self._probe_x, self._probe_y, trainer.regime)
 
     def swap(self, name: str, restart_value: bool) -> None:
         """Another regime from the next step on."""
@@ -172,6 +187,22 @@ class Run:
         kept = tuple(name for name in change.kept if not name.startswith("feature"))
         copied = (f"feature weights (from {source})",)
         self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
+
+    def take_weights(self, match: Match, source: str) -> None:
+        """Θ^v := the weights of a file; regime and gates stay what they are."""
+        self.before_swap(f"weights of {source}")
+        self.trainer.take_weights(*tensors_of(match))
+        self._changed()
+        self._emit(
+            WeightsTaken(
+                step=self.step_count,
+                source=source,
+                layers=len(match.weights),
+                kept=tuple(row.layer for row in match.rows[len(match.weights) :]),
+                biases=any(bias is not None for bias in match.biases),
+                parameters_value=_count(self.trainer.network.value),
+            )
+        )
 
     def rewire(self, order: tuple[int, ...]) -> None:
         """Another order of the gate layers from the next step on."""
@@ -226,15 +257,7 @@ class Run:
 
     def save(self, path: Path) -> None:
         """Write both networks with what is needed to read them."""
-        network = self.trainer.network
-        metadata = {
-            "format": "dgn-viewer weights 1",
-            "regime": self.trainer.regime.name,
-            "step": str(self.step_count),
-            "wiring": ",".join(str(i) for i in network.wiring),
-            "config": self.config.to_toml(),
-        }
-        save_network(path, network.state_dict(), metadata)
+        save_trainer(path, self.trainer)
         self._emit(Saved(self.step_count, str(path)))
 
     def _changed(self) -> None:
@@ -242,24 +265,8 @@ class Run:
         self.observation.invalidate()
         self.measuring.restart()
 
-    def _imported(self, report: Report) -> Match | None:
-        source = self.config.gating.gates_from
-        if not source:
-            return None
-        if not self.target.offers_restart:
-            raise Refusal(
-                f"gates_from needs the regime FL, not {self.target.name}: its gates are not copied."
-            )
-        report(f"reading {source}", None)
-        match = match_layers(read_tensors(Path(source)), self.architecture)
-        if not match.fits:
-            raise Refusal(match.verdict)
-        return match
-
     def _copy(self, match: Match) -> None:
-        weights = [torch.from_numpy(array.copy()) for array in match.weights]
-        biases = [None if b is None else torch.from_numpy(b.copy()) for b in match.biases]
-        self.trainer.take_gates(weights, biases)
+        self.trainer.take_gates(*tensors_of(match))
 
     def _swapped(self, before: str, change: Change, source: str = "") -> None:
         self._changed()

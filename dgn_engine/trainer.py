@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,24 +11,19 @@ from torch import Tensor
 
 from dgn_engine.architecture import Architecture
 from dgn_engine.config import RunConfig
+from dgn_engine.drawn_gates import DrawnGates
 from dgn_engine.losses import correct, loss
 from dgn_engine.network import GatedNetwork
 from dgn_engine.optimisation import Optimisation
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import Regime
 from dgn_engine.residence import Resident, epoch_order, stream
+from dgn_engine.routing import routes
+from dgn_engine.scoring import Score, TestPass
 from dgn_engine.stack import Stack
 from dgn_engine.transition import Change, enter
-
-CHUNK_VALUES = 1 << 22  # of the largest layer: more at once is slower, as it leaves the cache
-
-
-@dataclass(frozen=True)
-class Score:
-    """Mean loss and accuracy (0…1) over some examples."""
-
-    loss: float
-    accuracy: float
+from dgn_engine.widening import widened
+from dgn_engine.wiring import check_shifts, check_wiring
 
 
 class Trainer:
@@ -47,16 +41,20 @@ class Trainer:
         self.data = data
         self.step_count = 0
         self._draws = 0
-        self.network = GatedNetwork(architecture, config.net.bias)
+        gating = config.gating
+        self.base = architecture  # of the feature network; of both where nothing is tiled
+        wide = widened(architecture, gating.tiling) if gating.tiling else architecture
+        self.network = GatedNetwork(wide, config.net.bias, architecture)
         self._draw(self.network.value)
         self._draw(self.network.feature)
         random_input = torch.rand(architecture.input_shape, generator=stream("input", config.seed))
         self.network.get_buffer("random_input").copy_(random_input)
-        self.network.dial(beta=config.gating.beta, epsilon=config.gating.epsilon)
-        self.network.value_input = config.gating.value_input
-        if config.gating.wiring:
-            self.rewire(config.gating.wiring)
+        self.network.dial(beta=gating.beta, epsilon=gating.epsilon)
+        self.network.value_input = gating.value_input
+        self.rewire(gating.wiring or self.network.wiring)
+        self.reroute(gating.rotation, gating.shift)
         self.network.to(device)
+        self._drawn: DrawnGates | None = None
         self.regime = regime
         enter(self.network, None, regime, self._draw)
         self.optimisation = Optimisation(config.training, self.network)
@@ -80,7 +78,7 @@ class Trainer:
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
         chosen = self._epoch_order(epoch)[self._slice(place)]
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]
-        logits = self.network(x)
+        logits = self.network_at(chosen)(x)
         value = loss(self.config.training.loss, logits, y)
         value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
         self.optimisation.step()
@@ -89,17 +87,31 @@ class Trainer:
         self._seen += len(y)
         self.step_count += 1
 
+    def network_at(self, rows: Tensor) -> GatedNetwork:
+        """The network as the training examples `rows` see it: only under FRG does that differ."""
+        if not self.regime.drawn_gates:
+            return self.network
+        if self._drawn is None:
+            self._drawn = DrawnGates(
+                self.base,
+                len(self.data.train_y),
+                self.config.gating.gate_probability,
+                stream("gates", self.config.seed),
+                self.data.train_x.device,
+            )
+        return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
+
     def train_score(self) -> Score:
         """Mean over the batches since the last call; NaN where there was none."""
         total, right = (float(v) for v in self._sums.tolist())
-        seen = self._seen or math.nan
+        examples, seen = self._seen, self._seen or math.nan
         self._sums.zero_()
         self._seen = 0
-        return Score(total / seen, right / seen)
+        return Score(total / seen, right / seen, examples)
 
     def test_score(self) -> Score:
         """Loss and accuracy on the whole test set; no randomness, no gradient."""
-        whole = TestPass(self)
+        whole = TestPass(self.network, self.data, self.config.training.loss)
         while (score := whole.advance()) is None:
             pass
         return score
@@ -116,8 +128,33 @@ class Trainer:
 
     def rewire(self, order: tuple[int, ...]) -> None:
         """Value layer l uses gate layer order[l]; raises `Refusal` where shapes do not fit."""
-        check_wiring(self.network.architecture, order)
+        check_wiring(self.base, order)
         self.network.wiring = order
+
+    def reroute(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
+        """Turn each layer's gates by so many units, and in maps by so many rows and columns.
+
+        Raises `Refusal` where a list has another length or a layer is no map.
+        """
+        shapes = self.base.gated_shapes
+        found = routes(len(shapes), rotation, shift, self.config.gating.tiling)
+        check_shifts(self.base, found)
+        self.network.routes = found
+
+    def take_weights(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
+        """Θ^v := imported weights; a layer that is not among them keeps its own."""
+        network = self.network
+        if any(bias is not None for bias in biases) and not len(network.value.biases):
+            raise Refusal(
+                "These weights have biases and the value network has none; "
+                "begin a run with biases (--bias) to take them."
+            )
+        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            network.value.weights[place].data.copy_(weight)
+            if len(network.value.biases):
+                target = network.value.biases[place].data
+                target.copy_(bias) if bias is not None else target.zero_()
+        self.optimisation.forget(network.value)
 
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
         """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
@@ -168,7 +205,7 @@ class Trainer:
         network = self.network
         if len(network.feature.biases):
             return
-        feature = Stack(network.architecture, bias=True).to(self.data.train_x.device)
+        feature = Stack(self.base, bias=True).to(self.data.train_x.device)
         for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
             ours.data.copy_(theirs.data)
         network.feature = feature
@@ -189,54 +226,3 @@ class Trainer:
             order = epoch_order(self.config.seed, epoch, len(self.data.train_y))
             self._order = (epoch, order.to(self.data.train_x.device))
         return self._order[1]
-
-
-class TestPass:
-    """One pass over the test set (or its first `most` examples), a chunk at a time.
-
-    A pass can take many seconds; between two chunks the engine can listen. The network must not
-    change meanwhile: whoever changes it begins another pass.
-    """
-
-    def __init__(self, trainer: Trainer, most: int | None = None) -> None:
-        self._network = trainer.network
-        self._loss = trainer.config.training.loss
-        self._x, self._y = trainer.data.test_x[:most], trainer.data.test_y[:most]
-        largest = max(math.prod(shape) for shape in self._network.architecture.gated_shapes)
-        self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
-        self._begin = 0
-        self._total = self._right = 0.0
-
-    @torch.no_grad()
-    def advance(self) -> Score | None:
-        """One more chunk; the score when it was the last one."""
-        part = slice(self._begin, self._begin + self._chunk)
-        labels = self._y[part]
-        logits = self._network(self._x[part])
-        self._total += float(loss(self._loss, logits, labels)) * len(labels)
-        self._right += float(correct(logits, labels))
-        self._begin += len(labels)
-        if self._begin < len(self._y):
-            return None
-        return Score(self._total / len(self._y), self._right / len(self._y))
-
-
-def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:
-    """Raise `Refusal` unless `order` is a permutation that respects the shapes of the layers."""
-    shapes = architecture.gated_shapes
-    if sorted(order) != list(range(len(shapes))):
-        raise Refusal(
-            f"The order {list(order)} does not name each of the {len(shapes)} gate layers once."
-        )
-    for layer, source in enumerate(order):
-        if shapes[source] != shapes[layer]:
-            raise Refusal(
-                f"Gate layer {source + 1} ({_words(shapes[source])}) does not fit "
-                f"value layer {layer + 1} ({_words(shapes[layer])})."
-            )
-
-
-def _words(shape: tuple[int, ...]) -> str:
-    if len(shape) == 1:
-        return f"{shape[0]} units"
-    return f"{shape[0]} channels of {shape[1]}×{shape[2]}"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from dgn_engine.network import GatedNetwork
+from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import Regime
 from dgn_engine.stack import Stack
 
@@ -40,33 +41,52 @@ def enter(
     fresh = before is None
     redrawn: list[str] = []
     copied: list[str] = []
-    if before is not None and before.own_gates and after.on_entry == "keep":
+    keeps_own = before is not None and before.own_gates and after.on_entry == "keep"
+    if keeps_own or after.on_entry == "share-redrawn":
+        _check_same(network)  # before anything is redrawn
+    if keeps_own:
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
-    if after.on_entry == "redraw" and not fresh:
+    if after.on_entry in ("redraw", "redraw-both") and not fresh:
         draw(network.feature)
         redrawn.append(FEATURE)
-    if (after.on_entry == "share-redrawn" or (after.offers_restart and restart_value)) and not (
-        fresh
-    ):
+    restarts = after.on_entry in ("share-redrawn", "redraw-both")
+    if (restarts or (after.offers_restart and restart_value)) and not fresh:
         draw(network.value)
         redrawn.append(VALUE)
     if after.on_entry == "share-redrawn":
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
-    network.own_gates = after.own_gates
-    network.gate = replace(network.gate, soft=after.soft)
-    network.feature.requires_grad_(after.trains_feature)
-    network.value.requires_grad_(True)
+    dress(network, after)
     return _described(after, tuple(redrawn), tuple(copied))
+
+
+def dress(network: GatedNetwork, regime: Regime) -> None:
+    """Whose gates, of which kind, and what is trained; no weight is touched."""
+    network.own_gates = regime.own_gates
+    network.gate = replace(network.gate, soft=regime.soft, open=regime.open_gates)
+    network.feature_activation = "linear" if regime.linear_features else "relu"
+    network.feature.requires_grad_(regime.trains_feature)
+    network.value.requires_grad_(regime.trains_value)
 
 
 def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> Change:
     kept = [] if VALUE in redrawn else [VALUE]
     if FEATURE not in redrawn and not copied:
-        kept.append(f"{FEATURE} (aside)" if after.own_gates else FEATURE)
-    frozen = () if after.trains_feature or after.own_gates else (FEATURE,)
-    return Change(tuple(kept), frozen, redrawn, copied)
+        kept.append(f"{FEATURE} (aside)" if after.on_entry == "aside" else FEATURE)
+    frozen = [] if after.trains_feature or after.on_entry == "aside" else [FEATURE]
+    if not after.trains_value:
+        frozen.append(VALUE)
+    return Change(tuple(kept), tuple(frozen), redrawn, copied)
+
+
+def _check_same(network: GatedNetwork) -> None:
+    if network.value.architecture != network.feature.architecture:
+        raise Refusal(
+            "The gates are tiled, so that the value network is wider than the feature network: "
+            "neither can take the other's weights; choose FR-II or DL, or begin a run without "
+            "tiling."
+        )
 
 
 def copy_weights(source: Stack, target: Stack) -> None:

@@ -80,7 +80,7 @@ def read_network(
     from dgn_engine.config import NetConfig
     from dgn_engine.gating import Gate
     from dgn_engine.network import GatedNetwork
-    from dgn_engine.trainer import check_wiring
+    from dgn_engine.wiring import check_wiring
 
     listing = read_tensors(arguments.network)
     dtype: torch.dtype = getattr(torch, arguments.dtype)

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from dgn_engine.config import Device, Initialisation, Loss, Optimiser, RunConfig, ValueInput
+from dgn_engine.config import (
+    Device,
+    Initialisation,
+    Loss,
+    Optimiser,
+    Pixels,
+    RunConfig,
+    ValueInput,
+)
 from dgn_engine.refusal import Refusal
 
 # option → place in the configuration; argparse gives None where it was not said
@@ -17,6 +25,9 @@ PLACES: dict[str, tuple[str, str]] = {
     "download": ("data", "download"),
     "binary": ("data", "binary"),
     "train_limit": ("data", "train_limit"),
+    "test_limit": ("data", "test_limit"),
+    "label_noise": ("data", "label_noise"),
+    "pixels": ("data", "pixels"),
     "net": ("net", "name"),
     "bias": ("net", "bias"),
     "init": ("net", "init"),
@@ -26,6 +37,10 @@ PLACES: dict[str, tuple[str, str]] = {
     "epsilon": ("gating", "epsilon"),
     "value_input": ("gating", "value_input"),
     "wiring": ("gating", "wiring"),
+    "rotation": ("gating", "rotation"),
+    "shift": ("gating", "shift"),
+    "tiling": ("gating", "tiling"),
+    "gate_probability": ("gating", "gate_probability"),
     "gates_from": ("gating", "gates_from"),
     "pretrain_epochs": ("gating", "pretrain_epochs"),
     "loss": ("training", "loss"),
@@ -33,6 +48,10 @@ PLACES: dict[str, tuple[str, str]] = {
     "lr": ("training", "learning_rate"),
     "momentum": ("training", "momentum"),
     "batch": ("training", "batch"),
+    "weights_from": ("training", "weights_from"),
+    "keep_epochs": ("training", "keep_epochs"),
+    "keep_best": ("training", "keep_best"),
+    "until": ("training", "until"),
     "epochs": ("training", "epochs"),
     "seed": ("", "seed"),
     "device": ("", "device"),
@@ -48,6 +67,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--download", action="store_true", default=None, help="fetch if missing")
     data.add_argument("--binary", type=numbers, metavar="A,B", help="two classes as -1 and +1")
     data.add_argument("--train-limit", type=int, metavar="N", help="use N training examples")
+    data.add_argument("--test-limit", type=int, metavar="N", help="use N test examples")
+    data.add_argument("--label-noise", type=float, metavar="P", help="share of labels drawn anew")
+    data.add_argument("--pixels", choices=get_args(Pixels), help="true, or Gaussian noise")
     net = parser.add_argument_group("network")
     net.add_argument("--net", help="fc, cnn4, gconv, vconv")
     net.add_argument("--width", type=int, help="short for --option width=…")
@@ -59,11 +81,17 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     net.add_argument("--init", choices=get_args(Initialisation))
     net.add_argument("--sigma", type=float, help="of the ±σ initialisation")
     gating = parser.add_argument_group("gating")
-    gating.add_argument("--regime", help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL")
+    gating.add_argument(
+        "--regime", help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL, gates-only, FRG, …"
+    )
     gating.add_argument("--beta", type=float)
     gating.add_argument("--epsilon", type=float)
     gating.add_argument("--value-input", choices=get_args(ValueInput))
     gating.add_argument("--wiring", type=numbers, metavar="2,0,1", help="0-based permutation")
+    gating.add_argument("--rotation", type=numbers, metavar="0,1,2", help="units, for each layer")
+    gating.add_argument("--shift", type=numbers, metavar="0,1,2", help="rows and columns of maps")
+    gating.add_argument("--tiling", type=numbers, metavar="2,2,2", help="units repeated so often")
+    gating.add_argument("--gate-probability", type=float, metavar="P", help="FRG: p of each gate")
     gating.add_argument("--gates-from", metavar="FILE", help="FL: copy the gates of a checkpoint")
     gating.add_argument("--pretrain-epochs", type=int, help="FL: epochs of ReLU before")
     training = parser.add_argument_group("training")
@@ -73,6 +101,12 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--momentum", type=float)
     training.add_argument("--batch", type=int)
     training.add_argument("--epochs", type=int)
+    training.add_argument("--weights-from", metavar="FILE", help="what Θ^v begins with")
+    training.add_argument(
+        "--keep-epochs", type=numbers, metavar="0,10", help="keep the weights after these epochs"
+    )
+    training.add_argument("--keep-best", action="store_true", default=None, help="and the best")
+    training.add_argument("--until", type=float, help="stop at this train accuracy of an epoch")
     training.add_argument("--seed", type=int)
     training.add_argument("--device", choices=get_args(Device))
 

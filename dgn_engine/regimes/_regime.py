@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 # 'aside': Θ^f is kept but not used; 'keep': as it is (from own gates: copied from Θ^v);
-# 'redraw': fresh, independent of Θ^v; 'share-redrawn': Θ^v is redrawn and Θ^f := Θ^v.
-OnEntry = Literal["aside", "keep", "redraw", "share-redrawn"]
+# 'redraw': fresh, independent of Θ^v; 'share-redrawn': Θ^v is redrawn and Θ^f := Θ^v;
+# 'redraw-both': both are fresh.
+OnEntry = Literal["aside", "keep", "redraw", "share-redrawn", "redraw-both"]
 
 
 @dataclass(frozen=True)
@@ -23,4 +24,14 @@ class Regime:
     trains_feature: bool
     on_entry: OnEntry
     offers_restart: bool = False  # entering may redraw Θ^v too, if the user wants it
+    pretrains_as: str = "ReLU"  # where it offers a restart: how its gates are learnt first
+    trains_value: bool = True
+    linear_features: bool = False  # χ^f is the identity
+    open_gates: bool = False  # every gate is 1
+    drawn_gates: bool = False  # gates are coins, one for each training example and unit
     aliases: tuple[str, ...] = ()
+
+    @property
+    def generalises(self) -> bool:
+        """Whether there are gates for examples outside the training set."""
+        return not self.drawn_gates

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from dgn_engine.protocol.events import Measured
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
+from dgn_engine.transition import dress
 
 if TYPE_CHECKING:
     from dgn_engine.run import Run
@@ -53,7 +54,8 @@ def capture(run: Run) -> Snapshot | None:
         "epoch": trainer.epoch,
         "regime": trainer.regime.name,
         "wiring": list(network.wiring),
-        "feature_activation": network.feature_activation,
+        "rotation": [route.rotate for route in network.routes],
+        "shift": [route.shift[0] for route in network.routes],
         "dials": {
             "learning_rate": run.learning_rate,
             "beta": network.gate.beta,
@@ -63,6 +65,7 @@ def capture(run: Run) -> Snapshot | None:
         },
         "pretrain_steps": run.pretrain_steps,
         "total_steps": run.total_steps,
+        "epoch_train": list(run.measuring.epoch_so_far),
         "awaited": None if awaited is None else dataclasses.asdict(awaited),
         "finished": run.finished,
         "config": run.config.to_dict(),
@@ -94,22 +97,21 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     trainer.regime = regime
     # What `enter` does to a network, without drawing or copying anything.
     network = trainer.network
-    network.own_gates = regime.own_gates
-    network.feature_activation = state["feature_activation"]
+    dress(network, regime)
     network.value_input = dials["value_input"]
-    network.gate = replace(
-        network.gate,
-        soft=regime.soft,
-        beta=float(dials["beta"]),
-        epsilon=float(dials["epsilon"]),
-    )
-    network.feature.requires_grad_(regime.trains_feature)
-    network.value.requires_grad_(True)
+    network.dial(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
     trainer.rewire(tuple(int(place) for place in state["wiring"]))
+    trainer.reroute(
+        tuple(int(turn) for turn in state.get("rotation", ())),
+        tuple(int(step) for step in state.get("shift", ())),
+    )
     trainer.optimisation.set_learning_rate(float(dials["learning_rate"]))
     run.learning_rate = float(dials["learning_rate"])
     run.pace = float(dials["pace"])
     run.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
     awaited = state["awaited"]
-    run.measuring.resume(None if awaited is None else Measured(**awaited))
+    right, seen = state.get("epoch_train", (0.0, 0))
+    run.measuring.resume(
+        None if awaited is None else Measured(**awaited), (float(right), int(seen))
+    )

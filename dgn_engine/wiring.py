@@ -1,0 +1,40 @@
+"""Which gate layer may serve which value layer, and how it may be turned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.refusal import Refusal
+from dgn_engine.routing import Route
+
+
+def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:
+    """Raise `Refusal` unless `order` is a permutation that respects the shapes of the layers."""
+    shapes = architecture.gated_shapes
+    if sorted(order) != list(range(len(shapes))):
+        raise Refusal(
+            f"The order {list(order)} does not name each of the {len(shapes)} gate layers once."
+        )
+    for layer, source in enumerate(order):
+        if shapes[source] != shapes[layer]:
+            raise Refusal(
+                f"Gate layer {source + 1} ({_words(shapes[source])}) does not fit "
+                f"value layer {layer + 1} ({_words(shapes[layer])})."
+            )
+
+
+def check_shifts(architecture: Architecture, routes: Sequence[Route]) -> None:
+    """Raise `Refusal` where a layer that is no map would be shifted in space."""
+    shapes = architecture.gated_shapes
+    for layer, (route, shape) in enumerate(zip(routes, shapes, strict=True)):
+        if route.shift != (0, 0) and len(shape) == 1:
+            raise Refusal(
+                f"Gate layer {layer + 1} ({_words(shape)}) is no map: its shift must be 0."
+            )
+
+
+def _words(shape: tuple[int, ...]) -> str:
+    if len(shape) == 1:
+        return f"{shape[0]} units"
+    return f"{shape[0]} channels of {shape[1]}×{shape[2]}"

@@ -1,0 +1,103 @@
+"""Weights kept on the way, weights to begin with, and an end that the train accuracy decides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dgn_engine.cli import main
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.headless import Headless
+from dgn_engine.keeping import BEST, KEPT, epoch_file
+from dgn_engine.protocol.events import Measured
+from dgn_engine.refusal import Refusal
+from dgn_engine.run import Run
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.reader import RunReader
+
+CONFIG = RunConfig(
+    net=NetConfig(options=(("width", 16), ("depth", 4))),
+    training=TrainingConfig(epochs=3, learning_rate=3e-3, keep_epochs=(0, 1, 3), keep_best=True),
+)
+
+
+class Nobody:
+    def stepped(self, step):
+        pass
+
+    def on_event(self, event):
+        pass
+
+
+def trained(path, config):
+    folder = RunFolder.create(path, config)
+    return Headless(Nobody(), lambda: False).train(config, folder)
+
+
+def relu(config, **training):
+    return replace(
+        config,
+        gating=replace(config.gating, regime="ReLU"),
+        training=replace(config.training, **training),
+    )
+
+
+def accuracy_of(path, config):
+    """Of a fresh ReLU network that begins with the weights in `path`."""
+    begun = relu(config, weights_from=str(path), keep_epochs=(), keep_best=False)
+    return Run(1, begun, lambda _: None, lambda *_: None, live=False).trainer.test_score().accuracy
+
+
+def test_chosen_epochs_and_the_best_are_kept(tmp_path):
+    config = relu(CONFIG)
+    outcome = trained(tmp_path / "run", config)
+    kept = tmp_path / "run" / KEPT
+    names = {path.name for path in kept.iterdir()}
+    assert names == {epoch_file(0), epoch_file(1), epoch_file(3), BEST}
+    scores = [e for e in RunReader(tmp_path / "run").events if isinstance(e, Measured)]
+    tested = {round(e.epoch): e.test_accuracy for e in scores if e.test_accuracy is not None}
+    assert accuracy_of(kept / epoch_file(1), config) == tested[1]
+    assert accuracy_of(kept / epoch_file(3), config) == tested[3]
+    assert accuracy_of(kept / BEST, config) == outcome.best_accuracy == max(tested.values())
+    assert accuracy_of(kept / epoch_file(0), config) < 0.5
+
+
+def test_weights_to_keep_need_a_folder():
+    with pytest.raises(Refusal, match="folder"):
+        Headless(Nobody(), lambda: False).train(CONFIG, None)
+
+
+def test_a_run_ends_after_the_epoch_that_reaches_the_train_accuracy(tmp_path):
+    config = relu(CONFIG, epochs=50, until=0.6, keep_epochs=(), keep_best=False)
+    outcome = trained(tmp_path / "run", config)
+    epochs = outcome.step / 45  # 1,437 examples in batches of 32
+    assert epochs == int(epochs)
+    assert 1 <= epochs < 50
+    assert RunReader(tmp_path / "run").status == "finished"
+
+
+def test_values_of_a_dl_run_and_its_gates_are_told_apart(tmp_path):
+    training = replace(CONFIG.training, epochs=1)
+    trained(tmp_path / "dl", replace(CONFIG, training=training))
+    file = str(tmp_path / "dl" / KEPT / BEST)
+    gating = replace(CONFIG.gating, regime="FL", gates_from=file)
+    begun = replace(CONFIG, gating=gating, training=replace(training, weights_from=file))
+    network = Run(1, begun, lambda _: None, lambda *_: None, live=False).trainer.network
+    twin = Run(1, CONFIG, lambda _: None, lambda *_: None, live=False).trainer
+    for _ in range(twin.steps_per_epoch):
+        twin.step()
+    for part in ("value", "feature"):
+        ours, theirs = getattr(network, part).weights, getattr(twin.network, part).weights
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_the_command_line_knows_them(capsys):
+    options = "--keep-epochs 0,2 --keep-best --until 0.9 --label-noise 0.25 --rotation 0,1,2"
+    assert main(["train", "--print-config", *options.split()]) == 0
+    config = RunConfig.from_toml(capsys.readouterr().out)
+    assert config.training.keep_epochs == (0, 2)
+    assert config.training.keep_best
+    assert (config.training.until, config.data.label_noise) == (0.9, 0.25)
+    assert config.gating.rotation == (0, 1, 2)
