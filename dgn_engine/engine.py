@@ -6,17 +6,13 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import assert_never
 
 import torch
 
-from dgn_engine.data import catalogue as data_entries
-from dgn_engine.devices import available_devices
-from dgn_engine.files import OpenedFiles
-from dgn_engine.nets import net_entries
-from dgn_engine.probes import all_probes
+from dgn_engine.asking import InRun, ask
+from dgn_engine.choices import catalogue
+from dgn_engine.opening import OfFiles, Opening, ground_of, inspect
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import (
     EngineReady,
     Event,
@@ -30,6 +26,7 @@ from dgn_engine.protocol.events import (
     Rewired,
     Running,
     Traced,
+    WeightsTaken,
     Working,
 )
 from dgn_engine.protocol.frames import Frame
@@ -37,14 +34,14 @@ from dgn_engine.protocol.wording import in_words
 from dgn_engine.rate import Rate
 from dgn_engine.recording import Recording, begin_recording, continue_run
 from dgn_engine.refusal import Refusal
-from dgn_engine.regimes import regime_entries
 from dgn_engine.run import Run
 from dgn_engine.runs.folder import RunFolder, new_folder
 from dgn_engine.runs.reader import RunReader
+from dgn_engine.standing import Inspection
 
 PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
-SHOWN_AGAIN = (Measured, Traced, RegimeSwapped, Rewired)  # of a run that is continued
+SHOWN_AGAIN = (Measured, Traced, RegimeSwapped, WeightsTaken, Rewired)  # of a run that is continued
 
 
 class Engine:
@@ -64,24 +61,18 @@ class Engine:
         self._runs_root = runs_root
         self._recording: Recording | None = None
         self.run: Run | None = None
+        self._inspection: Inspection | None = None  # then there is no run
         self.running = False
         self._runs = 0
         self._stop_at: int | None = None
         self._requests: tuple[do.ProbeRequest, ...] = ()
         self._rate = Rate()
         self._published = 0.0
-        self._files = OpenedFiles(emit)
+        self._opening = Opening(emit)
 
     def announce(self) -> None:
         """Say what can be chosen."""
-        root = Path(self._data_root) if self._data_root else None
-        known = Catalogue(
-            regimes=regime_entries(),
-            nets=net_entries(),
-            data=data_entries(root),
-            probes=tuple(all_probes()),
-            devices=available_devices(),
-        )
+        known = catalogue(Path(self._data_root) if self._data_root else None)
         self._emit(EngineReady(known, torch.__version__))
 
     def obey(self, command: do.Command) -> None:
@@ -97,13 +88,14 @@ class Engine:
         """Take one step if the run is running, then read and publish what is due."""
         run = self.run
         if run is None:
-            return
+            return self._look_still()
         try:
             if self.running:
                 if run.advance():
                     self._rate.tick(run.pace)
                 self._stop_where_due(run)
             self._look(run, catch_up=not self.running)
+            self._opening.beside.look()
             if self._recording is not None:
                 self._recording.tick()
         except Exception as error:
@@ -117,9 +109,9 @@ class Engine:
 
     def close(self) -> None:
         """End child processes, finish the run's folder and forget the run."""
-        self._files.close()
+        self._opening.close()
         self._end_recording()
-        self.run = None
+        self.run = self._inspection = None
         self.running = False
 
     def _obey(self, command: do.Command) -> None:
@@ -129,19 +121,17 @@ class Engine:
             case do.ContinueRun():
                 self._continue(command)
             case do.Watch():
-                self._requests = command.requests
-                if self.run is not None:
-                    self.run.observation.watch(command.requests)
-            case do.OpenFile():
-                self._files.open(Path(command.path), self._needed("open a file").architecture)
-            case do.CloseFile():
-                self._files.forget(command.ticket)
+                self._watch(command.requests)
+            case do.InspectFile():
+                self._inspect(command)
+            case _ if isinstance(command, OfFiles):
+                self._opening.obey(command, self.run or self._inspection)
             case do.Shutdown():
                 self.close()
             case _:
                 self._obey_in_run(self._needed(in_words(command)), command)
 
-    def _obey_in_run(self, run: Run, command: do.Command) -> None:
+    def _obey_in_run(self, run: Run, command: InRun) -> None:
         match command:
             case do.Resume():
                 self._resume(run, None)
@@ -151,35 +141,8 @@ class Engine:
                 self._pause(run)
             case do.Reset():
                 self._start(do.StartRun(run.config, paused=not self.running))
-            case do.SwapRegime():
-                run.swap(command.regime, command.restart_value)
-            case do.TakeGates():
-                opened = self._files.take(command.ticket, run.architecture)
-                run.take_gates(opened.match, opened.name, command.restart_value)
-                self._files.forget(command.ticket)
-            case do.Rewire():
-                run.rewire(command.order)
-            case do.SetLearningRate():
-                run.set_learning_rate(command.learning_rate)
-            case do.SetBeta():
-                run.set_beta(command.beta)
-            case do.SetValueInput():
-                run.set_value_input(command.value_input)
-            case do.SetPace():
-                run.set_pace(command.steps_per_second)
-            case do.SaveWeights():
-                run.save(Path(command.path))
-            case (
-                do.StartRun()
-                | do.ContinueRun()
-                | do.Watch()
-                | do.OpenFile()
-                | do.CloseFile()
-                | do.Shutdown()
-            ):
-                raise AssertionError(f"{command} is obeyed elsewhere")
             case _:
-                assert_never(command)
+                ask(run, command)
 
     def _start(self, command: do.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
@@ -215,10 +178,39 @@ class Engine:
         self._end_recording()
         run.observation.watch(self._requests)
         self._runs += 1
-        self.run, self._stop_at = run, None
+        self.run, self._stop_at, self._inspection = run, None, None
         self.running = not paused
         self._rate = Rate()
         self._emit(run.started(paused))
+        self._opening.beside.go_over(ground_of(run))
+
+    def _inspect(self, command: do.InspectFile) -> None:
+        """The run goes on unless the network can be shown."""
+        shown = self.run or self._inspection
+        found = inspect(self._opening, command, self._runs + 1, shown, self._emit, self._report)
+        self._end_recording()
+        self._runs += 1
+        self.run, self._inspection, self.running = None, found, False
+        self._watch(self._requests)
+        self._emit(found.started())
+        self._opening.forget(command.ticket)
+        self._opening.beside.go_over(ground_of(found))
+
+    def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
+        self._requests = requests
+        self._opening.beside.watch(requests)
+        for shown in (self.run, self._inspection):
+            if shown is not None:
+                shown.observation.watch(requests)
+
+    def _look_still(self) -> None:
+        """One probe at a time; what does not change is not read twice."""
+        shown = self._inspection
+        try:
+            if shown is not None and (shown.standing.look() or self._opening.beside.look()):
+                self._publish(shown.frame(self._opening.beside.readings))
+        except Exception as error:
+            self._fail("Inspecting stopped by a fault", error)
 
     def _end_recording(self, sound: bool = True) -> None:
         recording, self._recording = self._recording, None
@@ -273,9 +265,14 @@ class Engine:
             steps_per_second=rate,
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
             readings=dict(run.observation.readings),
+            beside=self._opening.beside.readings,
         )
 
     def _needed(self, what: str) -> Run:
+        if self._inspection is not None:
+            raise Refusal(
+                f"{self._inspection.name} is inspected, not trained: begin a new run first."
+            )
         if self.run is None:
             raise Refusal(f"There is no run: start one before you {what}.")
         return self.run

@@ -19,6 +19,7 @@ from dgn_engine.protocol.events import (
     Rewired,
     RunContinued,
     SettingChanged,
+    WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
@@ -33,7 +34,12 @@ CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this
 COPY_SHARE = 0.02  # of the run's time that copying may take
 FRAME_EVERY = 1.0  # seconds
-TURNS = (RegimeSwapped, Rewired, SettingChanged)  # after these the next frame is recorded
+TURNS = (
+    RegimeSwapped,
+    WeightsTaken,
+    Rewired,
+    SettingChanged,
+)  # after these the next frame is recorded
 
 
 class Recording:

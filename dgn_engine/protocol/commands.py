@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from dgn_engine.config import OptionValue, RunConfig, ValueInput
+from dgn_engine.config import DataConfig, OptionValue, RunConfig, ValueInput
+
+# What a file is opened for: its gates into Θ^f, its weights into Θ^v, beside the run, or alone.
+Purpose = Literal["", "gates", "weights", "compare", "network"]
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,15 @@ class OpenFile:
     """List what a checkpoint holds and match it with the layers. Training goes on meanwhile."""
 
     path: str
+    purpose: Purpose = ""
+
+
+@dataclass(frozen=True)
+class PickTensors:
+    """Match a listed file anew: one tensor for each weight layer, '' for none."""
+
+    ticket: int
+    tensors: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -119,6 +132,43 @@ class TakeGates:
 
     ticket: int
     restart_value: bool = True
+
+
+@dataclass(frozen=True)
+class TakeWeights:
+    """Copy the matched weights of a listed file into the value network, under any regime."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
+class CompareFile:
+    """Show the network of a listed file beside the run, on the same probe examples."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
+class CompareRun:
+    """Show a recorded run beside this one: its scores, and its network as it was last saved."""
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class CloseComparison:
+    """Show the run alone again."""
+
+
+@dataclass(frozen=True)
+class InspectFile:
+    """Show the network of a listed file without training it; the run in progress ends.
+
+    `data`: on which examples; None: those of the run in progress.
+    """
+
+    ticket: int
+    data: DataConfig | None = None
 
 
 @dataclass(frozen=True)
@@ -155,7 +205,13 @@ Command = (
     | SetPace
     | Watch
     | OpenFile
+    | PickTensors
     | TakeGates
+    | TakeWeights
+    | CompareFile
+    | CompareRun
+    | CloseComparison
+    | InspectFile
     | CloseFile
     | SaveWeights
     | Shutdown

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.protocol.catalogue import Catalogue
+from dgn_engine.protocol.layers import LayerInfo as LayerInfo
+from dgn_engine.protocol.opened import ComparisonClosed as ComparisonClosed
+from dgn_engine.protocol.opened import ComparisonOpened as ComparisonOpened
+from dgn_engine.protocol.opened import FileClosed as FileClosed
+from dgn_engine.protocol.opened import FileListed as FileListed
+from dgn_engine.protocol.opened import LayerMatch as LayerMatch
+from dgn_engine.protocol.opened import Offer as Offer
+from dgn_engine.protocol.opened import Tensor as Tensor
+from dgn_engine.protocol.opened import WeightsTaken as WeightsTaken
+from dgn_engine.protocol.scores import Measured as Measured
 
 
 @dataclass(frozen=True)
@@ -15,16 +25,6 @@ class EngineReady:
 
     catalogue: Catalogue
     torch_version: str
-
-
-@dataclass(frozen=True)
-class LayerInfo:
-    """One gated layer: `kind` is 'dense' or 'conv'; `shape` (w,) or (channels, height, width)."""
-
-    index: int  # 0-based
-    name: str
-    kind: str
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class RunStarted:
     total_steps: int  # 0: until stopped
     probe_set: ProbeSet
     paused: bool
+    inspected: str = ""  # 'resnet18.pth': a network from a file, shown and not trained
 
 
 @dataclass(frozen=True)
@@ -77,18 +78,6 @@ class Finished:
     """The run reached its last epoch (it can be resumed for more)."""
 
     step: int
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Loss and accuracy (0…1). Train: mean over the steps since the last; test: whole set."""
-
-    step: int
-    epoch: float
-    train_loss: float
-    train_accuracy: float
-    test_loss: float | None = None
-    test_accuracy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -148,48 +137,6 @@ class SettingChanged:
     beta: float
     value_input: ValueInput
     pace: float
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """One tensor of a listed file."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(frozen=True)
-class LayerMatch:
-    """What a layer of the feature network would receive, or why not."""
-
-    layer: str
-    needed: tuple[int, ...]
-    tensor: str  # empty: nothing found
-    found: tuple[int, ...] | None
-    fits: bool
-    remark: str = ""  # 'with bias', …
-
-
-@dataclass(frozen=True)
-class FileListed:
-    """A checkpoint was read in a child process; nothing has been changed yet."""
-
-    ticket: int
-    path: str
-    file_name: str
-    tensors: tuple[Tensor, ...]
-    matches: tuple[LayerMatch, ...]
-    fits: bool
-    verdict: str  # one sentence
-    ignored: tuple[str, ...] = field(default=())
-
-
-@dataclass(frozen=True)
-class FileClosed:
-    """The listed file was used or forgotten."""
-
-    ticket: int
 
 
 @dataclass(frozen=True)
@@ -274,6 +221,9 @@ Event = (
     | SettingChanged
     | FileListed
     | FileClosed
+    | WeightsTaken
+    | ComparisonOpened
+    | ComparisonClosed
     | Saved
     | Refused
     | Working

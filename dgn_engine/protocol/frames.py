@@ -41,6 +41,7 @@ class Frame:
     steps_per_second: float
     eta_seconds: float | None  # None: trains until stopped
     readings: Mapping[str, Reading] = field(default_factory=dict)
+    beside: Mapping[str, Reading] = field(default_factory=dict)  # of what is compared with
 
 
 def freeze(array: Array) -> Array:

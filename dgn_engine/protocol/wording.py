@@ -20,6 +20,18 @@ def in_words(command: do.Command) -> str:
             return "permute the gate layers"
         case do.TakeGates():
             return "copy the gates"
+        case do.TakeWeights():
+            return "copy the weights"
+        case do.PickTensors():
+            return "match these tensors"
+        case do.CompareFile():
+            return "compare"
+        case do.CompareRun():
+            return f"compare with {Path(command.folder).name}"
+        case do.CloseComparison():
+            return "close the comparison"
+        case do.InspectFile():
+            return "open it as a network"
         case do.OpenFile():
             return f"open {Path(command.path).name}"
         case do.SaveWeights():

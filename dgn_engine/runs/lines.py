@@ -17,6 +17,7 @@ LOGGED: tuple[type[Any], ...] = (
     told.Measured,
     told.Traced,
     told.RegimeSwapped,
+    told.WeightsTaken,
     told.Rewired,
     told.SettingChanged,
     told.Saved,
@@ -79,7 +80,7 @@ def event_of(line: Line) -> Event | None:
             if item.name in line.fields
         }
         event: Event = kind(**arguments)
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
         return None
     return event
 

@@ -1,0 +1,41 @@
+"""What may be asked of a run that trains, each obeyed between two steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import assert_never
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.run import Run
+
+Dial = (
+    do.SwapRegime
+    | do.Rewire
+    | do.SetLearningRate
+    | do.SetBeta
+    | do.SetValueInput
+    | do.SetPace
+    | do.SaveWeights
+)
+InRun = do.Resume | do.Advance | do.Pause | do.Reset | Dial
+
+
+def ask(run: Run, command: Dial) -> None:
+    """Carry it out; raises `Refusal` where it cannot be, and then nothing has changed."""
+    match command:
+        case do.SwapRegime():
+            run.swap(command.regime, command.restart_value)
+        case do.Rewire():
+            run.rewire(command.order)
+        case do.SetLearningRate():
+            run.set_learning_rate(command.learning_rate)
+        case do.SetBeta():
+            run.set_beta(command.beta)
+        case do.SetValueInput():
+            run.set_value_input(command.value_input)
+        case do.SetPace():
+            run.set_pace(command.steps_per_second)
+        case do.SaveWeights():
+            run.save(Path(command.path))
+        case _:
+            assert_never(command)
