@@ -1,6 +1,6 @@
 """Runs that are killed, starved, damaged and fought over: reopened, verified, gone on with, equal.
 
-Each kind of fault adds a row to a table that is printed at the end.
+Each kind of fault adds a row to the table that is printed at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from dgn_engine.runs.folder import RunFolder
 from dgn_engine.runs.reader import RunReader
 from dgn_engine.runs.repairing import repair
 from dgn_engine.runs.verifying import verify
+from tests.faults.tables import Table
 from tests.faults.victims import Victim, dgn
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -47,26 +48,6 @@ RUNS = {  # FL: a swap in the middle
 }
 
 
-@dataclass
-class Row:
-    """One kind of fault. `lost`: most steps that had to be taken again."""
-
-    fault: str
-    injected: int = 0
-    survived: int = 0
-    lost: int = 0
-    remark: str = ""
-
-
-@dataclass
-class Table:
-    rows: list[Row] = field(default_factory=list)
-
-    def row(self, fault: str) -> Row:
-        self.rows.append(Row(fault))
-        return self.rows[-1]
-
-
 @pytest.fixture
 def quick_disk() -> Iterator[Path]:
     """In memory where there is such a place: a kill does not care, and waiting would be all."""
@@ -74,15 +55,6 @@ def quick_disk() -> Iterator[Path]:
     place = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else None))
     yield place
     shutil.rmtree(place)
-
-
-@pytest.fixture(scope="module")
-def table() -> Iterator[Table]:
-    found = Table()
-    yield found
-    print(f"\n{'fault':44} {'injected':>8} {'survived':>8} {'steps lost':>10}  remark")
-    for row in found.rows:
-        print(f"{row.fault:44} {row.injected:8} {row.survived:8} {row.lost:10}  {row.remark}")
 
 
 @dataclass(frozen=True)
@@ -201,7 +173,7 @@ def test_at_most_ten_seconds_are_lost_at_the_usual_cadence(tmp_path: Path, table
         row.lost = max(row.lost, victim.last_step - step)
         worst = max(worst, killed - victim.time_of(step or 1))
         row.survived += 1
-    row.remark = f"at most {worst:.1f} s"
+    row.seconds = worst
     assert worst <= 10.0
 
 
