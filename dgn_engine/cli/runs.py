@@ -1,9 +1,10 @@
-"""`dgn runs`: what was recorded: list, show, verify, repair, keep, export and delete runs."""
+"""`dgn runs`: what was recorded: list, show, verify, repair, keep, export, import, delete runs."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,13 +21,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lister = chosen.add_parser("list", help="every run of a folder of runs")
     lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
     lister.add_argument("--rebuild", action="store_true", help="forget the index first")
-    _add(chosen, "show", "one run: configuration, end, scores, checkpoints, frames")
+    _add(chosen, "show", "one run, or a session file: configuration, end, scores, checkpoints")
     _add(chosen, "verify", "name every damaged file; exit 1 where there is one")
     _add(chosen, "repair", "put damaged files aside and keep all that is sound")
     keeper = _add(chosen, "keep", "keep the newest checkpoint, or that of a step, for good")
     keeper.add_argument("--step", type=int, metavar="N")
     exporter = _add(chosen, "export", "write a run into one file: .dgn (all) or .csv (scores)")
     exporter.add_argument("out", type=Path, metavar="FILE")
+    importer = chosen.add_parser(
+        "import",
+        help="put the run of a session file (.dgn) among the user's runs",
+        description="put the run of a session file (.dgn) among the user's runs",
+    )
+    importer.add_argument("file", type=Path, metavar="FILE.dgn")
+    importer.add_argument("--name", default="", help="of the new folder; else as it was saved")
     deleter = _add(chosen, "delete", "delete a run and everything in it")
     deleter.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -35,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit 0; 1 where `verify` found damage."""
     if arguments.doing == "list":
         return _list(arguments.root or places.runs_root(), arguments.rebuild)
+    if arguments.doing == "import":
+        return _import(arguments.file, arguments.name)
     commands: dict[str, Callable[[Path, argparse.Namespace], int]] = {
         "show": _show,
         "verify": _verify,
@@ -80,7 +90,26 @@ def _list(root: Path, anew: bool) -> int:
 def _show(folder: Path, _: argparse.Namespace) -> int:
     from dgn_engine.runs.description import describe
 
-    print(describe(folder))
+    if not folder.is_file():
+        print(describe(folder))
+        return 0
+    from dgn_engine.checkpoints.contents import plain
+    from dgn_engine.runs.importing import unpack
+
+    with tempfile.TemporaryDirectory() as place:
+        session = unpack(folder, Path(place))
+        saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
+        words = describe(session.folder).replace(str(session.folder), session.name)
+        print("\n".join(plain(line, 2000) for line in (saved, *words.splitlines())))
+    return 0
+
+
+def _import(file: Path, name: str) -> int:
+    from dgn_engine.runs.importing import adopt, unpack
+
+    with tempfile.TemporaryDirectory() as place:
+        session = unpack(file, Path(place))
+        print(adopt(session.folder, places.runs_root(), name or session.name))
     return 0
 
 
@@ -148,5 +177,5 @@ def _delete(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "List, show, verify, repair, export and delete recorded runs.", add_arguments, run
+    "List, show, verify, repair, export, import and delete recorded runs.", add_arguments, run
 )

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 PART = ".part"  # the ending of what was not finished
 
@@ -18,6 +20,21 @@ def write_file(path: Path, content: bytes) -> None:
     part = _part(path)
     try:
         _write(part, content)
+        part.replace(path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write into; it takes the place of `path` when all went well, else nothing does."""
+    part = _part(path)
+    try:
+        with part.open("w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
         sync_folder(path.parent)
     finally:

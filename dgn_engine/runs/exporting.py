@@ -1,36 +1,167 @@
-"""A whole run in one file: `.dgn`, a zip of JSON and safetensors only, or its scores as `.csv`."""
+"""A run in one file: `.dgn`, a zip of JSON and safetensors only, or its scores as `.csv`."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import json
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from dgn_engine.checkpoints import limits
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
-from dgn_engine.runs import places
-from dgn_engine.runs.durable import PART, write_file
+from dgn_engine.runs import about, checkpoints, frames, places, sessions
+from dgn_engine.runs.durable import replacing, write_file
+from dgn_engine.runs.lines import decode
 from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.thinning import to_drop
 
-_TAKEN = (".json", ".jsonl", ".safetensors", ".toml")
+FRAMES = 64 << 20  # bytes of the frames of a session that is saved in the window
+_TURNS = ("RegimeSwapped", "Rewired", "SettingChanged")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a run stood when its session was saved; what came later is left out.
+
+    `lines`: how many of the log's lines came before. `frame`: what was seen then.
+    """
+
+    step: int
+    lines: int
+    frame: Frame | None = None
 
 
 def export(folder: Path, out: Path) -> str:
-    """Write it, whole or not at all; what was written, in a sentence. Raises `Refusal`."""
+    """Write all of it, whole or not at all; what was written, in a sentence. Raises `Refusal`."""
     reader = RunReader(folder)
+    if out.suffix == sessions.ENDING:
+        count = save_session(folder, out)
+        return f"{out}: {count:,} files."
+    if out.suffix != ".csv":
+        raise Refusal(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
     try:
-        if out.suffix == ".csv":
-            content = _scores(reader)
-            write_file(out, content.encode())
-            return f"{out}: {content.count(chr(10)) - 1:,} scores."
-        if out.suffix == ".dgn":
-            members = sorted(_members(folder))
-            write_file(out, _archive(folder, members))
-            return f"{out}: {len(members):,} files."
+        content = _scores(reader)
+        write_file(out, content.encode())
     except OSError as error:
         raise Refusal(f"Cannot write {out}: {error.strerror}.") from None
-    raise Refusal(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
+    return f"{out}: {content.count(chr(10)) - 1:,} scores."
+
+
+def save_session(
+    folder: Path, out: Path, moment: Moment | None = None, look: Mapping[str, Any] | None = None
+) -> int:
+    """A session file of a recorded run, whole or not at all; how many files went into it.
+
+    With a `moment` the run as it was then: its newest checkpoint and those that the user keeps,
+    and frames thinned to 64 MiB; else everything. `look`: the window. Raises `Refusal`.
+    """
+    reader = RunReader(folder)
+    step = reader.step if moment is None else moment.step
+    told = {
+        "format": sessions.FORMAT,
+        "run": folder.name,
+        "step": step,
+        "status": reader.status,
+        "saved": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": about.versions(),
+        "look": look,
+    }
+    manifest: dict[str, dict[str, object]] = {}
+    try:
+        with replacing(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _add(archive, manifest, sessions.ABOUT, _json(told))
+            for inner, content in _members(reader, moment):
+                _add(archive, manifest, f"{sessions.FOLDER}{inner}", content)
+                if file.tell() > limits.FILE - (32 << 20):
+                    raise Refusal(f"{out.name} would be larger than 2 GiB, and was not written.")
+            archive.writestr(zipfile.ZipInfo(sessions.MANIFEST), _json(manifest))
+    except OSError as error:
+        raise Refusal(f"Cannot write {out}: {error.strerror or error}.") from None
+    return len(manifest)
+
+
+def _add(
+    archive: zipfile.ZipFile, manifest: dict[str, dict[str, object]], name: str, content: bytes
+) -> None:
+    """Stored, not deflated: numbers hardly shrink, and readers need no expansion limits."""
+    archive.writestr(zipfile.ZipInfo(name), content)
+    manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _members(reader: RunReader, moment: Moment | None) -> Iterator[tuple[str, bytes]]:
+    """Names within the run's folder and what is in them; a file that goes meanwhile is left out.
+
+    Checkpoints first: of a run that goes on, they go soonest.
+    """
+    for checkpoint in _chosen_checkpoints(reader, moment):
+        names = (places.TENSORS, places.STATE, places.MANIFEST, places.KEEP)
+        held = {name: _content(checkpoint.path / name) for name in names}
+        if any(held[name] is None for name in names[:3]):
+            continue
+        for name, content in held.items():
+            if content is not None:
+                yield f"{places.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
+    for name in (places.RUN, places.CONFIG, *(() if moment else (places.WEIGHTS,))):
+        if (content := _content(reader.path / name)) is not None:
+            yield name, content
+    yield places.LOG, _log(reader.path / places.LOG, moment)
+    for frame in _chosen_frames(reader, moment):
+        if (content := _content(frame.path)) is not None:
+            yield f"{places.FRAMES}/{frame.path.name}", content
+    if moment is not None and moment.frame is not None:
+        content = frames.encode(moment.frame)
+        serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
+        name = places.frame_name(moment.step, serial, hashlib.sha256(content).hexdigest())
+        yield f"{places.FRAMES}/{name}", content
+
+
+def _chosen_checkpoints(reader: RunReader, moment: Moment | None) -> list[checkpoints.Stored]:
+    sound = list(reader.checkpoints)
+    if moment is None:
+        return sound
+    before = [one for one in sound if one.step <= moment.step]
+    return [one for one in before if one is before[-1] or one.kept == "by the user"]
+
+
+def _chosen_frames(reader: RunReader, moment: Moment | None) -> list[frames.StoredFrame]:
+    if moment is None:
+        return list(reader.frames)
+    before = [frame for frame in reader.frames if frame.step <= moment.step]
+    turns = [line.fields.get("step", 0) for line in reader.lines if line.name in _TURNS]
+    dropped = to_drop(before, turns, FRAMES)
+    return [frame for frame in before if frame not in dropped]
+
+
+def _log(path: Path, moment: Moment | None) -> bytes:
+    """Its whole lines, up to the moment."""
+    lines = path.read_bytes().split(b"\n")[:-1]
+    while moment is not None and lines:
+        last = decode(lines[-1])
+        if last is not None and last.seq < moment.lines:
+            break
+        lines.pop()
+    content = b"".join(line + b"\n" for line in lines)
+    if len(content) > sessions.LOG:
+        raise Refusal(f"{path} is larger than 256 MiB, which no session holds.")
+    return content
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _json(tree: Mapping[str, Any]) -> bytes:
+    return (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _scores(reader: RunReader) -> str:
@@ -42,25 +173,3 @@ def _scores(reader: RunReader) -> str:
         values = (getattr(one, name) for name in names)
         table.writerow(["" if value is None else repr(value) for value in values])
     return text.getvalue()
-
-
-def _members(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        inner = path.relative_to(folder)
-        hidden = any(part.startswith(".") or part.endswith(PART) for part in inner.parts)
-        taken = path.suffix in _TAKEN or path.name == places.KEEP
-        if taken and path.is_file() and not hidden and inner.parts[0] != places.DAMAGED:
-            yield inner
-
-
-def _archive(folder: Path, members: list[Path]) -> bytes:
-    """Stored, not deflated: numbers hardly shrink, and readers need no expansion limits."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
-        for inner in members:
-            try:
-                data = (folder / inner).read_bytes()
-            except FileNotFoundError:
-                continue  # thinned meanwhile
-            archive.writestr(zipfile.ZipInfo(f"run/{inner.as_posix()}"), data)
-    return content.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from dgn_engine.runs import places
 from dgn_engine.runs.durable import write_file
 
 FORMAT = 1
+UNPACKED = 1 << 30  # bytes of the gates of one frame
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,10 @@ def read(frame: StoredFrame) -> Frame:
         return decode(content)
     except OSError as error:
         raise Refusal(f"{frame.path} cannot be read: {error.strerror}.") from None
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
+        *(OverflowError, RecursionError),
+    ) as error:
         raise Refusal(f"{frame.path} is damaged ({error}).") from None
 
 
@@ -111,12 +116,17 @@ def decode(content: bytes) -> Frame:
     """The inverse of `encode`, with read-only arrays."""
     head = json.loads(_metadata(content)["frame"])
     arrays: dict[str, dict[str, Array]] = {probe: {} for probe in head["readings"]}
+    unpacked = 0
     for key, stored_array in load(content).items():
         probe, _, name = key.partition("/")
         array = stored_array
         if key in head["packed"]:
             shape = tuple(int(side) for side in head["packed"][key])
-            array = np.unpackbits(array, count=int(np.prod(shape))).reshape(shape)
+            count = math.prod(shape)
+            unpacked += count
+            if min(shape, default=0) < 0 or count > 8 * array.size or unpacked > UNPACKED:
+                raise ValueError(f"the shape of {key} is not that of its bits")
+            array = np.unpackbits(array, count=count).reshape(shape)
         array.flags.writeable = False
         arrays[probe][name] = array
     readings = {

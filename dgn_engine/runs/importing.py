@@ -1,0 +1,173 @@
+"""Opening a session file: a confined child looks at it, here its members become a run's folder.
+
+What lies in that folder afterwards has been looked at twice, as files and as a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dgn_engine.checkpoints.contents import Unreadable, plain
+from dgn_engine.checkpoints.reading import ask_child, child_command
+from dgn_engine.checkpoints.wire import LINE
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import about, places, plausible, sessions
+from dgn_engine.runs.durable import PART, sync_folder, write_file
+from dgn_engine.runs.reader import RunReader
+
+TIMEOUT = 120.0  # seconds
+_PIECE = 1 << 20
+_MEMBERS = 20_000
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session file that was unpacked. `look`: how the window was, as JSON; of a stranger."""
+
+    folder: Path
+    file_name: str
+    name: str  # of the run
+    step: int
+    status: str
+    saved: str
+    look: Any
+
+
+def is_session(path: Path) -> bool:
+    """Whether a file is a session by what it begins with; False where it cannot be read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError):
+        return False
+    try:
+        regular = stat.S_ISREG(os.fstat(handle).st_mode)
+        return regular and sessions.looks_like_session(os.read(handle, 64))
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> Session:
+    """The session in a run's folder of its own below `place`, which others must not write to.
+
+    Raises `Refusal`, one sentence that begins with the file's name; then nothing is left there.
+    """
+    name = plain(path.name) or str(path)
+    folder = place / uuid.uuid4().hex
+    folder.mkdir()
+
+    def received(pipe: IO[bytes], size: int) -> None:
+        try:
+            _receive(pipe, size, folder)
+        except OSError as error:
+            raise Refusal(f"{name} cannot be unpacked to {place}: {error.strerror}.") from None
+
+    command = child_command(TIMEOUT, "dgn_engine.runs.unpacking")
+    try:
+        ask_child(path, command, received, TIMEOUT, cancelled)
+        return _opened(name, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def adopt(folder: Path, root: Path, name: str) -> Path:
+    """A copy of an unpacked run among those of the user, with an identity of its own.
+
+    Whole or not at all; raises `Refusal`.
+    """
+    wanted = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
+    wanted = wanted.strip(".") or "session"
+    again = 1
+    while (path := root / (wanted if again == 1 else f"{wanted}-{again}")).exists():
+        again += 1
+    part = root / f".{path.name}.{os.getpid()}{PART}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(folder, part)
+        told = {**about.read(part), "id": uuid.uuid4().hex}
+        write_file(part / places.RUN, about.encode(told))
+        part.rename(path)
+        sync_folder(root)
+    except OSError as error:
+        reason = error.strerror or "it could not be copied"
+        raise Refusal(f"Cannot copy the session's run to {path}: {reason}.") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return path
+
+
+def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
+    """Write what the child hands on, and believe nothing of it."""
+    line = pipe.readline(LINE)
+    if not line.endswith(b"\n"):
+        raise EOFError("the answer is cut")
+    head = json.loads(line)
+    if "refused" in head:
+        raise Unreadable(plain(str(head["refused"]), 600))
+    files = [(name, count) for name, count in head["files"]]
+    if len(files) > _MEMBERS or any(type(count) is not int or count < 0 for _, count in files):
+        raise ValueError("the answer makes no sense")
+    if len({name for name, _ in files}) != len(files) or sum(n for _, n in files) > size:
+        raise ValueError("the answer is larger than its file")
+    for name, count in files:
+        if sessions.kind_of(name) is None:
+            raise ValueError("a name is not that of a member")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            _copy(pipe, file, count)
+
+
+def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
+    while count:
+        piece = pipe.read(min(count, _PIECE))
+        if not piece:
+            raise EOFError("the answer is cut")
+        file.write(piece)
+        count -= len(piece)
+
+
+def _opened(name: str, folder: Path) -> Session:
+    run = folder / sessions.FOLDER
+    try:
+        told = json.loads((folder / sessions.ABOUT).read_bytes())
+        session = Session(
+            folder=run,
+            file_name=name,
+            name=plain(str(told["run"]), 120),
+            step=int(told["step"]),
+            status=plain(str(told["status"]), 20),
+            saved=plain(str(told["saved"]), 40),
+            look=told["look"],
+        )
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise Refusal(f"{name} has {sessions.ABOUT} that makes no sense.") from None
+    try:
+        known = about.read(run)
+    except Refusal:
+        raise Refusal(f"{name} holds a run whose {places.RUN} is not sound.") from None
+    try:
+        write_file(run / places.RUN, about.encode(plausible.cleaned(known)))
+        (run / places.LOG).touch()
+        reader = RunReader(run)
+        plausible.check(reader)
+        write_file(run / places.CONFIG, reader.config.to_toml().encode())
+    except Refusal as refusal:
+        told_why = str(refusal).replace(str(run), "").strip("/").rstrip(".")
+        raise Refusal(f"{name} holds a run that is refused: {told_why}.") from None
+    except OSError as error:
+        raise Refusal(f"{name} cannot be unpacked: {error.strerror}.") from None
+    with contextlib.suppress(OSError):
+        (folder / sessions.ABOUT).unlink()
+    return session

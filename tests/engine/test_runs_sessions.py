@@ -1,0 +1,458 @@
+"""Session files: what is saved comes back whole, and a stranger's file does no harm."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import stat
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from dgn_engine.checkpoints.contents import Unreadable
+from dgn_engine.cli.__main__ import main
+from dgn_engine.headless import Headless
+from dgn_engine.protocol.events import Measured
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import about, frames, importing, lines, places, sessions
+from dgn_engine.runs.exporting import Moment, export, save_session
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.importing import adopt, is_session, unpack
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.unpacking import answer
+from dgn_engine.runs.verifying import verify
+from tests.engine.conftest import SMALL
+
+Members = dict[str, bytes]
+
+
+class Silent:
+    def stepped(self, step: int) -> None:
+        pass
+
+    def on_event(self, event: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "first", SMALL)
+    Headless(Silent(), lambda: False, ("gates",)).train(folder.config, folder)
+    return folder.path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "place").mkdir()
+    return tmp_path / "place"
+
+
+def files_of(folder: Path) -> Members:
+    kept = (".json", ".jsonl", ".safetensors", ".toml")
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix in kept]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_a_whole_run_goes_through_one_file_and_comes_back(
+    recorded: Path, tmp_path: Path, place: Path
+) -> None:
+    out = tmp_path / "first.dgn"
+    assert "files" in export(recorded, out)
+    assert is_session(out)
+    session = unpack(out, place)
+    assert (session.name, session.status, session.look) == ("first", "finished", None)
+    before, after = files_of(recorded), files_of(session.folder)
+    assert before == after
+    assert verify(session.folder) == []
+    assert RunReader(session.folder).events == RunReader(recorded).events
+
+
+def test_what_came_after_the_moment_is_left_out(
+    recorded: Path, tmp_path: Path, place: Path
+) -> None:
+    reader = RunReader(recorded)
+    frame = reader.frame(reader.step)
+    assert frame is not None
+    log = reader.log.lines
+    save_session(recorded, tmp_path / "s", Moment(20, log[3].seq, frame), {"theme": "dark"})
+    session = unpack(tmp_path / "s", place)
+    after = RunReader(session.folder)
+    assert (session.step, session.look) == (20, {"theme": "dark"})
+    assert after.log.lines == log[:3]
+    assert [one for one in after.frames if one.step > 20] == []
+    assert after.checkpoints == ()
+    last = after.frame(20)
+    assert last is not None
+    for name, array in frame.readings["gates"].arrays.items():
+        np.testing.assert_array_equal(last.readings["gates"].arrays[name], array)
+
+
+def test_an_adopted_run_goes_on_under_its_own_identity(
+    recorded: Path, tmp_path: Path, place: Path
+) -> None:
+    export(recorded, tmp_path / "a.dgn")
+    session = unpack(tmp_path / "a.dgn", place)
+    first = adopt(session.folder, tmp_path / "root", "../../first")
+    second = adopt(session.folder, tmp_path / "root", "../../first")
+    assert {first.parent, second.parent} == {tmp_path / "root"}
+    assert (first.name, second.name) == ("first", "first-2")
+    told = [about.read(path)["id"] for path in (recorded, first, second)]
+    assert len(set(told)) == 3
+    assert verify(first) == []
+    outcome = Headless(Silent(), lambda: True).go_on(RunFolder(first))
+    assert outcome.step == RunReader(recorded).step
+
+
+def test_the_command_line_imports_and_shows(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(recorded, tmp_path / "a.dgn")
+    assert main(["runs", "show", str(tmp_path / "a.dgn")]) == 0
+    assert "a session, saved" in capsys.readouterr().out
+    assert main(["runs", "import", str(tmp_path / "a.dgn")]) == 0
+    folder = Path(capsys.readouterr().out.strip())
+    assert RunReader(folder).step == RunReader(recorded).step
+    (tmp_path / "b.dgn").write_bytes(b"PK\x03\x04 and nothing more")
+    assert main(["runs", "import", str(tmp_path / "b.dgn")]) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.count("\n") == 0
+    assert "b.dgn" in told
+
+
+# What a stranger may send.
+
+
+def packed(members: Members, manifest: bool = True, **changes: object) -> bytes:
+    """A zip of these, with a manifest that tells the truth unless one is among them."""
+    content = io.BytesIO()
+    told = {
+        n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in members.items()
+    }
+    with zipfile.ZipFile(content, "w", int(changes.get("method", zipfile.ZIP_STORED))) as archive:  # type: ignore[call-overload]
+        for name, data in members.items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = int(changes.get(f"mode {name}", 0)) << 16  # type: ignore[call-overload]
+            info.compress_type = archive.compression
+            archive.writestr(info, data)
+        if manifest:
+            archive.writestr(sessions.MANIFEST, json.dumps(told))
+    return content.getvalue()
+
+
+def with_run(members: Members, **fields: object) -> Members:
+    """`run.json` with other fields and a sound checksum."""
+    tree = json.loads(members["run/run.json"])
+    for name, value in fields.items():
+        home = tree
+        *way, last = name.split("__")
+        for step in way:
+            home = home[step]
+        home[last] = value
+    return {**members, "run/run.json": about.encode(tree)}
+
+
+def with_line(members: Members, name: str, **fields: object) -> Members:
+    raw = members["run/log.jsonl"]
+    line = lines.Line(raw.count(b"\n"), 0.0, name, fields)
+    return {**members, "run/log.jsonl": raw + lines.encode(line)}
+
+
+def a_frame(members: Members) -> str:
+    return next(name for name in members if name.startswith("run/frames/"))
+
+
+def other_frame(members: Members, tensors: dict[str, np.ndarray], **head: object) -> Members:
+    kept = {name: data for name, data in members.items() if not name.startswith("run/frames/")}
+    told = {"format": 1, "step": 9, "epoch": 0.2, "packed": {}, "readings": {}, **head}
+    content = save(tensors, metadata={"frame": json.dumps(told)})
+    name = places.frame_name(9, 0, hashlib.sha256(content).hexdigest())
+    return {**kept, f"run/frames/{name}": content}
+
+
+def lying_header(content: bytes) -> bytes:
+    size = struct.unpack("<Q", content[:8])[0]
+    head = json.loads(content[8 : 8 + size])
+    for name, told in head.items():
+        if name != "__metadata__":
+            told["shape"] = [1 << 20, 1 << 20]
+    told_bytes = json.dumps(head).encode()
+    return struct.pack("<Q", len(told_bytes)) + told_bytes + content[8 + size :]
+
+
+def renamed_in_place(content: bytes, before: bytes, after: bytes) -> bytes:
+    assert len(before) == len(after)
+    return content.replace(before, after)
+
+
+DEEP = b"[" * 5000 + b"]" * 5000
+THROUGH_A_CHILD = ("path traversal", "a bomb", "deep JSON", "gates out of nothing")
+LINK = stat.S_IFLNK | 0o777
+HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
+    "path traversal": (lambda m: packed({**m, "run/../../../canary": b"{}"}), "leads elsewhere"),
+    "absolute path": (lambda m: packed({**m, "/canary": b"{}"}), "leads elsewhere"),
+    "drive letter": (lambda m: packed({**m, "C:/canary.json": b"{}"}), "leads elsewhere"),
+    "backslashes": (
+        lambda m: renamed_in_place(packed({**m, "run/xx_canary": b""}), b"run/xx_", b"run\\..\\"),
+        "leads elsewhere",
+    ),
+    "a link": (
+        lambda m: packed(
+            {**m, "run/config.toml": b"/etc/passwd"}, **{"mode run/config.toml": LINK}
+        ),
+        "a link",
+    ),
+    "one name twice": (
+        lambda m: renamed_in_place(
+            packed(
+                {**m, "run/checkpoints/000000001/keeq": b"", "run/checkpoints/000000001/keep": b""}
+            ),
+            b"keeq",
+            b"keep",
+        ),
+        "two members of one name",
+    ),
+    "a bomb": (
+        lambda m: packed({**m, "run/log.jsonl": b"0" * (1 << 27)}, method=zipfile.ZIP_DEFLATED),
+        "unpacks to far more",
+    ),
+    "deflated": (lambda m: packed(m, method=zipfile.ZIP_DEFLATED), "sessions never do"),
+    "cut in the middle": (lambda m: packed(m)[:-4000], "cut off"),
+    "bytes behind": (lambda m: packed(m) + b"\0" * 9, "behind the end"),
+    "a flipped bit": (
+        lambda m: packed(m).replace(b'"event":"Measured"', b'"event":"Neasured"', 1),
+        "is damaged",
+    ),
+    "a pickle": (lambda m: packed({**m, "run/data.pkl": pickle.dumps([])}), "no part of a session"),
+    "a pickle as weights": (
+        lambda m: packed({**m, "run/weights.safetensors": pickle.dumps(list(range(99)))}),
+        "no safetensors",
+    ),
+    "a program": (lambda m: packed({**m, "run/plugin.py": b"x"}), "no part of a session"),
+    "a lying header": (
+        lambda m: packed({**m, a_frame(m): lying_header(m[a_frame(m)])}),
+        "bytes do not fill",
+    ),
+    "huge JSON": (
+        lambda m: packed({**m, "run/run.json": b'{"a": "' + b"x" * (5 << 20) + b'"}'}),
+        "unreasonable size",
+    ),
+    "deep JSON": (lambda m: packed({**m, "run/run.json": b'{"a":' + DEEP + b"}"}), "run/run.json"),
+    "rather deep JSON": (
+        lambda m: packed({**m, "run/run.json": b'{"a":' + b"[" * 99 + b"]" * 99 + b"}"}),
+        "too deep",
+    ),
+    "no JSON": (lambda m: packed({**m, "run/run.json": b"<html>"}), "not sound JSON"),
+    "an endless line": (
+        lambda m: packed({**m, "run/log.jsonl": b"x" * (2 << 20)}),
+        "unreasonable length",
+    ),
+    "a manifest that lies": (
+        lambda m: packed({**m, "manifest.json": b'{"run/run.json": {}}'}, manifest=False),
+        "names other files",
+    ),
+    "a manifest with wrong sums": (
+        lambda m: packed(
+            {**m, "manifest.json": json.dumps(dict.fromkeys(m, "")).encode()}, manifest=False
+        ),
+        "not what its manifest says",
+    ),
+    "no manifest": (lambda m: packed(m, manifest=False), "no manifest.json"),
+    "another version": (
+        lambda m: packed({**m, "session.json": b'{"format": "dgn-viewer session 9"}'}),
+        "another version",
+    ),
+    "a list for a session": (lambda m: packed({**m, "session.json": b"[]"}), "another version"),
+    "a session of nothing": (
+        lambda m: packed({**m, "session.json": b'{"format": "dgn-viewer session 1"}'}),
+        "session.json that makes no sense",
+    ),
+    "a run without its checksum": (
+        lambda m: packed({**m, "run/run.json": b"{}"}),
+        "run.json is not sound",
+    ),
+    "an impossible configuration": (
+        lambda m: packed(with_run(m, config__training__batch=-1)),
+        "batch",
+    ),
+    "a million classes": (
+        lambda m: packed(with_run(m, started__classes=1 << 30)),
+        "its description makes no sense",
+    ),
+    "a layer without end": (
+        lambda m: packed(
+            with_run(
+                m, started__layers=[{"index": 0, "name": "a", "kind": "dense", "shape": [1 << 60]}]
+            )
+        ),
+        "its description makes no sense",
+    ),
+    "threads in words": (lambda m: packed(with_run(m, threads="many")), "makes no sense"),
+    "a step beyond counting": (
+        lambda m: packed(
+            with_line(m, "Measured", step=10**40, epoch=0.0, train_loss=0.0, train_accuracy=0.0)
+        ),
+        "its log makes no sense",
+    ),
+    "ten thousand curves": (
+        lambda m: packed(
+            with_line(m, "Traced", step=1, probe="npk", values={f"v{i}": 0.0 for i in range(9999)})
+        ),
+        "too many curves",
+    ),
+    "a regime of no kind": (
+        lambda m: packed(
+            with_line(
+                m,
+                "RegimeSwapped",
+                step=1,
+                before="DL",
+                after="<b>",
+                kept=[],
+                frozen=[],
+                redrawn=[],
+                copied=[],
+            )
+        ),
+        "no regime '<b>'",
+    ),
+    "layers out of any order": (
+        lambda m: packed(with_line(m, "Rewired", step=1, order=[7, 7, 7])),
+        "its log makes no sense",
+    ),
+    "gates out of nothing": (
+        lambda m: packed(
+            other_frame(
+                m,
+                {"gates/a": np.zeros(1, np.uint8)},
+                packed={"gates/a": [1 << 20, 1 << 20]},
+                readings={"gates": {"step": 9}},
+            )
+        ),
+        "not that of its bits",
+    ),
+    "a frame without a head": (
+        lambda m: packed(other_frame(m, {"gates/a": np.zeros(1)}, readings=[])),
+        "damaged",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def honest(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Members:
+    out = tmp_path_factory.mktemp("honest") / "a.dgn"
+    export(recorded, out)
+    with zipfile.ZipFile(out) as archive:
+        names = [name for name in archive.namelist() if name != sessions.MANIFEST]
+        return {name: archive.read(name) for name in names}
+
+
+@pytest.fixture
+def no_canary(tmp_path: Path) -> Iterator[None]:
+    before = set(tmp_path.parent.rglob("*canary*"))
+    yield
+    assert set(tmp_path.parent.rglob("*canary*")) == before
+    assert not Path("/canary").exists()
+
+
+@pytest.fixture
+def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader in this process: starting one for each file would be most of the time."""
+    if request.node.callspec.params["kind"] in THROUGH_A_CHILD:
+        return
+
+    def ask(path: Path, _command: object, receive: Callable[..., None], *_: object) -> None:
+        content, said = path.read_bytes(), io.BytesIO()
+        answer(content, said)
+        said.seek(0)
+        try:
+            receive(said, len(content))
+        except Unreadable as verdict:
+            raise Refusal(f"{path.name} {verdict}.") from None
+
+    monkeypatch.setattr(importing, "ask_child", ask)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.usefixtures("no_canary", "read_here")
+def test_a_hostile_session_is_refused_in_one_sentence(
+    kind: str, honest: Members, tmp_path: Path, place: Path
+) -> None:
+    make, why = HOSTILE[kind]
+    file = tmp_path / "stranger.dgn"
+    file.write_bytes(make(honest))
+    with pytest.raises(Refusal) as refusal:
+        unpack(file, place)
+    told = str(refusal.value)
+    assert why in told
+    assert told.startswith("stranger.dgn ")
+    assert told.endswith(".")
+    assert "\n" not in told
+    assert str(place) not in told
+    assert list(place.iterdir()) == []
+
+
+def test_names_meant_to_confuse_are_read_as_plain_text(
+    honest: Members, tmp_path: Path, place: Path
+) -> None:
+    names = ["<img src=x onerror=y>", "\u202egnp.exe", "a\nb", *"3456789"]
+    told = json.loads(honest["session.json"])
+    file = tmp_path / "stranger.dgn"
+    file.write_bytes(
+        packed(
+            {
+                **with_run(honest, started__probe_set__class_names=names),
+                "session.json": json.dumps({**told, "run": "\u202e<b>../../x\n"}).encode(),
+            }
+        )
+    )
+    session = unpack(file, place)
+    assert session.name == "\\u202e<b>../../x\\n"
+    assert adopt(session.folder, tmp_path / "root", session.name).name == "u202eb....xn"
+    started = RunReader(session.folder).started
+    assert started is not None
+    shown = started.probe_set.class_names[:3]
+    assert shown == ("<img src=x onerror=y>", "\\u202egnp.exe", "a\\nb")
+
+
+@pytest.mark.parametrize("thing", ["folder", "fifo", "empty", "nothing", "huge"])
+def test_what_is_no_regular_file_is_refused(thing: str, tmp_path: Path, place: Path) -> None:
+    path = tmp_path / "x.dgn"
+    if thing == "folder":
+        path.mkdir()
+    elif thing == "fifo":
+        os.mkfifo(path)
+    elif thing == "empty":
+        path.touch()
+    elif thing == "huge":
+        path.touch()
+        os.truncate(path, 3 << 30)
+    assert not is_session(path)
+    with pytest.raises(Refusal, match=r"^x\.dgn "):
+        unpack(path, place)
+    assert list(place.iterdir()) == []
+
+
+def test_a_session_that_cannot_be_written_leaves_nothing(recorded: Path, tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="Cannot write"):
+        export(recorded, tmp_path / "nowhere" / "a.dgn")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_gates_are_not_unpacked_beyond_their_bits() -> None:
+    head = {"packed": {"g/a": [9, 1]}, "readings": {"g": {}}, "step": 0, "epoch": 0}
+    content = save({"g/a": np.zeros(1, np.uint8)}, metadata={"frame": json.dumps(head)})
+    with pytest.raises(ValueError, match="not that of its bits"):
+        frames.decode(content)
+
+
+def test_an_event_with_words_for_numbers_is_no_event() -> None:
+    told = {"step": 1, "epoch": 0.0, "train_loss": "many", "train_accuracy": 0.5}
+    assert lines.event_of(lines.Line(0, 0.0, Measured.__name__, told)) is None
