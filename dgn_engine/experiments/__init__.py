@@ -1,0 +1,36 @@
+"""The papers' experiments by name: one file each with the constant EXPERIMENT."""
+
+from __future__ import annotations
+
+from dgn_engine.discovery import discover
+from dgn_engine.experiments._experiment import Experiment, Plan, Request
+from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Printed, Row
+from dgn_engine.refusal import Refusal
+
+__all__ = [
+    "Claim",
+    "Experiment",
+    "Figure",
+    "Findings",
+    "Line",
+    "Plan",
+    "Printed",
+    "Request",
+    "Row",
+    "all_experiments",
+    "find_experiment",
+]
+
+
+def all_experiments() -> dict[str, Experiment]:
+    """Every experiment by its name ('npf-table2', …)."""
+    found = discover("dgn_engine.experiments", "EXPERIMENT", Experiment)
+    return {module.replace("_", "-"): experiment for module, experiment in found.items()}
+
+
+def find_experiment(name: str) -> Experiment:
+    """An experiment by its name; raises `Refusal`."""
+    found = all_experiments()
+    if name not in found:
+        raise Refusal(f"There is no experiment '{name}'; known: {', '.join(found)}.")
+    return found[name]

@@ -1,0 +1,80 @@
+"""What an experiment is: units for a scale and a protocol, and what is read out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dgn_engine.config import Device
+from dgn_engine.experiments._findings import Findings
+from dgn_engine.sweep.results import Results
+from dgn_engine.sweep.unit import Unit
+
+Scale = Literal["quick", "full"]
+Protocol = Literal["as-published", "as-in-code"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for. 0 and '' leave the choice to the experiment.
+
+    `quick`: at most three minutes on two CPU cores, with the digits that come with the package
+    unless `data` names a data set; `full`: the paper's scale. `only`: rows whose label holds this.
+    """
+
+    scale: Scale = "quick"
+    protocol: Protocol = "as-published"
+    seeds: int = 0
+    epochs: int = 0
+    only: str = ""
+    data: str = ""
+    data_root: str = ""
+    steps: tuple[float, ...] = ()  # learning rates to try where the paper takes the best of some
+    device: Device = "auto"
+
+    @property
+    def quick(self) -> bool:
+        """Whether it is scaled down."""
+        return self.scale == "quick"
+
+    def seeds_or(self, quick: int, full: int) -> int:
+        """The number of seeds that was asked for, or else the experiment's own."""
+        return self.seeds or (quick if self.quick else full)
+
+    def epochs_or(self, quick: int, full: int) -> int:
+        """Likewise for epochs."""
+        return self.epochs or (quick if self.quick else full)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Units in an order in which each comes after its needs, and what a reader must know.
+
+    `scaled_down`: how this differs from the paper's scale, a sentence each; `choices`: what the
+    paper does not print and was chosen here.
+    """
+
+    units: tuple[Unit, ...]
+    scaled_down: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table, figure or theorem of a paper.
+
+    `plan(request)` says what must be done; `findings(request, results)` reads what came out.
+    `quick_minutes` on two CPU cores; `full_hours` of one CPU core, both estimates; 0 where
+    nobody has measured.
+    """
+
+    title: str
+    paper: str
+    about: str
+    plan: Callable[[Request], Plan]
+    findings: Callable[[Request, Results], Findings]
+    quick_minutes: float
+    full_hours: float
+    claims: tuple[str, ...] = ()
+    protocols: tuple[Protocol, ...] = field(default=("as-published",))

@@ -1,0 +1,60 @@
+"""How a claim is judged: by the interval of its statistic against a threshold, never by eye."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from dgn_engine.experiments._experiment import Request
+from dgn_engine.experiments._findings import Claim, Verdict, mean_and_half_width
+
+Side = Literal["above", "below"]
+LEAST = 3  # values below which nothing that is not exact is called held
+
+
+def judge(
+    request: Request,
+    claim: tuple[str, str],
+    statistic: str,
+    values: Sequence[float],
+    side: Side,
+    threshold: float,
+    remark: str = "",
+) -> Claim:
+    """The claim that the mean of `values` (one per seed) lies above or below a threshold.
+
+    Held where the whole 95 % interval does and there are three values or more, not held where
+    none of it does. On the quick scale it is decided only where the interval excludes the
+    threshold and three values or more stand behind it.
+    """
+    mean, half = mean_and_half_width(tuple(values))
+    low, high = mean - half, mean + half
+    verdict = _verdict(low, high, side, threshold)
+    if len(values) < LEAST:
+        verdict = "not decided"
+    if verdict == "not decided" and request.quick:
+        verdict = "not decided at this scale"
+    bound = f"{statistic}; {side} {threshold:g}"
+    return Claim(claim[0], claim[1], bound, mean, low, high, len(values), verdict, remark)
+
+
+def judge_exact(
+    claim: tuple[str, str], statistic: str, error: float, tolerance: float, n: int
+) -> Claim:
+    """A claim that holds exactly: its largest error against rounding."""
+    verdict: Verdict = "held" if error <= tolerance else "not held"
+    words = f"{statistic}; at most {tolerance:g} (exact)"
+    return Claim(claim[0], claim[1], words, error, error, error, n, verdict)
+
+
+def _verdict(low: float, high: float, side: Side, threshold: float) -> Verdict:
+    if math.isnan(low) or math.isnan(high):
+        return "not decided"
+    if side == "below":
+        low, high, threshold = -high, -low, -threshold
+    if low > threshold:
+        return "held"
+    if high < threshold:
+        return "not held"
+    return "not decided"

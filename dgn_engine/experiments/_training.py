@@ -1,0 +1,74 @@
+"""Configurations that experiments share: what the papers print of their settings, and what not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dgn_engine.config import (
+    DataConfig,
+    GatingConfig,
+    NetConfig,
+    OptionValue,
+    RunConfig,
+    TrainingConfig,
+)
+from dgn_engine.experiments._experiment import Request
+from dgn_engine.keeping import BEST, KEPT
+from dgn_engine.sweep.unit import Made, Training
+
+SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
+QUICK_FC: Mapping[str, OptionValue] = {"width": 64, "depth": 6}
+FC_QUICK = "the digits that come with the package (1,437 of 8×8) stand for MNIST"
+
+
+def data_of(request: Request, paper: str) -> DataConfig:
+    """The paper's data set; on the quick scale the digits, unless another one was asked for."""
+    name = request.data or ("digits" if request.quick else paper)
+    return DataConfig(name=name, root=request.data_root)
+
+
+def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
+    """Adam 3e-4, batch 32, cross entropy, β = 8; 'as-in-code' has biases, Glorot's start and the
+    soft gate 1.1/(1+exp(-4q)) (KERNELS of the authors' notebooks).
+    """
+    gating = GatingConfig(beta=8.0)
+    if request.protocol == "as-in-code":
+        gating = GatingConfig(beta=4.0, epsilon=0.1)
+        net = replace(net, bias=True, init="glorot")
+    return RunConfig(
+        data=data,
+        net=net,
+        gating=gating,
+        training=TrainingConfig(epochs=epochs),
+        device=request.device,
+    )
+
+
+def under(config: RunConfig, regime: str, seed: int, **gating: object) -> RunConfig:
+    """The configuration in a regime, with a seed and other settings of the gates."""
+    changed = replace(config.gating, regime=regime, **gating)  # type: ignore[arg-type]
+    return replace(config, gating=changed, seed=seed)
+
+
+def trained_with(config: RunConfig, **training: object) -> RunConfig:
+    """The configuration with other settings of the training."""
+    return replace(config, training=replace(config.training, **training))  # type: ignore[arg-type]
+
+
+def five_regimes(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
+    """ReLU, FR-II, FR-DI, DL, and FL with the gates of that ReLU network at its best test score.
+
+    Ids are 'PREFIX-REGIME-sSEED'.
+    """
+    relu = Training(
+        f"{prefix}-ReLU-s{seed}", trained_with(under(config, "ReLU", seed), keep_best=True)
+    )
+    yield relu
+    for regime in ("FR-II", "FR-DI", "DL"):
+        yield Training(f"{prefix}-{regime}-s{seed}", under(config, regime, seed))
+    yield Training(
+        f"{prefix}-FL-s{seed}",
+        under(config, "FL", seed),
+        gates_from=Made(relu.id, f"{KEPT}/{BEST}"),
+    )

@@ -1,0 +1,186 @@
+"""[NPF] Table 2: test accuracy of frozen, decoupled, fixed learnt gates and ReLU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dgn_engine.config import NetConfig, Optimiser, RunConfig
+from dgn_engine.experiments._experiment import Experiment, Plan, Request
+from dgn_engine.experiments._findings import Claim, Findings, Row
+from dgn_engine.experiments._judging import judge
+from dgn_engine.experiments._published import claim, printed
+from dgn_engine.experiments._training import (
+    FC_QUICK,
+    SGD_STEPS,
+    base,
+    data_of,
+    five_regimes,
+    trained_with,
+)
+from dgn_engine.sweep.results import Results, Trained
+
+TABLE = "npf_npk_2020_table2"
+COLUMNS = {"FRNPF(II)": "FR-II", "FRNPF(DI)": "FR-DI", "DNPFL": "DL", "FLNPF": "FL", "ReLU": "ReLU"}
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A row of the table with how it is trained on either scale and in the authors' code."""
+
+    row: str
+    net: str
+    paper_data: str
+    optimiser: Optimiser
+    full_epochs: int
+    code: tuple[float, int]  # step and epochs of the notebooks
+
+    @property
+    def id(self) -> str:
+        return f"{self.net}-{self.optimiser}"
+
+
+SETTINGS = (
+    _Setting("FC(w=128,d=6)/SGD/MNIST", "fc", "mnist", "sgd", 50, (1e-2, 300)),
+    _Setting("FC(w=128,d=6)/Adam/MNIST", "fc", "mnist", "adam", 20, (1e-4, 100)),
+    _Setting("VCONV/SGD/CIFAR-10", "vconv", "cifar10", "sgd", 80, (1e-2, 80)),
+    _Setting("VCONV/Adam/CIFAR-10", "vconv", "cifar10", "adam", 80, (3e-4, 80)),
+    _Setting("GCONV/SGD/CIFAR-10", "gconv", "cifar10", "sgd", 100, (1e-1, 100)),
+    _Setting("GCONV/Adam/CIFAR-10", "gconv", "cifar10", "adam", 200, (3e-4, 200)),
+)
+
+
+def plan(request: Request) -> Plan:
+    """Five regimes for each row, step and seed; on the quick scale the two rows of MNIST."""
+    units = [
+        unit
+        for setting in _chosen(request)
+        for step in _steps(request, setting)
+        for seed in range(request.seeds_or(3, 5))
+        for unit in five_regimes(f"{setting.id}-{step:g}", _config(request, setting, step), seed)
+    ]
+    scaled = (
+        FC_QUICK,
+        "FC has 64 units a layer instead of 128, and 40 epochs of 45 steps",
+        "the rows of CIFAR-10 are left out",
+        "SGD has one step, 0.1, instead of the best of three",
+    )
+    return Plan(
+        tuple(units),
+        scaled if request.quick else (),
+        (
+            "epochs are printed nowhere: see the column",
+            "FL takes the gates of the ReLU network with the same step and seed, at its best test "
+            "accuracy, as the authors' code does",
+            "the number of a run is its best test accuracy over the epochs",
+        ),
+    )
+
+
+def findings(request: Request, results: Results) -> Findings:
+    """Each cell at the step with the highest mean."""
+    rows: list[Row] = []
+    judged: list[Claim] = []
+    for setting in _chosen(request):
+        cells = {name: _best(request, results, setting, name) for name in COLUMNS.values()}
+        rows += _rows(setting, cells)
+        judged += _claims(request, setting, cells)
+    return Findings(tuple(rows), tuple(judged))
+
+
+def _rows(setting: _Setting, cells: dict[str, list[Trained]]) -> Iterator[Row]:
+    for column, regime in COLUMNS.items():
+        runs = cells[regime]
+        yield Row(
+            label=f"{setting.row} {column}",
+            values=tuple(100 * run.best for run in runs),
+            printed=printed(TABLE, setting.row, column),
+            epochs=max(run.epochs[-1] if run.epochs else 0 for run in runs),
+            seconds=sum(run.seconds for run in runs),
+        )
+
+
+def _claims(request: Request, setting: _Setting, cells: dict[str, list[Trained]]) -> list[Claim]:
+    best = {regime: [100 * run.best for run in runs] for regime, runs in cells.items()}
+
+    def difference(one: str, other: str) -> list[float]:
+        return [a - b for a, b in zip(best[one], best[other], strict=True)]
+
+    return [
+        judge(
+            request,
+            claim("npf-1"),
+            f"{setting.row}: DL − FR-II",
+            difference("DL", "FR-II"),
+            "above",
+            0.0,
+        ),
+        judge(
+            request,
+            claim("npf-1"),
+            f"{setting.row}: ReLU − FR-II",
+            difference("ReLU", "FR-II"),
+            "above",
+            0.0,
+        ),
+        judge(
+            request,
+            claim("npf-2"),
+            f"{setting.row}: ReLU − FL",
+            difference("ReLU", "FL"),
+            "below",
+            1.0,
+        ),
+    ]
+
+
+def _chosen(request: Request) -> list[_Setting]:
+    found = [setting for setting in SETTINGS if request.only in setting.row]
+    return [s for s in found if s.net == "fc"] if request.quick else found
+
+
+def _steps(request: Request, setting: _Setting) -> tuple[float, ...]:
+    if request.protocol == "as-in-code":
+        return (setting.code[0],)
+    if setting.optimiser == "adam":
+        return (3e-4,)
+    return request.steps or ((0.1,) if request.quick else SGD_STEPS)
+
+
+def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
+    full = setting.code[1] if request.protocol == "as-in-code" else setting.full_epochs
+    net = NetConfig(name=setting.net)
+    if setting.net == "fc":
+        width = 64 if request.quick else 128
+        net = NetConfig(name="fc", options=(("width", width), ("depth", 6)))
+    config = base(request, net, data_of(request, setting.paper_data), request.epochs_or(40, full))
+    return trained_with(config, optimiser=setting.optimiser, learning_rate=step)
+
+
+def _best(request: Request, results: Results, setting: _Setting, regime: str) -> list[Trained]:
+    """The runs of a cell, one for each seed, at the step with the highest mean of the best."""
+
+    def mean(runs: list[Trained]) -> float:
+        scores = [run.best if not math.isnan(run.best) else 0.0 for run in runs]
+        return sum(scores) / len(scores)
+
+    seeds = range(request.seeds_or(3, 5))
+    by_step = [
+        [results.trained(f"{setting.id}-{step:g}-{regime}-s{seed}") for seed in seeds]
+        for step in _steps(request, setting)
+    ]
+    return max(by_step, key=mean)
+
+
+EXPERIMENT = Experiment(
+    title="Test accuracy of the gating regimes",
+    paper="[NPF] Table 2",
+    about="Frozen random gates against learnt ones: where the information sits.",
+    plan=plan,
+    findings=findings,
+    quick_minutes=1.5,
+    full_hours=0.0,
+    claims=("npf-1", "npf-2"),
+    protocols=("as-published", "as-in-code"),
+)

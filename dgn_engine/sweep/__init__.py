@@ -1,0 +1,1 @@
+"""Many runs and calculations as units of work that survive whatever happens to their workers."""

@@ -1,0 +1,105 @@
+"""What units came to, read from their folders and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.sweep.performing import RESULT
+from dgn_engine.sweep.unit import unit_folder
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that is over. Accuracies (0…1) are those of its last regime; NaN where none exists.
+
+    `epochs`, `train`, `test`: the accuracies at each epoch's end, `train` over the last stretch
+    of training batches.
+    """
+
+    path: Path
+    best: float
+    last: float
+    epochs: tuple[float, ...]
+    train: tuple[float, ...]
+    train_loss: tuple[float, ...]
+    test: tuple[float, ...]
+    seconds: float
+    diverged_at: int | None
+
+    @property
+    def train_accuracy(self) -> float:
+        """Of the last batches."""
+        return self.train[-1] if self.train else math.nan
+
+
+class Results:
+    """The units of one sweep's folder by id; raises `Refusal` where one is not done."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._trained: dict[str, Trained] = {}
+
+    def trained(self, unit_id: str) -> Trained:
+        """Of a training."""
+        if unit_id not in self._trained:
+            self._trained[unit_id] = _read(unit_folder(self.root, unit_id))
+        return self._trained[unit_id]
+
+    def calculated(self, unit_id: str) -> Any:
+        """The JSON value of a calculation."""
+        path = unit_folder(self.root, unit_id) / RESULT
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise Refusal(f"{path} cannot be read: {error}.") from None
+
+    @property
+    def seconds(self) -> float:
+        """That all trainings read so far took together."""
+        return sum(trained.seconds for trained in self._trained.values())
+
+
+def _read(path: Path) -> Trained:
+    reader = RunReader(path)
+    scores: list[Measured] = []
+    for event in reader.events:
+        if isinstance(event, RegimeSwapped):
+            scores = []
+        elif isinstance(event, Measured):
+            scores.append(event)
+    started = reader.started
+    steps = started.steps_per_epoch if started is not None else 1
+    ends = [score for score in scores if score.step % steps == 0]
+    tests = [score.test_accuracy for score in scores if score.test_accuracy is not None]
+    return Trained(
+        path=path,
+        best=max(tests, default=math.nan),
+        last=tests[-1] if tests else math.nan,
+        epochs=tuple(score.step / steps for score in ends),
+        train=tuple(score.train_accuracy for score in ends),
+        train_loss=tuple(score.train_loss for score in ends),
+        test=tuple(_or_nan(score.test_accuracy) for score in ends),
+        seconds=_seconds(reader),
+        diverged_at=reader.diverged_at,
+    )
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _seconds(reader: RunReader) -> float:
+    """Between the lines of the log; the pause before a run went on does not count."""
+    total = 0.0
+    for before, after in pairwise(reader.lines):
+        if after.name != RunContinued.__name__:
+            total += max(0.0, after.at - before.at)
+    return total

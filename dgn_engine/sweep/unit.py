@@ -1,0 +1,122 @@
+"""Units of work: a run to train, or something to calculate; each has one folder and one result.
+
+A unit is idempotent: what is done is skipped, what was interrupted goes on, and what it needs is
+named by the ids of other units. Units cross between processes and machines as plain JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.config import RunConfig
+from dgn_engine.refusal import Refusal
+
+UNITS = "units"  # the folder within a sweep's folder; each unit has one of its own in it
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A file that another unit makes: `file` is relative to that unit's folder."""
+
+    unit: str
+    file: str
+
+    def path(self, root: Path) -> Path:
+        """Where it lies."""
+        return unit_folder(root, self.unit) / self.file
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run. `gates_from` and `weights_from` stand for the same fields of the configuration."""
+
+    id: str
+    config: RunConfig
+    gates_from: Made | None = None
+    weights_from: Made | None = None
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The ids of the units that must be done before."""
+        made = (self.gates_from, self.weights_from)
+        return tuple(dict.fromkeys(source.unit for source in made if source is not None))
+
+    def resolved(self, root: Path) -> RunConfig:
+        """The configuration with the paths of what other units made."""
+        gating, training = self.config.gating, self.config.training
+        if self.gates_from is not None:
+            gating = replace(gating, gates_from=str(self.gates_from.path(root)))
+        if self.weights_from is not None:
+            training = replace(training, weights_from=str(self.weights_from.path(root)))
+        return replace(self.config, gating=gating, training=training)
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """A function of the folders of other units: `module:function(Work) -> JSON`.
+
+    `arguments` are plain JSON values. The function lives in this package: nothing else is called.
+    """
+
+    id: str
+    function: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a calculation is given: its arguments, where it may write, where its needs lie."""
+
+    arguments: Mapping[str, Any]
+    folder: Path
+    needs: Mapping[str, Path]
+
+
+Unit = Training | Calculation
+
+
+def unit_folder(root: Path, unit_id: str) -> Path:
+    """The folder of a unit within that of its sweep."""
+    return root / UNITS / unit_id
+
+
+def check_units(units: Sequence[Unit]) -> None:
+    """Raise `Refusal` where ids are no names or occur twice, or a need comes too late or never."""
+    seen: set[str] = set()
+    for unit in units:
+        if not _NAME.fullmatch(unit.id) or unit.id in seen:
+            raise Refusal(f"The unit '{unit.id}' has no proper name of its own.")
+        for need in unit.needs:
+            if need not in seen:
+                raise Refusal(f"The unit '{unit.id}' needs '{need}', which does not come before.")
+        seen.add(unit.id)
+
+
+def to_json(unit: Unit) -> dict[str, Any]:
+    """The unit as plain values."""
+    if isinstance(unit, Calculation):
+        return {
+            "id": unit.id,
+            "function": unit.function,
+            "arguments": dict(unit.arguments),
+            "needs": list(unit.needs),
+        }
+    tree: dict[str, Any] = {"id": unit.id, "config": unit.config.to_dict()}
+    for name, made in (("gates_from", unit.gates_from), ("weights_from", unit.weights_from)):
+        if made is not None:
+            tree[name] = [made.unit, made.file]
+    return tree
+
+
+def from_json(tree: Mapping[str, Any]) -> Unit:
+    """The inverse of `to_json`."""
+    if "function" in tree:
+        return Calculation(tree["id"], tree["function"], tree["arguments"], tuple(tree["needs"]))
+    made = {name: Made(*tree[name]) for name in ("gates_from", "weights_from") if name in tree}
+    return Training(tree["id"], RunConfig.from_dict(tree["config"]), **made)
