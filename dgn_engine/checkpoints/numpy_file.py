@@ -19,7 +19,7 @@ _SHAPE = re.compile(r"""['"]shape['"]\s*:\s*\(([^()]*)\)""")
 _ORDER = re.compile(r"""['"]fortran_order['"]\s*:\s*(True|False)""")
 _CODE = re.compile(r"""['"]descr['"]\s*:\s*('[^']*'|"[^"]*"|\[.*\])""")
 _SIDE = re.compile(r"[0-9]{1,15}")
-_NUMBER = re.compile(r"[<>|=]?[fiub][1248]")
+_NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 
 
 def read_npy(content: bytes) -> Contents:

@@ -81,7 +81,8 @@ def _child(target: str, runs: int, seed: int, guided: bool) -> tuple[int, float,
 def _trouble(said: str, place: Path) -> str:
     """The last words, and the input that did it in hexadecimal digits."""
     inputs = [f.read_bytes().hex() for f in place.glob("*-*") if f.is_file()]
-    return " ".join([*said.splitlines()[-12:], *inputs])
+    errors = [line for line in said.splitlines() if "Error: " in line or "ERROR: " in line]
+    return " ".join([*(errors or said.splitlines()[-3:]), "by", *inputs])
 
 
 if __name__ == "__main__":

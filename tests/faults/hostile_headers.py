@@ -106,6 +106,7 @@ def npy(canary: Path) -> dict[str, tuple[bytes, str]]:
     return {
         "npy of 2^60 numbers": (npy_header(f"({2**60},)") + b"0000", "impossible"),
         "npy of 2^40 numbers": (npy_header(f"({2**40},)") + b"0000", "not all there"),
+        "npy of a type that is none": (npy_header("(1,)", "'<b4'") + b"0000", "numbers of type"),
         "npy with a negative side": (npy_header("(-1,)") + b"0000", "impossible"),
         "npy with half a side": (npy_header("(0.5,)") + b"0000", "impossible"),
         "npy with a side of 10^20": (npy_header(f"({10**20},)") + b"0000", "impossible"),
