@@ -38,7 +38,8 @@ class Ground:
 class Source(Protocol):
     """Makes the other network for the examples that are looked at now; may refuse."""
 
-    def __call__(self, ground: Ground) -> tuple[Found | None, ComparisonOpened]: ...
+    def __call__(self, ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+        """The network, if there is one, and what is told of it."""
 
 
 class Beside:
@@ -94,6 +95,10 @@ class Beside:
     def look(self) -> bool:
         """Read at most one probe, so that a step is never held up by all; whether it did."""
         return self._standing is not None and self._standing.look()
+
+    def gates(self) -> tuple[Tensor, ...] | None:
+        """Of the other network on the probe examples; None where there is none."""
+        return None if self._standing is None else self._standing.gates
 
     @property
     def readings(self) -> Mapping[str, Reading]:

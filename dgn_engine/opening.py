@@ -41,6 +41,8 @@ class Opening:
             self._files.forget(command.ticket)
         elif isinstance(command, do.CloseComparison):
             self.beside.close()
+            if shown is not None:
+                shown.observation.invalidate()
         elif shown is None:
             raise Refusal("There is no run: start one before you open a file.")
         elif isinstance(command, do.OpenFile):
@@ -49,8 +51,10 @@ class Opening:
             self._files.pick(command.ticket, command.tensors, wanted_by(shown))
         elif isinstance(command, do.CompareRun):
             self.beside.open(of_run(Path(command.folder)), ground_of(shown))
+            shown.observation.invalidate()
         elif isinstance(command, do.CompareFile):
             self.beside.open(of_listing(self._files.listing(command.ticket)), ground_of(shown))
+            shown.observation.invalidate()
             self._files.forget(command.ticket)
         else:
             self._copy(command, shown)

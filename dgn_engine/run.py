@@ -18,7 +18,7 @@ from dgn_engine.layers import layer_infos
 from dgn_engine.measuring import Measuring
 from dgn_engine.nets import build_architecture
 from dgn_engine.observation import Observation
-from dgn_engine.probes import Sight
+from dgn_engine.probes import Beside, Sight, nobody
 from dgn_engine.protocol.events import (
     Diverged,
     Event,
@@ -63,7 +63,7 @@ class Run:
         examples = load_examples(config.data, report)
         classes = len(examples.class_names)
         self.architecture = build_architecture(
-            config.net, examples.train_x.shape[1:], 1 if config.data.binary else classes
+            config.net, examples.train_x.shape[1:], 1 if examples.signed else classes
         )
         set_threads(self.architecture)
         copies = Copies(None, None)
@@ -161,11 +161,11 @@ class Run:
         last_stage = self.step_count > self.pretrain_steps
         return bool(until) and epoch_ends and last_stage and self.measuring.epoch_accuracy >= until
 
-    def sight(self) -> Sight:
-        """The probe set under the network as it is now."""
+    def sight(self, beside: Beside = nobody) -> Sight:
+        """The probe set under the network as it is now, and under one that stands beside it."""
         trainer = self.trainer
         network = trainer.network_at(self._probe_rows)
-        return Sight(network, self._probe_x, self._probe_y, trainer.regime)
+        return Sight(network, self._probe_x, self._probe_y, trainer.regime, beside)
 
     def swap(self, name: str, restart_value: bool) -> None:
         """Another regime from the next step on."""

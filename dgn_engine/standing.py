@@ -24,7 +24,7 @@ from dgn_engine.imported import (
 from dgn_engine.layers import layer_infos
 from dgn_engine.network import GatedNetwork
 from dgn_engine.observation import Observation
-from dgn_engine.probes import Sight
+from dgn_engine.probes import Beside, Sight, nobody
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, RunStarted, Traced
 from dgn_engine.protocol.frames import Frame, Reading
@@ -85,8 +85,19 @@ class Standing:
     """
 
     def __init__(
-        self, found: Found, x: Tensor, labels: Tensor, emit: Callable[[Event], None]
+        self,
+        found: Found,
+        x: Tensor,
+        labels: Tensor,
+        emit: Callable[[Event], None],
+        traced: bool = False,
     ) -> None:
+        """`traced`: its scalars are told; else they belong to no run, and stay in the readings."""
+        if found.regime.drawn_gates:
+            raise Refusal(
+                f"Its gates are coins thrown for other examples ({found.regime.name}): "
+                "they cannot be read here."
+            )
         self.regime = found.regime
         self.step = found.step
         self.network = found.network.to(x.device).requires_grad_(False)
@@ -96,20 +107,35 @@ class Standing:
                 f"It takes {_sides(shape)} inputs, but these examples have {_sides(x.shape[1:])}."
             )
         self._x, self._labels = x.reshape(len(x), *shape), labels
-        # Its scalars belong to no run that goes on: they stay with the readings.
-        self.observation = Observation(lambda e: None if isinstance(e, Traced) else emit(e))
+        self.observation = Observation(
+            lambda e: None if isinstance(e, Traced) and not traced else emit(e)
+        )
+        self._gates: tuple[Tensor, ...] | None = None
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
         """Read just these from now on."""
         self.observation.watch(requests)
 
-    def look(self) -> bool:
-        """Read one probe that is wanted and was not read; whether there was one."""
+    def look(self, beside: Beside = nobody) -> bool:
+        """Read one probe that is wanted and was not read; whether there was one.
+
+        `beside` gives the gates of what it is compared with.
+        """
         due = self.observation.due(self.step)[:1]
         if due:
-            sight = Sight(self.network, self._x, self._labels, self.regime)
+            sight = Sight(self.network, self._x, self._labels, self.regime, beside)
             self.observation.look(due, sight, self.step)
         return bool(due)
+
+    @property
+    def gates(self) -> tuple[Tensor, ...]:
+        """G_l on the probe examples, kept; hard ones as bytes."""
+        if self._gates is None:
+            with torch.no_grad():
+                found = self.network.trace(self._x).value.gates
+            soft = self.network.gate.soft
+            self._gates = tuple(gate if soft else gate.to(torch.uint8) for gate in found)
+        return self._gates
 
     @property
     def weights(self) -> int:
@@ -148,7 +174,7 @@ class Inspection:
         chosen = list(self.probe_set.indices)
         self.x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
         self.labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
-        self.standing = Standing(found, self.x, self.labels, emit)
+        self.standing = Standing(found, self.x, self.labels, emit, traced=True)
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
 

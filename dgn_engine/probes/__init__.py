@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dgn_engine.discovery import discover
-from dgn_engine.probes._probe import Probe, Result, Sight
+from dgn_engine.probes._probe import Beside, Probe, Result, Sight, nobody
 
-__all__ = ["Probe", "Result", "Sight", "all_probes"]
+__all__ = ["Beside", "Probe", "Result", "Sight", "all_probes", "nobody"]
 
 
 def all_probes() -> dict[str, Probe]:

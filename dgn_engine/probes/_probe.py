@@ -14,15 +14,30 @@ from dgn_engine.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
 
+Beside = Callable[[], tuple[Tensor, ...] | None]
+
+
+def nobody() -> None:
+    """Nothing stands beside the network."""
+
 
 class Sight:
     """One step as the probes see it: what several of them need is computed once, when asked for.
 
-    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force.
+    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `beside` gives
+    the gates of a network that is compared with, on the same examples, when they are asked for.
     """
 
-    def __init__(self, network: GatedNetwork, x: Tensor, labels: Tensor, regime: Regime) -> None:
+    def __init__(
+        self,
+        network: GatedNetwork,
+        x: Tensor,
+        labels: Tensor,
+        regime: Regime,
+        beside: Beside = nobody,
+    ) -> None:
         self.network = network
+        self._beside = beside
         self.labels = labels
         self.regime = regime
         # K^F is shown where something trains through the gates.
@@ -33,6 +48,11 @@ class Sight:
     def x(self) -> Tensor:
         """The probe set's inputs."""
         return self.kernels.x
+
+    @property
+    def other(self) -> tuple[Tensor, ...] | None:
+        """The gates of what it is compared with; None where there is nothing."""
+        return self._beside()
 
     @property
     def architecture(self) -> Architecture:
