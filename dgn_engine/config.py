@@ -63,7 +63,7 @@ class DataConfig:
     options: tuple[tuple[str, OptionValue], ...] = ()  # what the data set's own form asks, sorted
     label_noise: float = 0.0  # each training label is, with this probability, drawn anew
     pixels: Pixels = "true"  # 'random': Gaussian pixels of the training set's mean and variance
-    variant_seed: int = 0  # of the false labels and the random pixels
+    variant_seed: int = 0  # of false labels, random pixels and synthetic data
 
     def __post_init__(self) -> None:
         if not self.name:

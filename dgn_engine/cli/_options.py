@@ -28,6 +28,7 @@ PLACES: dict[str, tuple[str, str]] = {
     "test_limit": ("data", "test_limit"),
     "label_noise": ("data", "label_noise"),
     "pixels": ("data", "pixels"),
+    "variant_seed": ("data", "variant_seed"),
     "net": ("net", "name"),
     "bias": ("net", "bias"),
     "init": ("net", "init"),
@@ -70,6 +71,10 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--test-limit", type=int, metavar="N", help="use N test examples")
     data.add_argument("--label-noise", type=float, metavar="P", help="share of labels drawn anew")
     data.add_argument("--pixels", choices=get_args(Pixels), help="true, or Gaussian noise")
+    data.add_argument("--variant-seed", type=int, help="of false labels and random pixels")
+    data.add_argument(
+        "--data-option", action="append", default=[], metavar="NAME=VALUE", help="of the data set"
+    )
     net = parser.add_argument_group("network")
     net.add_argument("--net", help="fc, cnn4, gconv, vconv")
     net.add_argument("--width", type=int, help="short for --option width=…")
@@ -119,10 +124,12 @@ def run_config(arguments: argparse.Namespace) -> RunConfig:
         value = getattr(arguments, option)
         if value is not None:
             (tree[part] if part else tree)[key] = value
-    net_changed = arguments.net is not None and arguments.net != base.net.name
-    options = {} if net_changed else dict(tree["net"]["options"])
-    options.update(_net_options(arguments))
-    tree["net"]["options"] = options
+    if arguments.data not in (None, base.data.name):
+        tree["data"]["options"] = {}
+    tree["data"]["options"].update(value_of(o, "--data-option") for o in arguments.data_option)
+    if arguments.net not in (None, base.net.name):
+        tree["net"]["options"] = {}
+    tree["net"]["options"].update(_net_options(arguments))
     return RunConfig.from_dict(tree)
 
 
@@ -135,11 +142,11 @@ def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, int | flo
         yield value_of(text)
 
 
-def value_of(text: str) -> tuple[str, int | float | str | bool]:
+def value_of(text: str, option: str = "--option") -> tuple[str, int | float | str | bool]:
     """An --option 'NAME=VALUE' as its name and its value."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise Refusal(f"--option {text!r} must be of the form NAME=VALUE.")
+        raise Refusal(f"{option} {text!r} must be of the form NAME=VALUE.")
     return name, _value(value)
 
 

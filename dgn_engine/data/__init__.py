@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
-from dgn_engine.data._selection import only_first, only_pair
+from dgn_engine.data._selection import only_first, only_first_tests, only_pair
+from dgn_engine.data._variants import noisy_labels, random_pixels
 from dgn_engine.discovery import discover
+from dgn_engine.forms import filled
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.refusal import Refusal
 
@@ -25,11 +28,11 @@ def data_sets() -> dict[str, DataSet]:
 
 
 def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
-    """Load what the configuration names, keep its pair of classes and its share of training.
+    """Load what the configuration names, cut it to size, and make the variant of it.
 
     'folder:PATH' is the data set `folder` with a path. With `binary`, labels are 0 and 1
-    in the order of the pair. Raises `Refusal` with one sentence for whatever is not there or
-    not sound.
+    in the order of the pair. Test examples stay true in every variant. Raises `Refusal` with
+    one sentence for whatever is not there or not sound.
     """
     known = data_sets()
     name, colon, _ = config.name.partition(":")
@@ -37,17 +40,23 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
         raise Refusal(
             f"There is no data set '{config.name}'; known: {', '.join(known)} (folder:PATH)."
         )
+    options = filled(f"Data set '{name}'", "data.options", known[name].options, config.options)
+    config = replace(config, options=tuple(options.items()))
     examples = known[name].load(config, report)
     if config.binary is not None:
         examples = only_pair(examples, config.binary)
     if config.train_limit:
         examples = only_first(examples, config.train_limit)
-    return examples
+    if config.test_limit:
+        examples = only_first_tests(examples, config.test_limit)
+    if config.pixels == "random":
+        examples = random_pixels(examples, config.variant_seed)
+    return noisy_labels(examples, config.label_noise, config.variant_seed)
 
 
 def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:
     """What can be chosen, and whether it is there already."""
     return tuple(
-        DataEntry(name, entry.title, entry.available(root), entry.hint)
+        DataEntry(name, entry.title, entry.available(root), entry.hint, entry.options)
         for name, entry in data_sets().items()
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
+from dgn_engine.protocol.catalogue import OptionField
 from dgn_engine.refusal import Refusal
 
 Report: TypeAlias = Callable[[str, float | None], None]
@@ -24,7 +25,8 @@ Labels: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Examples:
-    """A data set in memory: images (n, C, H, W) in [0, 1], labels (n,) that index `class_names`.
+    """A data set in memory: images (n, C, H, W) or vectors (n, d), and labels (n,) that index
+    `class_names`. Images of a file are in [0, 1].
 
     `fingerprint` is a sha256 that differs wherever pixels, labels, their order or names differ.
     """
@@ -36,19 +38,27 @@ class Examples:
     class_names: tuple[str, ...]
     name: str
     fingerprint: str
+    signed: bool = False  # two classes as -1 and +1, learnt with one logit
+
+    def named(self, how: str) -> Examples:
+        """With the fingerprint of a set that was made of another one; `how` says the way."""
+        fingerprint = hashlib.sha256(f"{self.fingerprint} {how}".encode()).hexdigest()
+        return replace(self, fingerprint=fingerprint)
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A plug-in: how to load it, and whether that needs a download first.
+    """A plug-in: how to load it, whether that needs a download first, and what it asks.
 
-    `available` takes the folder that data sets lie in (None: the default one).
+    `load` finds every one of `options` answered in `config.options`. `available` takes the folder
+    that data sets lie in (None: the default one).
     """
 
     title: str
     load: Callable[[DataConfig, Report], Examples]
     available: Callable[[Path | None], bool]
     hint: str  # how to get it, one sentence
+    options: tuple[OptionField, ...] = ()
 
 
 def examples_from_levels(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -55,13 +54,13 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
     if len(np.unique(train_y)) < 2 or not len(test_y):
         raise Refusal(f"{examples.name} has no examples of one of the classes {list(pair)}.")
     return replace(
-        examples,
+        examples.named(f"binary {pair[0]} {pair[1]}"),
         train_x=train_x,
         train_y=train_y,
         test_x=test_x,
         test_y=test_y,
         class_names=(examples.class_names[pair[0]], examples.class_names[pair[1]]),
-        fingerprint=_derived(examples, f"binary {pair[0]} {pair[1]}"),
+        signed=True,
     )
 
 
@@ -71,10 +70,21 @@ def only_first(examples: Examples, limit: int) -> Examples:
         return examples
     places = balanced(examples.train_y, limit)
     return replace(
-        examples,
+        examples.named(f"limit {limit}"),
         train_x=examples.train_x[places],
         train_y=examples.train_y[places],
-        fingerprint=_derived(examples, f"limit {limit}"),
+    )
+
+
+def only_first_tests(examples: Examples, limit: int) -> Examples:
+    """At most `limit` test examples, balanced over the classes."""
+    if limit >= len(examples.test_y):
+        return examples
+    places = balanced(examples.test_y, limit)
+    return replace(
+        examples.named(f"test limit {limit}"),
+        test_x=examples.test_x[places],
+        test_y=examples.test_y[places],
     )
 
 
@@ -83,10 +93,6 @@ def _pair_of(
 ) -> tuple[npt.NDArray[np.float32], Labels]:
     places = np.flatnonzero(np.isin(labels, pair))
     return images[places], (labels[places] == pair[1]).astype(np.int64)
-
-
-def _derived(examples: Examples, how: str) -> str:
-    return hashlib.sha256(f"{examples.fingerprint} {how}".encode()).hexdigest()
 
 
 def _shuffled(places: npt.NDArray[np.intp], seed: int) -> Places:

@@ -9,7 +9,7 @@ from dgn_engine.config import OptionValue
 
 @dataclass(frozen=True)
 class OptionField:
-    """One question of a network's form."""
+    """One question of the form of a network or a data set."""
 
     name: str
     label: str
@@ -42,12 +42,13 @@ class NetEntry:
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A data set; `available` says whether it can be loaded now without a download."""
+    """A data set and its form; `available` says whether it can be loaded now without a download."""
 
     id: str
     title: str
     available: bool
     hint: str  # how to get it where it is not available
+    options: tuple[OptionField, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""Vectors that are drawn, not read: what the synthetic data sets share."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import Examples
+from dgn_engine.data._variants import frozen_stream
+from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.refusal import Refusal
+
+Vectors = npt.NDArray[np.float64]
+MOST_NUMBERS = 1 << 28  # 1 GiB of float32
+
+COUNT = OptionField("n", "vectors n", 200, least=2, most=100_000)
+DIMENSION = OptionField("dim", "dimension", 256, least=2, most=100_000)
+
+
+def here(_root: Path | None) -> bool:
+    """They are always there."""
+    return True
+
+
+def sizes(config: DataConfig) -> tuple[int, int]:
+    """The answers to `COUNT` and `DIMENSION`; refuses what would not fit into 1 GiB."""
+    options = dict(config.options)
+    n, dim = int(options["n"]), int(options["dim"])
+    if n * dim > MOST_NUMBERS:
+        raise Refusal(f"{n:,} vectors of dimension {dim:,} do not fit into 1 GiB; take fewer.")
+    return n, dim
+
+
+def unit_vector(dim: int, stream: np.random.RandomState) -> Vectors:
+    """Uniform on the sphere, (dim,)."""
+    vector = stream.normal(size=dim)
+    return vector / np.linalg.norm(vector)
+
+
+def coins(name: str, n: int, seed: int) -> npt.NDArray[np.int64]:
+    """(n,) labels 0 and 1, as many of one as of the other up to one, in random order."""
+    return frozen_stream(name, "labels", seed).permutation(np.arange(n) % 2).astype(np.int64)
+
+
+def signed_examples(name: str, x: Vectors, y: npt.NDArray[np.int64]) -> Examples:
+    """A ±1 problem of vectors (n, dim) and labels (n,), 0 for -1 and 1 for +1.
+
+    The test part repeats the training part: these sets ask how a network fits, not what it
+    generalises, and a label drawn by a coin has nothing to generalise.
+    """
+    inputs = np.ascontiguousarray(x, dtype=np.float32)
+    digest = hashlib.sha256(f"{name} {x.shape}".encode())
+    digest.update(inputs.data)
+    digest.update(y.data)
+    fingerprint = digest.hexdigest()
+    return Examples(inputs, y, inputs, y, ("-1", "+1"), name, fingerprint, signed=True)

@@ -1,0 +1,53 @@
+"""Unit vectors with pairwise correlation ρ, labels by a coin ([DGN], GaLU against ReLU)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._variants import frozen_stream
+from dgn_engine.data._vectors import (
+    COUNT,
+    DIMENSION,
+    Vectors,
+    coins,
+    here,
+    signed_examples,
+    sizes,
+    unit_vector,
+)
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def load(config: DataConfig, _report: Report) -> Examples:
+    """(n, dim), drawn by `variant_seed`."""
+    n, dim = sizes(config)
+    rho = float(dict(config.options)["rho"])
+    x = drawn(n, dim, rho, frozen_stream("correlated", config.variant_seed))
+    return signed_examples("correlated", x, coins("correlated", n, config.variant_seed))
+
+
+def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vectors:
+    """x_s = √ρ u + √(1-ρ) v_s with unit vectors v_s ⟂ u, so ⟨x_s, x_s'⟩ = ρ + (1-ρ)⟨v_s, v_s'⟩.
+
+    Where n < dim the v_s are orthonormal and every correlation is ρ; else they are independent,
+    and it is ρ on average, with spread (1-ρ)/√(dim-1).
+    """
+    common = unit_vector(dim, stream)
+    own = stream.normal(size=(n, dim))
+    own -= np.outer(own @ common, common)
+    if n < dim:
+        own = np.linalg.qr(own.T)[0].T
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    vectors: Vectors = np.sqrt(rho) * common + np.sqrt(1 - rho) * own
+    return vectors
+
+
+DATA = DataSet(
+    "Correlated inputs",
+    load,
+    here,
+    "It is drawn when it is needed.",
+    (COUNT, DIMENSION, OptionField("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
+)

@@ -1,0 +1,30 @@
+"""Two points on one ray with opposite labels: (x, +1) and (x/2, -1) ([DGN]).
+
+A bias-free ReLU network is positively homogeneous, ŷ(x/2) = ŷ(x)/2, and cannot fit both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._variants import frozen_stream
+from dgn_engine.data._vectors import here, signed_examples, unit_vector
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def load(config: DataConfig, _report: Report) -> Examples:
+    """(2, dim): a random unit vector, drawn by `variant_seed`, and its half."""
+    dim = int(dict(config.options)["dim"])
+    x = unit_vector(dim, frozen_stream("hard", config.variant_seed))
+    return signed_examples("hard", np.stack([x, x / 2]), np.array([1, 0]))
+
+
+DATA = DataSet(
+    "Two points on one ray",
+    load,
+    here,
+    "It is drawn when it is needed.",
+    (OptionField("dim", "dimension", 2, least=1, most=100_000),),
+)

@@ -1,0 +1,33 @@
+"""n times the same unit vector, labels by a coin: x_s = x for all s ([DGN], spectrum of FRG).
+
+Only gates that differ between the examples (FRG) can tell them apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._variants import frozen_stream
+from dgn_engine.data._vectors import (
+    COUNT,
+    DIMENSION,
+    coins,
+    here,
+    signed_examples,
+    sizes,
+    unit_vector,
+)
+
+
+def load(config: DataConfig, _report: Report) -> Examples:
+    """(n, dim), drawn by `variant_seed`."""
+    n, dim = sizes(config)
+    x = unit_vector(dim, frozen_stream("identical", config.variant_seed))
+    return signed_examples(
+        "identical", np.tile(x, (n, 1)), coins("identical", n, config.variant_seed)
+    )
+
+
+DATA = DataSet("Identical inputs", load, here, "It is drawn when it is needed.", (COUNT, DIMENSION))

@@ -1,0 +1,146 @@
+"""Data sets that are drawn: identical and correlated inputs, two points on one ray; their forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.cli import main
+from dgn_engine.config import DataConfig, NetConfig, OptionValue, RunConfig
+from dgn_engine.data import Examples, catalogue, load_examples
+from dgn_engine.nets import build_architecture
+from dgn_engine.network import GatedNetwork
+from dgn_engine.refusal import Refusal
+
+
+def drawn(name: str, seed: int = 0, **options: OptionValue) -> Examples:
+    config = DataConfig(name, options=tuple(options.items()), variant_seed=seed)
+    return load_examples(config)
+
+
+def gram(examples: Examples) -> np.ndarray:
+    x = examples.train_x.astype(np.float64)
+    return x @ x.T
+
+
+def test_identical_inputs_are_one_unit_vector_with_both_labels_equally_often() -> None:
+    examples = drawn("identical", n=50, dim=7)
+    assert examples.train_x.shape == (50, 7)
+    assert np.allclose(gram(examples), 1.0, atol=1e-6)
+    assert np.bincount(examples.train_y).tolist() == [25, 25]
+    assert examples.class_names == ("-1", "+1")
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, 0.99])
+def test_correlated_inputs_have_just_their_correlation_where_the_dimension_allows(
+    rho: float,
+) -> None:
+    K = gram(drawn("correlated", n=40, dim=41, rho=rho))
+    assert np.allclose(np.diag(K), 1.0, atol=1e-6)
+    assert np.allclose(K[np.triu_indices(40, 1)], rho, atol=1e-6)
+
+
+def test_correlated_inputs_of_a_small_dimension_have_their_correlation_on_average() -> None:
+    K = gram(drawn("correlated", n=300, dim=20, rho=0.9))
+    off = K[np.triu_indices(300, 1)]
+    assert np.allclose(np.diag(K), 1.0, atol=1e-6)
+    assert abs(off.mean() - 0.9) < 0.005
+    assert abs(off.std() - 0.1 / np.sqrt(19)) < 0.005
+
+
+def test_the_correlation_is_09_unless_said() -> None:
+    K = gram(drawn("correlated"))
+    assert K.shape == (200, 200)
+    assert np.allclose(K[np.triu_indices(200, 1)], 0.9, atol=1e-6)
+
+
+def test_the_hard_points_are_x_and_half_of_x_with_opposite_labels() -> None:
+    examples = drawn("hard", dim=3)
+    x, half = examples.train_x
+    assert np.allclose(np.linalg.norm(x), 1.0)
+    assert np.array_equal(half, x / 2)
+    assert [examples.class_names[label] for label in examples.train_y] == ["+1", "-1"]
+
+
+def test_no_relu_network_without_biases_fits_the_hard_points() -> None:
+    examples = drawn("hard")
+    x = torch.from_numpy(examples.train_x)
+    network = GatedNetwork(build_architecture(NetConfig("fc"), x.shape[1:], 1))
+    for seed in range(5):
+        network.value.draw("kaiming", torch.Generator().manual_seed(seed))
+        whole, half = network(x)
+        assert whole != 0
+        assert torch.allclose(half, whole / 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["identical", "correlated", "hard"])
+def test_a_drawn_set_is_fixed_by_the_variant_seed(name: str) -> None:
+    first, again, other = drawn(name), drawn(name), drawn(name, seed=1)
+    assert np.array_equal(first.train_x, again.train_x)
+    assert first.fingerprint == again.fingerprint
+    assert first.fingerprint != other.fingerprint
+    assert not np.array_equal(first.train_x, other.train_x)
+
+
+@pytest.mark.parametrize("name", ["identical", "correlated", "hard"])
+def test_a_drawn_set_is_learnt_with_one_logit_and_tested_on_its_training_part(name: str) -> None:
+    examples = drawn(name)
+    assert examples.signed
+    assert np.array_equal(examples.test_x, examples.train_x)
+    assert np.array_equal(examples.test_y, examples.train_y)
+
+
+def test_the_catalogue_tells_the_form_of_a_data_set() -> None:
+    forms = {entry.id: entry.options for entry in catalogue()}
+    assert [field.name for field in forms["correlated"]] == ["n", "dim", "rho"]
+    assert forms["digits"] == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sentence"),
+    [
+        ("correlated", {"rho": 1.5}, r"data\.options\.rho is 1\.5; it must be at most 1"),
+        ("correlated", {"rho": float("nan")}, r"data\.options\.rho"),
+        ("correlated", {"rho": "much"}, r"data\.options\.rho is 'much'; it must be of type float"),
+        ("correlated", {"n": 2.5}, r"data\.options\.n is 2\.5; it must be of type int"),
+        ("correlated", {"n": 1}, r"data\.options\.n is 1; it must be at least 2"),
+        ("correlated", {"n": 100_000, "dim": 100_000}, "1 GiB"),
+        ("identical", {"rho": 0.5}, "Data set 'identical' has no option 'rho'; it has n, dim"),
+        ("digits", {"rho": 0.5}, "Data set 'digits' has no options"),
+    ],
+)
+def test_an_answer_that_a_data_set_did_not_ask_for_is_refused(
+    name: str, options: dict[str, OptionValue], sentence: str
+) -> None:
+    with pytest.raises(Refusal, match=sentence):
+        drawn(name, **options)
+
+
+def test_a_whole_number_will_do_where_a_fraction_is_asked() -> None:
+    assert np.allclose(gram(drawn("correlated", n=5, rho=1)), 1.0, atol=1e-6)
+
+
+def test_options_of_data_round_trip_through_toml() -> None:
+    config = RunConfig(data=DataConfig("correlated", options=(("rho", 0.95), ("n", 20))))
+    assert RunConfig.from_toml(config.to_toml()) == config
+
+
+SMALL = ["--width", "8", "--depth", "3", "--epochs", "1", "--quiet", "--no-record"]
+
+
+def test_a_drawn_set_is_trained_on_from_the_command_line() -> None:
+    options = ["--data-option", "rho=0.95", "--data-option", "n=40", "--label-noise", "0.5"]
+    assert main(["train", "--data", "correlated", *options, *SMALL]) == 0
+
+
+def test_options_of_a_file_fall_with_the_data_set_that_they_belong_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(RunConfig(data=DataConfig("correlated", options=(("rho", 0.5),))).to_toml())
+    assert main(["train", str(file), "--data", "hard", *SMALL]) == 0
+    assert main(["train", str(file), "--data-option", "rh=0.5", *SMALL]) == 2
+    assert "no option 'rh'" in capsys.readouterr().err
