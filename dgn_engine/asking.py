@@ -20,6 +20,15 @@ Dial = (
 InRun = do.Resume | do.Advance | do.Pause | do.Reset | Dial
 
 
+def why_no_run(what: str, inspected: str, recorded: str) -> str:
+    """What to do where something is asked of a run and there is none: a name each, or empty."""
+    if inspected:
+        return f"{inspected} is inspected, not trained: begin a new run first."
+    if recorded:
+        return f"{recorded} is only shown: Run goes on with it first."
+    return f"There is no run: start one before you {what}."
+
+
 def ask(run: Run, command: Dial) -> None:
     """Carry it out; raises `Refusal` where it cannot be, and then nothing has changed."""
     match command:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
-from dgn_engine.asking import InRun, ask
+from dgn_engine.asking import InRun, ask, why_no_run
 from dgn_engine.choices import catalogue
 from dgn_engine.opening import OfFiles, Opening, ground_of, inspect
 from dgn_engine.protocol import commands as do
@@ -18,30 +17,25 @@ from dgn_engine.protocol.events import (
     Event,
     Failed,
     Finished,
-    Measured,
     Paused,
     RecordingPaused,
     Refused,
-    RegimeSwapped,
-    Rewired,
     Running,
-    Traced,
-    WeightsTaken,
     Working,
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.wording import in_words
+from dgn_engine.publishing import Publishing
 from dgn_engine.rate import Rate
 from dgn_engine.recording import Recording, begin_recording, continue_run
 from dgn_engine.refusal import Refusal
 from dgn_engine.run import Run
 from dgn_engine.runs.folder import RunFolder, new_folder
 from dgn_engine.runs.reader import RunReader
+from dgn_engine.shelf import Found, OfRuns, Shelf, recalled, routed
 from dgn_engine.standing import Inspection
 
-PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
-SHOWN_AGAIN = (Measured, Traced, RegimeSwapped, WeightsTaken, Rewired)  # of a run that is continued
 
 
 class Engine:
@@ -66,9 +60,9 @@ class Engine:
         self._runs = 0
         self._stop_at: int | None = None
         self._requests: tuple[do.ProbeRequest, ...] = ()
-        self._rate = Rate()
-        self._published = 0.0
         self._opening = Opening(emit)
+        self._shelf = Shelf(emit, runs_root)
+        self._publishing = Publishing(publish, lambda: self._opening.beside.readings)
 
     def announce(self) -> None:
         """Say what can be chosen."""
@@ -77,26 +71,25 @@ class Engine:
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
-        try:
-            self._obey(command)
-        except Refusal as refusal:
-            self._emit(Refused(in_words(command), str(refusal)))
-        except Exception as error:  # the session must outlive any fault
-            self._fail(f"{in_words(command)} failed", error)
+        self._attempt(in_words(command), lambda: self._obey(command))
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
+        if (found := self._shelf.ready()) is not None:
+            self._attempt(f"show {found.name}", lambda: self._show(found))
         run = self.run
         if run is None:
             return self._look_still()
         try:
             if self.running:
                 if run.advance():
-                    self._rate.tick(run.pace)
+                    self._publishing.rate.tick(run.pace)
                 self._stop_where_due(run)
-            self._look(run, catch_up=not self.running)
+            frame = self._publishing.look(run, self.running)
             self._opening.beside.look()
             if self._recording is not None:
+                if frame is not None:
+                    self._recording.on_frame(frame)
                 self._recording.tick()
         except Exception as error:
             self._fail("Training stopped by a fault", error)
@@ -105,16 +98,26 @@ class Engine:
         """Seconds until the next step by the run's pace; None while nothing runs."""
         if self.run is None or not self.running:
             return None
-        return self._rate.wait()
+        return self._publishing.rate.wait()
 
     def close(self) -> None:
         """End child processes, finish the run's folder and forget the run."""
         self._opening.close()
+        self._shelf.close()
         self._end_recording()
         self.run = self._inspection = None
         self.running = False
 
+    def _attempt(self, what: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Refusal as refusal:
+            self._emit(Refused(what, str(refusal)))
+        except Exception as error:  # the session must outlive any fault
+            self._fail(f"{what} failed", error)
+
     def _obey(self, command: do.Command) -> None:
+        command = routed(command)
         match command:
             case do.StartRun():
                 self._start(command)
@@ -124,6 +127,12 @@ class Engine:
                 self._watch(command.requests)
             case do.InspectFile():
                 self._inspect(command)
+            case _ if isinstance(command, OfRuns):
+                run, now = self.run, self._publishing
+                frame = None if run is None else now.frame(run, self.running)
+                self._shelf.obey(command, self._recording, frame)
+            case do.Resume() | do.Advance() | do.Reset() if self._shelf.found is not None:
+                self._go_on(self._shelf.found, command)
             case _ if isinstance(command, OfFiles):
                 self._opening.obey(command, self.run or self._inspection)
             case do.Shutdown():
@@ -160,15 +169,13 @@ class Engine:
         """The old run goes on unless the recorded one can."""
         folder = RunFolder(Path(command.folder))
         try:
-            known = RunReader(folder.path).events
             run, told = continue_run(folder, self._runs + 1, self._emit, self._report, live=True)
+            known = recalled(RunReader(folder.path).events)
         except BaseException:
             folder.close()
             raise
         self._take(run, command.paused or run.finished)
-        for event in known:
-            if isinstance(event, SHOWN_AGAIN):
-                self._tell(event)
+        self._tell(known)
         self._tell(told)
         self._recording = Recording(folder, run, self._emit)
         run.tell_settings()
@@ -176,11 +183,12 @@ class Engine:
     def _take(self, run: Run, paused: bool) -> None:
         """In the place of the old one, whose folder is finished."""
         self._end_recording()
+        self._shelf.put_back()
         run.observation.watch(self._requests)
         self._runs += 1
         self.run, self._stop_at, self._inspection = run, None, None
         self.running = not paused
-        self._rate = Rate()
+        self._publishing.rate = Rate()
         self._emit(run.started(paused))
         self._opening.beside.go_over(ground_of(run))
 
@@ -189,6 +197,7 @@ class Engine:
         shown = self.run or self._inspection
         found = inspect(self._opening, command, self._runs + 1, shown, self._emit, self._report)
         self._end_recording()
+        self._shelf.put_back()
         self._runs += 1
         self.run, self._inspection, self.running = None, found, False
         self._watch(self._requests)
@@ -196,7 +205,31 @@ class Engine:
         self._opening.forget(command.ticket)
         self._opening.beside.go_over(ground_of(found))
 
+    def _show(self, found: Found) -> None:
+        """A recorded run in the place of what went on, which must not be lost for it."""
+        aside = self._recording
+        if aside is None and self.run is not None and self._runs_root:
+            raise Refusal("the run in progress is not recorded and would be lost; save it first.")
+        self._end_recording()
+        self._shelf.put_back(found)
+        self._runs += 1
+        self.run, self._inspection, self.running = None, None, False
+        for event in found.told(self._runs, str(aside.path) if aside is not None else ""):
+            self._tell(event)
+        self._watch(self._requests)
+        self._opening.beside.go_over(None)
+
+    def _go_on(self, found: Found, command: do.Resume | do.Advance | do.Reset) -> None:
+        """From what is on show to a run that trains."""
+        if isinstance(command, do.Reset):
+            self._start(do.StartRun(found.started.config))
+        else:
+            self._continue(do.ContinueRun(str(self._shelf.home()), paused=True))
+            self._obey(command)
+
     def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
+        if self._shelf.found is not None:
+            self._publish(self._shelf.found.frame_now(self._runs, requests))
         self._requests = requests
         self._opening.beside.watch(requests)
         for shown in (self.run, self._inspection):
@@ -207,8 +240,9 @@ class Engine:
         """One probe at a time; what does not change is not read twice."""
         shown = self._inspection
         try:
-            if shown is not None and (shown.standing.look() or self._opening.beside.look()):
-                self._publish(shown.frame(self._opening.beside.readings))
+            beside = self._opening.beside
+            if shown is not None and (shown.standing.look(beside.gates) or beside.look()):
+                self._publish(shown.frame(beside.readings))
         except Exception as error:
             self._fail("Inspecting stopped by a fault", error)
 
@@ -224,7 +258,7 @@ class Engine:
             run.total_steps = 0  # asked for more than was planned: until stopped
         self._stop_at = stop_at
         self.running = True
-        self._rate = Rate()
+        self._publishing.rate = Rate()
         self._emit(Running(run.step_count))
 
     def _pause(self, run: Run) -> None:
@@ -243,38 +277,11 @@ class Engine:
         elif self._stop_at is not None and run.step_count >= self._stop_at:
             self._pause(run)
 
-    def _look(self, run: Run, catch_up: bool) -> None:
-        due = run.observation.due(run.step_count, catch_up)
-        if due:
-            run.observation.look(due, run.sight(), run.step_count)
-        now = time.monotonic()
-        if due or catch_up or now - self._published >= PUBLISH_EVERY:
-            self._published = now
-            frame = self._frame(run)
-            self._publish(frame)
-            if due and self._recording is not None:
-                self._recording.on_frame(frame)
-
-    def _frame(self, run: Run) -> Frame:
-        rate = self._rate.per_second() if self.running else 0.0
-        left = run.total_steps - run.step_count
-        return Frame(
-            run=run.number,
-            step=run.step_count,
-            epoch=run.trainer.epoch,
-            steps_per_second=rate,
-            eta_seconds=left / rate if run.total_steps and rate > 0 else None,
-            readings=dict(run.observation.readings),
-            beside=self._opening.beside.readings,
-        )
-
     def _needed(self, what: str) -> Run:
-        if self._inspection is not None:
-            raise Refusal(
-                f"{self._inspection.name} is inspected, not trained: begin a new run first."
-            )
         if self.run is None:
-            raise Refusal(f"There is no run: start one before you {what}.")
+            inspected = self._inspection.name if self._inspection is not None else ""
+            recorded = self._shelf.found.name if self._shelf.found is not None else ""
+            raise Refusal(why_no_run(what, inspected, recorded))
         return self.run
 
     def _emit(self, event: Event) -> None:

@@ -27,7 +27,7 @@ from dgn_engine.run import Report, Run
 from dgn_engine.runs import about
 from dgn_engine.runs.folder import RunFolder
 from dgn_engine.runs.lines import LOGGED, fields_of
-from dgn_engine.runs.recorder import Recorder
+from dgn_engine.runs.recorder import Mark, Recorder
 from dgn_engine.runs.snapshot import capture, restore
 
 CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
@@ -111,6 +111,12 @@ class Recording:
         self._state = (self._run.step_count, self._changes)
         self._saved = time.monotonic()
         self._every = max(self._every, min(LATEST, (self._saved - began) / COPY_SHARE))
+
+    def mark(self) -> Mark:
+        """A checkpoint of the run as it stands, and a mark that is done when it is on disk."""
+        if self._state != (self._run.step_count, self._changes):
+            self.checkpoint()
+        return self._recorder.mark()
 
     def close(self, sound: bool = True, timeout: float = 30.0) -> bool:
         """Write the run as it stands, and let the folder go; whether all is on disk.

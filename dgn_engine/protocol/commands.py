@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dgn_engine.config import DataConfig, OptionValue, RunConfig, ValueInput
+from dgn_engine.protocol.recorded import ListRuns as ListRuns
+from dgn_engine.protocol.recorded import OpenSession as OpenSession
+from dgn_engine.protocol.recorded import SaveSession as SaveSession
+from dgn_engine.protocol.recorded import ShowRun as ShowRun
 
 # What a file is opened for: its gates into Θ^f, its weights into Θ^v, beside the run, or alone.
 Purpose = Literal["", "gates", "weights", "compare", "network"]
@@ -191,7 +195,11 @@ class Shutdown:
 
 
 Command = (
-    StartRun
+    ListRuns
+    | ShowRun
+    | OpenSession
+    | SaveSession
+    | StartRun
     | ContinueRun
     | Resume
     | Pause

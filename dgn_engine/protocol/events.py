@@ -16,6 +16,9 @@ from dgn_engine.protocol.opened import LayerMatch as LayerMatch
 from dgn_engine.protocol.opened import Offer as Offer
 from dgn_engine.protocol.opened import Tensor as Tensor
 from dgn_engine.protocol.opened import WeightsTaken as WeightsTaken
+from dgn_engine.protocol.recorded import RunShown as RunShown
+from dgn_engine.protocol.recorded import RunsListed as RunsListed
+from dgn_engine.protocol.recorded import SessionSaved as SessionSaved
 from dgn_engine.protocol.scores import Measured as Measured
 
 
@@ -204,6 +207,13 @@ class RunContinued:
 
 
 @dataclass(frozen=True)
+class Recalled:
+    """What a run that was recorded went through before; it does not happen again."""
+
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
 class Stopped:
     """The thread has ended; nothing comes after this."""
 
@@ -232,5 +242,9 @@ Event = (
     | RecordingPaused
     | RecordingResumed
     | RunContinued
+    | Recalled
+    | RunsListed
+    | RunShown
+    | SessionSaved
     | Stopped
 )

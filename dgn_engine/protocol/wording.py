@@ -14,6 +14,14 @@ def in_words(command: do.Command) -> str:
             return "start this run"
         case do.ContinueRun():
             return f"continue {Path(command.folder).name}"
+        case do.ListRuns():
+            return "list the recorded runs"
+        case do.ShowRun():
+            return f"show {Path(command.folder).name}"
+        case do.OpenSession():
+            return f"open {Path(command.path).name}"
+        case do.SaveSession():
+            return f"save {Path(command.path).name}"
         case do.SwapRegime():
             return f"swap to {command.regime}"
         case do.Rewire():

@@ -55,18 +55,23 @@ def export(folder: Path, out: Path) -> str:
 
 
 def save_session(
-    folder: Path, out: Path, moment: Moment | None = None, look: Mapping[str, Any] | None = None
+    folder: Path,
+    out: Path,
+    moment: Moment | None = None,
+    look: Mapping[str, Any] | None = None,
+    name: str = "",
 ) -> int:
     """A session file of a recorded run, whole or not at all; how many files went into it.
 
     With a `moment` the run as it was then: its newest checkpoint and those that the user keeps,
-    and frames thinned to 64 MiB; else everything. `look`: the window. Raises `Refusal`.
+    and frames thinned to 64 MiB; else everything. `look`: the window. `name`: of the run, where
+    it is not that of its folder. Raises `Refusal`.
     """
     reader = RunReader(folder)
     step = reader.step if moment is None else moment.step
     told = {
         "format": sessions.FORMAT,
-        "run": folder.name,
+        "run": name or folder.name,
         "step": step,
         "status": reader.status,
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),

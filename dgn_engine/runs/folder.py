@@ -146,6 +146,11 @@ class RunFolder:
             one.path.unlink(missing_ok=True)
             self._frames.remove(one)
 
+    @property
+    def lines(self) -> int:
+        """Of the log."""
+        return self._log.next_seq
+
     def sync(self) -> None:
         """Make the log last."""
         self._log.sync()

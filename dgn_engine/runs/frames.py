@@ -101,6 +101,7 @@ def encode(frame: Frame) -> bytes:
             "scalars": {key: repr(float(value)) for key, value in reading.scalars.items()},
             "facts": dict(reading.facts),
             "absent": reading.absent,
+            "remark": reading.remark,
         }
     head = {
         "format": FORMAT,
@@ -152,6 +153,7 @@ def _reading(probe: str, told: Mapping[str, Any], arrays: dict[str, Array]) -> R
         scalars={str(key): float(value) for key, value in told["scalars"].items()},
         facts={str(key): str(value) for key, value in told["facts"].items()},
         absent=str(told["absent"]),
+        remark=str(told.get("remark", "")),
     )
 
 

@@ -30,15 +30,23 @@ _FRAME = re.compile(r"(\d{9,})-(\d{6,})-([0-9a-f]{16})\.safetensors")
 def runs_root() -> Path:
     """The user's folder of runs: `DGN_RUNS_ROOT`, else in the user's data folder."""
     named = os.environ.get("DGN_RUNS_ROOT", "")
-    if named:
-        return Path(named)
+    return Path(named) if named else _user_data() / "runs"
+
+
+def results_root() -> Path:
+    """The user's folder of reproduced experiments: `DGN_RESULTS_ROOT`, else beside the runs."""
+    named = os.environ.get("DGN_RESULTS_ROOT", "")
+    return Path(named) if named else runs_root().parent / "results"
+
+
+def _user_data() -> Path:
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Application Support"
     else:
         base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return base / "dgn-viewer" / "runs"
+    return base / "dgn-viewer"
 
 
 def checkpoint_name(step: int, again: int) -> str:

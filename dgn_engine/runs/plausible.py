@@ -156,7 +156,8 @@ def shown(frame: Frame) -> Frame:
     readings = {}
     for probe, reading in frame.readings.items():
         facts = {plain(key): plain(word, 4096) for key, word in reading.facts.items()}
-        readings[plain(probe)] = replace(reading, facts=facts, absent=plain(reading.absent, 4096))
+        absent, remark = plain(reading.absent, 4096), plain(reading.remark)
+        readings[plain(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
     return replace(frame, readings=readings)
 
 

@@ -34,12 +34,17 @@ class _Checkpoint:
     kept: str
 
 
-@dataclass(frozen=True)
-class _Sync:
+@dataclass
+class Mark:
+    """A place in the order of what is written. `done`: all before it is on disk, and `lines` of
+    the log (-1: it is not, recording is paused).
+    """
+
+    lines: int = -1
     done: threading.Event = field(default_factory=threading.Event)
 
 
-_Job = _Note | _Checkpoint | Frame | _Sync
+_Job = _Note | _Checkpoint | Frame | Mark
 
 
 class Recorder:
@@ -92,9 +97,14 @@ class Recorder:
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until all that was asked is on disk; False if it is not."""
-        sync = _Sync()
-        self._put(sync)
-        return not self._ended.is_set() and sync.done.wait(timeout) and not self.paused
+        mark = self.mark()
+        return not self._ended.is_set() and mark.done.wait(timeout) and not self.paused
+
+    def mark(self) -> Mark:
+        """Mark what was asked until now; it is done when that is on disk."""
+        mark = Mark()
+        self._put(mark)
+        return mark
 
     def close(self, timeout: float = 30.0) -> bool:
         """Write what waits and let the folder go; whether all of it is on disk."""
@@ -139,9 +149,9 @@ class Recorder:
             self._room.release()
             if not self.paused and not self._attempt(job):
                 self._hold(job)  # so that recording goes on when there is room for a frame
-        elif isinstance(job, _Sync):
-            if not self.paused:
-                self._attempt(job)
+        elif isinstance(job, Mark):
+            if not self.paused and self._attempt(job):
+                job.lines = self.folder.lines
             job.done.set()
         else:
             self._step = _step_of(job, self._step)
@@ -166,7 +176,7 @@ class Recorder:
                 self.folder.note(job.name, job.fields)
             case Frame():
                 self.folder.frame(job)
-            case _Sync():
+            case Mark():
                 self.folder.sync()
             case _Checkpoint():
                 if job.snapshot.finite():

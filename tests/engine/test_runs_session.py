@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,7 +102,9 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     started = again.wait_for(told.RunStarted)
     assert (started.regime, started.wiring) == ("FR-II", (2, 0, 1))
     assert again.wait_for(told.RunContinued).step == last
-    assert again.wait_for(told.RegimeSwapped).step == swaps[0].step
+    before = again.wait_for(told.Recalled).events
+    assert [event for event in before if isinstance(event, told.RegimeSwapped)] == swaps
+    assert not [event for event in again.events if isinstance(event, told.RegimeSwapped)]
     again.wait_until(lambda: again.step() > last + 20)
 
 
@@ -163,4 +167,105 @@ def test_a_fault_of_the_engine_marks_the_run_and_keeps_its_data(tmp_path, monkey
     talk.session.send(do.ContinueRun(str(folder)))
     talk.wait_for(told.RunContinued)
     talk.wait_until(lambda: talk.step() > 35)
+    assert session.close()
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """The folder of a run that was watched and stopped after its first steps."""
+    session = Session(runs_root=str(tmp_path / "runs"))
+    talk = Talk(session)
+    talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
+    talk.session.send(do.StartRun(CONFIG))
+    talk.wait_until(lambda: talk.step() > 40)
+    talk.session.send(do.Pause())
+    talk.wait_for(told.Paused)
+    assert session.close()
+    (folder,) = (tmp_path / "runs").iterdir()
+    return folder
+
+
+def test_a_recorded_run_is_shown_and_goes_on_when_it_is_asked_to(start, stopped):
+    talk = start()
+    talk.session.send(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("npk"))))
+    talk.session.send(do.StartRun(CONFIG))
+    talk.wait_until(lambda: talk.step() > 5)
+    talk.session.send(do.ListRuns())
+    listed = {run.name: run for run in talk.wait_for(told.RunsListed).runs}
+    assert listed[stopped.name].status == "stopped"
+    assert listed[stopped.name].resumable
+    assert sorted(run.status for run in listed.values()) == ["running", "stopped"]
+
+    talk.session.send(do.ShowRun(str(stopped)))
+    shown = talk.wait_for(told.RunShown)
+    before = RunReader(stopped)
+    assert (shown.name, shown.status, shown.step) == (stopped.name, "stopped", before.step)
+    assert RunReader(Path(shown.aside)).status == "stopped"  # the run before it is not lost
+    talk.wait_until(lambda: talk.frame.run == 2 and "npk" in talk.frame.readings)
+    assert "not recorded" in talk.frame.readings["npk"].absent
+    there = before.frame(shown.step).readings["gates"]
+    for name, array in there.arrays.items():
+        np.testing.assert_array_equal(talk.frame.readings["gates"].arrays[name], array)
+
+    talk.session.send(do.SwapRegime("FR-II"))
+    assert "only shown" in talk.wait_for(told.Refused).reason
+    talk.session.send(do.Resume())
+    assert talk.wait_for(told.RunContinued).step == before.checkpoints[-1].step
+    talk.wait_until(lambda: talk.frame.run == 3 and talk.step() > shown.step + 20)
+    assert RunReader(stopped).status == "running"
+
+
+def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, tmp_path):
+    talk = start()
+    talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
+    talk.session.send(do.StartRun(CONFIG))
+    talk.wait_until(lambda: talk.step() > 40)
+    file = tmp_path / "there" / "a.dgn"
+    file.parent.mkdir()
+    talk.session.send(do.SaveSession(str(file), '{"theme": "dark"}'))
+    saved = talk.wait_for(told.SessionSaved)
+    talk.wait_until(lambda: talk.step() > saved.step + 20)
+    talk.session.send(do.SaveSession(str(tmp_path / "no" / "a.dgn")))
+    assert "Cannot write" in talk.wait_for(told.Refused).reason
+
+    elsewhere = Session(runs_root=str(tmp_path / "there"))
+    other = Talk(elsewhere)
+    other.session.send(do.OpenFile(str(file)))  # whatever it was dropped as
+    shown = other.wait_for(told.RunShown)
+    assert (shown.file_name, shown.step, shown.look) == ("a.dgn", saved.step, '{"theme": "dark"}')
+    recalled = other.wait_for(told.Recalled).events
+    scores = [event for event in talk.events if isinstance(event, told.Measured)]
+    scores = [event for event in scores if event.step <= saved.step]
+    again = [event for event in recalled if isinstance(event, told.Measured)]
+    assert again == scores[: len(again)]
+    assert len(again) >= len(scores) - 1
+    other.session.send(do.Advance(3))
+    assert other.wait_for(told.RunContinued).step == saved.step
+    assert other.wait_for(told.Paused).step == saved.step + 3
+    assert elsewhere.close()
+    (adopted,) = [path for path in (tmp_path / "there").iterdir() if path.is_dir()]
+    assert verify(adopted) == []
+    assert not list(Path(tempfile.gettempdir()).glob("dgn-session-*"))
+
+
+def test_a_session_that_is_refused_leaves_the_run_alone(start, tmp_path):
+    talk = start()
+    talk.session.send(do.StartRun(CONFIG))
+    talk.wait_until(lambda: talk.step() > 5)
+    (tmp_path / "a.dgn").write_bytes(b"PK")
+    talk.session.send(do.OpenSession(str(tmp_path / "a.dgn")))
+    assert talk.wait_for(told.Refused).reason == "a.dgn is no session file."
+    there = talk.step()
+    talk.wait_until(lambda: talk.step() > there)
+    assert talk.frame.run == 1
+
+
+def test_a_run_that_is_not_recorded_is_not_given_up_for_another(tmp_path, stopped):
+    (tmp_path / "file").touch()
+    session = Session(runs_root=str(tmp_path / "file"))
+    talk = Talk(session)
+    talk.session.send(do.StartRun(CONFIG))
+    talk.wait_until(lambda: talk.step() > 5)
+    talk.session.send(do.ShowRun(str(stopped)))
+    assert "would be lost" in talk.wait_for(told.Refused).reason
     assert session.close()
