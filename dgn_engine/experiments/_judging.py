@@ -39,6 +39,32 @@ def judge(
     return Claim(claim[0], claim[1], bound, mean, low, high, len(values), verdict, remark)
 
 
+def judge_within(
+    request: Request,
+    claim: tuple[str, str],
+    statistic: str,
+    values: Sequence[float],
+    tolerance: float,
+    remark: str = "",
+) -> Claim:
+    """The claim that the mean of `values` differs from zero by less than a tolerance.
+
+    Held where the whole 95 % interval lies within it, not held where all of it lies outside.
+    """
+    mean, half = mean_and_half_width(tuple(values))
+    low, high = mean - half, mean + half
+    verdict: Verdict = "not decided"
+    if len(values) >= LEAST:
+        if -tolerance < low and high < tolerance:
+            verdict = "held"
+        elif low > tolerance or high < -tolerance:
+            verdict = "not held"
+    if verdict == "not decided" and request.quick:
+        verdict = "not decided at this scale"
+    words = f"{statistic}; within ±{tolerance:g}"
+    return Claim(claim[0], claim[1], words, mean, low, high, len(values), verdict, remark)
+
+
 def judge_exact(
     claim: tuple[str, str], statistic: str, error: float, tolerance: float, n: int
 ) -> Claim:

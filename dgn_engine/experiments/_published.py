@@ -28,6 +28,12 @@ def printed(table: str, row: str, column: str) -> Printed | None:
     return Printed(float(value))
 
 
+def regime_numbers(table: str, row: str) -> dict[str, float]:
+    """A row without half-widths, by its column."""
+    found = _papers()[table]
+    return dict(zip(found["columns"], (float(v) for v in found["rows"][row]), strict=True))
+
+
 def table_rows(table: str) -> tuple[str, ...]:
     """The names of a table's rows."""
     return tuple(_papers()[table]["rows"])

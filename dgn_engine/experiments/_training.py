@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dgn_engine.config import (
@@ -15,6 +16,7 @@ from dgn_engine.config import (
 )
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.keeping import BEST, KEPT
+from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
@@ -72,3 +74,16 @@ def five_regimes(prefix: str, config: RunConfig, seed: int) -> Iterator[Training
         under(config, "FL", seed),
         gates_from=Made(relu.id, f"{KEPT}/{BEST}"),
     )
+
+
+def best_step(results: Results, ids: Sequence[Sequence[str]]) -> list[Trained]:
+    """The runs of a cell, one for each seed, of the learning rate with the highest mean.
+
+    `ids`: for each learning rate the runs of all seeds. A run without a score counts as zero.
+    """
+
+    def mean(runs: list[Trained]) -> float:
+        scores = [0.0 if math.isnan(run.best) else run.best for run in runs]
+        return sum(scores) / len(scores)
+
+    return max(([results.trained(name) for name in step] for step in ids), key=mean)

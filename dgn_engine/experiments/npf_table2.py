@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from dgn_engine.experiments._training import (
     FC_QUICK,
     SGD_STEPS,
     base,
+    best_step,
     data_of,
     five_regimes,
     trained_with,
@@ -159,18 +159,12 @@ def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
 
 
 def _best(request: Request, results: Results, setting: _Setting, regime: str) -> list[Trained]:
-    """The runs of a cell, one for each seed, at the step with the highest mean of the best."""
-
-    def mean(runs: list[Trained]) -> float:
-        scores = [run.best if not math.isnan(run.best) else 0.0 for run in runs]
-        return sum(scores) / len(scores)
-
     seeds = range(request.seeds_or(3, 5))
-    by_step = [
-        [results.trained(f"{setting.id}-{step:g}-{regime}-s{seed}") for seed in seeds]
+    ids = [
+        [f"{setting.id}-{step:g}-{regime}-s{seed}" for seed in seeds]
         for step in _steps(request, setting)
     ]
-    return max(by_step, key=mean)
+    return best_step(results, ids)
 
 
 EXPERIMENT = Experiment(

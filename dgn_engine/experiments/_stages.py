@@ -1,0 +1,59 @@
+"""The network of a finished run as it stood after the epochs whose weights were kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from dgn_engine.keeping import KEPT
+from dgn_engine.network import GatedNetwork
+from dgn_engine.regimes import find_regime
+from dgn_engine.run import Run
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.transition import dress
+
+_EPOCH = re.compile(r"epoch-(\d+)\.safetensors")
+
+
+class Stages:
+    """The stages of the run in `folder`, one after another in the same network, in float64.
+
+    `x`, `y`: the first `per_class` training examples of every class, sorted by class.
+    """
+
+    def __init__(self, folder: Path, per_class: int) -> None:
+        config = replace(RunReader(folder).config, device="cpu")
+        run = Run(1, config, lambda _: None, lambda *_: None, live=False, recorded=True)
+        data = run.trainer.data
+        chosen = first_of_each_class(data.train_y, per_class)
+        self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]
+        self.classes = run.architecture.classes
+        self._network = run.trainer.network.double()
+        self._files = sorted((folder / KEPT).glob("epoch-*.safetensors"))
+
+    def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
+        """Epoch and network; the network is the same object each time."""
+        for path in self._files:
+            found = _EPOCH.fullmatch(path.name)
+            if found is not None:
+                self._stand_at(path)
+                yield int(found[1]), self._network
+
+    def _stand_at(self, path: Path) -> None:
+        with safe_open(str(path), framework="pt") as file:
+            tensors = {name: file.get_tensor(name).double() for name in file.keys()}  # noqa: SIM118
+            regime = find_regime(file.metadata()["regime"])
+        self._network.load_state_dict(tensors)
+        dress(self._network, regime)
+
+
+def first_of_each_class(labels: Tensor, per_class: int) -> Tensor:
+    """Places of the first `per_class` examples of each class, class after class."""
+    classes = sorted(set(labels.tolist()))
+    return torch.cat([torch.where(labels == label)[0][:per_class] for label in classes])

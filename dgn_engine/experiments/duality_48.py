@@ -1,0 +1,210 @@
+"""[DUAL] Experiment 1: 48 models a regime, all orders of the gates and two inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+
+from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.experiments._experiment import Experiment, Plan, Request
+from dgn_engine.experiments._findings import Claim, Findings, Printed, Row
+from dgn_engine.experiments._judging import judge, judge_within
+from dgn_engine.experiments._published import claim, regime_numbers
+from dgn_engine.experiments._training import FC_QUICK, base, data_of, trained_with, under
+from dgn_engine.keeping import BEST, KEPT
+from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.sweep.unit import Made, Training
+
+ORDERS = tuple(permutations(range(4)))
+INPUTS = ("image", "ones")
+REGIMES = ("FR-II", "FR-DI", "FL", "DL")
+FC, CNN = "FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
+CNTK = 77.43
+SAME, ROBUST = 1.0, 2.0  # points that count as no difference: chosen here, printed nowhere
+
+
+def plan(request: Request) -> Plan:
+    """One ReLU network for each seed, whose gates FL takes, and 4 × 24 × 2 gated ones."""
+    units: list[Training] = []
+    for row in _rows(request):
+        config = _config(request, row)
+        for seed in range(request.seeds_or(1, 1)):
+            relu = Training(
+                _id(row, "ReLU", "", (), seed),
+                trained_with(under(config, "ReLU", seed), keep_best=True),
+            )
+            units += [relu, *_gated(row, config, seed, relu)]
+    return Plan(
+        tuple(units),
+        (
+            FC_QUICK,
+            "four gate layers of 32 units instead of 128; 20 epochs of 45 steps, not to 100 % "
+            "train accuracy",
+            "the CNN on CIFAR-10 is left out",
+        )
+        if request.quick
+        else (),
+        (
+            "the width of the MNIST network is not printed: 128",
+            f"'no difference' is a mean within ±{SAME:g} point, 'robust' one within ±{ROBUST:g}",
+            "each of the 48 models is run once, as printed; a run's number is its best test "
+            "accuracy",
+        ),
+    )
+
+
+def _gated(row: str, config: RunConfig, seed: int, relu: Training) -> Iterator[Training]:
+    for regime in REGIMES:
+        for seen in INPUTS:
+            for order in ORDERS:
+                yield Training(
+                    _id(row, regime, seen, order, seed),
+                    under(config, regime, seed, wiring=order, value_input=seen),
+                    gates_from=Made(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
+                )
+
+
+def findings(request: Request, results: Results) -> Findings:
+    """Mean over the 48 models of each regime, and the differences between them."""
+    rows: list[Row] = []
+    judged: list[Claim] = []
+    for name in _rows(request):
+        seeds = range(request.seeds_or(1, 1))
+        relu = [results.trained(_id(name, "ReLU", "", (), seed)) for seed in seeds]
+        cells = {
+            (regime, seen, order): [
+                results.trained(_id(name, regime, seen, order, seed)) for seed in seeds
+            ]
+            for regime in REGIMES
+            for seen in INPUTS
+            for order in ORDERS
+        }
+        rows += _table(name, cells, relu)
+        judged += _claims(request, name, cells, relu)
+    return Findings(tuple(rows), tuple(judged))
+
+
+Cells = dict[tuple[str, str, tuple[int, ...]], list[Trained]]
+
+
+def _table(name: str, cells: Cells, relu: list[Trained]) -> Iterator[Row]:
+    numbers = regime_numbers("duality_experiment1", name)
+    for regime in REGIMES:
+        runs = [run for key, found in cells.items() if key[0] == regime for run in found]
+        yield _row(f"{name} {regime} (48 models)", runs, Printed(numbers[regime]))
+        for seen in INPUTS:
+            part = [
+                run for key, found in cells.items() if key[:2] == (regime, seen) for run in found
+            ]
+            yield _row(f"{name} {regime}, x^v = {'x' if seen == 'image' else '1'}", part, None)
+    yield _row(f"{name} ReLU", relu, Printed(numbers["ReLU"]))
+
+
+def _row(label: str, runs: list[Trained], value: Printed | None) -> Row:
+    return Row(
+        label,
+        tuple(100 * run.best for run in runs),
+        value,
+        epochs=max(run.epochs[-1] for run in runs),
+        seconds=sum(run.seconds for run in runs),
+        remark=f"train accuracy {100 * min(run.train_accuracy for run in runs):.1f} % at least",
+    )
+
+
+def _claims(request: Request, name: str, cells: Cells, relu: list[Trained]) -> Iterator[Claim]:
+    best = {key: 100 * sum(run.best for run in runs) / len(runs) for key, runs in cells.items()}
+    top = 100 * sum(run.best for run in relu) / len(relu)
+
+    def of(regime: str) -> list[float]:
+        return [value for key, value in best.items() if key[0] == regime]
+
+    def differences(one: str, other: str) -> list[float]:
+        return [a - b for a, b in zip(of(one), of(other), strict=True)]
+
+    yield judge_within(
+        request,
+        claim("dual-1"),
+        f"{name}: FR-II − FR-DI over 48 models",
+        differences("FR-II", "FR-DI"),
+        SAME,
+    )
+    yield judge(
+        request,
+        claim("dual-2"),
+        f"{name}: ReLU − DL over 48 models",
+        [top - value for value in of("DL")],
+        "below",
+        3.0,
+    )
+    yield judge_within(
+        request,
+        claim("dual-3"),
+        f"{name}: ReLU − FL over 48 models",
+        [top - value for value in of("FL")],
+        1.0,
+    )
+    frozen = of("FR-II") + of("FR-DI")
+    yield judge(
+        request, claim("comp-1"), f"{name}: FR − chance", [v - 10.0 for v in frozen], "above", 0.0
+    )
+    if name == CNN and not request.quick:
+        yield judge(request, claim("dual-4"), f"{name}: FR", frozen, "below", CNTK)
+        for regime in ("FL", "DL"):
+            yield judge(request, claim("dual-4"), f"{name}: {regime}", of(regime), "above", CNTK)
+    identity = ORDERS[0]
+    falls = [
+        min(best[regime, seen, order] for order in ORDERS) - best[regime, seen, identity]
+        for regime in REGIMES
+        for seen in INPUTS
+    ]
+    yield judge(
+        request,
+        claim("dual-5"),
+        f"{name}: worst order − identity, 8 regimes and inputs",
+        falls,
+        "above",
+        -ROBUST,
+    )
+    for regime in REGIMES:
+        pairs = [best[regime, "image", o] - best[regime, "ones", o] for o in ORDERS]
+        yield judge_within(
+            request, claim("dual-6"), f"{name}: {regime}, x − 1 over 24 orders", pairs, ROBUST
+        )
+
+
+def _rows(request: Request) -> list[str]:
+    found = [row for row in (FC, CNN) if request.only in row]
+    return [FC] if request.quick else found
+
+
+def _id(row: str, regime: str, seen: str, order: tuple[int, ...], seed: int) -> str:
+    place = "-".join(("", seen, "".join(str(layer) for layer in order))) if order else ""
+    return f"{row[:3].strip('/ ').lower()}-{regime}{place}-s{seed}"
+
+
+def _config(request: Request, row: str) -> RunConfig:
+    if row == CNN:
+        net, data, epochs = NetConfig("cnn4"), data_of(request, "cifar10"), 100
+    else:
+        net = NetConfig("fc", (("width", 32 if request.quick else 128), ("depth", 5)))
+        data, epochs = data_of(request, "mnist"), 60
+    config = base(request, net, data, request.epochs_or(20, epochs))
+    training = config.training
+    if request.quick:  # fewer steps an epoch: a larger one, or nothing is learnt in time
+        training = replace(training, learning_rate=1e-3)
+    elif not request.epochs:
+        training = replace(training, until=0.999)
+    return replace(config, training=training, gating=replace(config.gating, beta=10.0))
+
+
+EXPERIMENT = Experiment(
+    title="48 models a regime: orders of the gates, and input 1",
+    paper="[DUAL] Experiment 1",
+    about="Every order of four gate layers, with the image and with ones as the value input.",
+    plan=plan,
+    findings=findings,
+    quick_minutes=2.0,
+    full_hours=0.0,
+    claims=("dual-1", "dual-2", "dual-3", "dual-4", "dual-5", "dual-6", "comp-1"),
+)

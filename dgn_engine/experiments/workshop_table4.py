@@ -1,0 +1,191 @@
+"""[WS] Table 4: gates learnt with true labels, random labels and random pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from dgn_engine.config import NetConfig, Optimiser, RunConfig
+from dgn_engine.experiments._experiment import Experiment, Plan, Request
+from dgn_engine.experiments._findings import Claim, Findings, Row
+from dgn_engine.experiments._judging import judge
+from dgn_engine.experiments._published import claim, printed
+from dgn_engine.experiments._training import (
+    FC_QUICK,
+    SGD_STEPS,
+    base,
+    best_step,
+    data_of,
+    five_regimes,
+    trained_with,
+    under,
+)
+from dgn_engine.runs.places import WEIGHTS
+from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.sweep.unit import Made, Training
+
+TABLE = "npf_workshop_table4"
+PIXELS = "NPF trained, random pixels"
+COLUMNS = {
+    "ReLU": "ReLU",
+    "Twin (decoupled)": "DL",
+    "NPF(II)": "FR-II",
+    "NPF(DI)": "FR-DI",
+    "NPF trained, true labels": "FL",
+    "NPF trained, random labels": "labels",
+    PIXELS: "pixels",
+}
+
+
+@dataclass(frozen=True)
+class _Arch:
+    """A row; Arch-5 is VCONV on CIFAR-10 with SGD only."""
+
+    row: str
+    width: int
+    depth: int
+    optimiser: Optimiser
+
+    @property
+    def id(self) -> str:
+        return f"{self.row.split()[0]}-{self.optimiser}"
+
+
+_OPTIMISERS: tuple[tuple[str, Optimiser], ...] = (("Adam", "adam"), ("SGD", "sgd"))
+ARCHES = (
+    *(
+        _Arch(f"Arch-{number} w={width} d={depth} {name} MNIST", width, depth, optimiser)
+        for number, width, depth in ((1, 128, 6), (2, 128, 10), (3, 256, 6), (4, 256, 10))
+        for name, optimiser in _OPTIMISERS
+    ),
+    _Arch("Arch-5 VCONV SGD CIFAR-10", 0, 0, "sgd"),
+)
+GATES = {
+    "labels": "random-label gates",
+    "pixels": "random-pixel gates",
+    "FR-II": "random gates",
+    "FL": "true gates",
+}
+
+
+def plan(request: Request) -> Plan:
+    """Seven columns for each architecture, step and seed."""
+    units = [
+        unit
+        for arch in _chosen(request)
+        for step in _steps(request, arch)
+        for seed in range(request.seeds_or(3, 5))
+        for unit in _columns(f"{arch.id}-{step:g}", _config(request, arch, step), seed)
+    ]
+    scaled = (
+        FC_QUICK,
+        "only Arch-1 with Adam; 64 units a layer instead of 128, 40 epochs of 45 steps",
+    )
+    return Plan(
+        tuple(units),
+        scaled if request.quick else (),
+        (
+            "epochs are printed nowhere: see the column; a run's number is its best test accuracy",
+            "the gates of the random columns are those of a ReLU network after as many epochs on "
+            "uniformly drawn labels, or on Gaussian pixels with the true labels; the value network "
+            "then learns the true data",
+            "β is not printed: 8",
+        ),
+    )
+
+
+def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
+    yield from five_regimes(prefix, config, seed)
+    for name, data in (
+        ("labels", replace(config.data, label_noise=1.0, variant_seed=seed)),
+        ("pixels", replace(config.data, pixels="random", variant_seed=seed)),
+    ):
+        upstream = replace(under(config, "ReLU", seed), data=data)
+        made = Training(f"{prefix}-{name}-gates-s{seed}", upstream)
+        yield made
+        yield Training(
+            f"{prefix}-{name}-s{seed}",
+            under(config, "FL", seed),
+            gates_from=Made(made.id, WEIGHTS),
+        )
+
+
+def findings(request: Request, results: Results) -> Findings:
+    """Each cell at the step with the highest mean, and the upstream networks' train accuracy."""
+    rows: list[Row] = []
+    judged: list[Claim] = []
+    remarks: list[str] = []
+    for arch in _chosen(request):
+        cells = {name: _best(request, results, arch, name) for name in COLUMNS.values()}
+        for column, name in COLUMNS.items():
+            rows.append(_row(arch, column, cells[name]))
+        judged += _claims(request, arch, cells)
+        for name in ("labels", "pixels"):
+            runs = _best(request, results, arch, f"{name}-gates")
+            shares = ", ".join(f"{100 * run.train_accuracy:.1f} %" for run in runs)
+            remarks.append(
+                f"{arch.row}: the network on random {name} reached {shares} train accuracy."
+            )
+    return Findings(tuple(rows), tuple(judged), (), tuple(remarks))
+
+
+def _row(arch: _Arch, column: str, runs: Sequence[Trained]) -> Row:
+    value = None if column == PIXELS else printed(TABLE, arch.row, column)
+    return Row(
+        label=f"{arch.row} {column}",
+        values=tuple(100 * run.best for run in runs),
+        printed=value,
+        epochs=max(run.epochs[-1] for run in runs),
+        seconds=sum(run.seconds for run in runs),
+    )
+
+
+def _claims(request: Request, arch: _Arch, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
+    for lower, upper in (("labels", "FR-II"), ("pixels", "FR-II"), ("FR-II", "FL")):
+        values = [
+            100 * (above.best - below.best)
+            for above, below in zip(cells[upper], cells[lower], strict=True)
+        ]
+        named = f"{arch.row}: {GATES[upper]} − {GATES[lower]}"
+        yield judge(request, claim("ws-1"), named, values, "above", 0.0)
+
+
+def _chosen(request: Request) -> list[_Arch]:
+    found = [arch for arch in ARCHES if request.only in arch.row]
+    return found[:1] if request.quick else found
+
+
+def _steps(request: Request, arch: _Arch) -> tuple[float, ...]:
+    return (3e-4,) if arch.optimiser == "adam" else request.steps or SGD_STEPS
+
+
+def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
+    if not arch.width:
+        net, data, epochs = NetConfig("vconv"), data_of(request, "cifar10"), 80
+    else:
+        width = 64 if request.quick else arch.width
+        net = NetConfig("fc", (("width", width), ("depth", arch.depth)))
+        data, epochs = data_of(request, "mnist"), 20 if arch.optimiser == "adam" else 50
+    config = base(request, net, data, request.epochs_or(40, epochs))
+    return trained_with(config, optimiser=arch.optimiser, learning_rate=step)
+
+
+def _best(request: Request, results: Results, arch: _Arch, name: str) -> list[Trained]:
+    ids = [
+        [f"{arch.id}-{step:g}-{name}-s{seed}" for seed in range(request.seeds_or(3, 5))]
+        for step in _steps(request, arch)
+    ]
+    return best_step(results, ids)
+
+
+EXPERIMENT = Experiment(
+    title="Gates from true labels, random labels and random pixels",
+    paper="[WS] Table 4",
+    about="Gates learnt on noise do worse than random ones; gates learnt on the truth as ReLU.",
+    plan=plan,
+    findings=findings,
+    quick_minutes=1.5,
+    full_hours=0.0,
+    claims=("ws-1",),
+    protocols=("as-published", "as-in-code"),
+)
