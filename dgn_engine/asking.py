@@ -11,6 +11,7 @@ from dgn_engine.run import Run
 Dial = (
     do.SwapRegime
     | do.Rewire
+    | do.Rotate
     | do.SetLearningRate
     | do.SetBeta
     | do.SetValueInput
@@ -36,6 +37,8 @@ def ask(run: Run, command: Dial) -> None:
             run.swap(command.regime, command.restart_value)
         case do.Rewire():
             run.rewire(command.order)
+        case do.Rotate():
+            run.rotate(command.rotation, command.shift)
         case do.SetLearningRate():
             run.set_learning_rate(command.learning_rate)
         case do.SetBeta():

@@ -56,6 +56,13 @@ class Route:
 STRAIGHT = Route()
 
 
+def turned(found: tuple[Route, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Rotation and shift of each route; an empty list where none is turned so."""
+    rotation = tuple(route.rotate for route in found)
+    shift = tuple(route.shift[0] for route in found)
+    return rotation if any(rotation) else (), shift if any(shift) else ()
+
+
 def routes(
     layers: int, rotation: tuple[int, ...], shift: tuple[int, ...], tiling: tuple[int, ...]
 ) -> tuple[Route, ...]:

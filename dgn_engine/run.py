@@ -32,8 +32,10 @@ from dgn_engine.protocol.events import (
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
 from dgn_engine.residence import choose_probe_set, reside
+from dgn_engine.routing import turned
 from dgn_engine.trainer import Trainer
 from dgn_engine.transition import Change
+from dgn_engine.wiring import need_wires
 
 Report = Callable[[str, float | None], None]
 ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of epochs is given
@@ -61,10 +63,8 @@ class Run:
         self.target = find_regime(config.gating.regime)
         self.device = choose_device(config.device)
         examples = load_examples(config.data, report)
-        classes = len(examples.class_names)
-        self.architecture = build_architecture(
-            config.net, examples.train_x.shape[1:], 1 if examples.signed else classes
-        )
+        logits = 1 if examples.signed else len(examples.class_names)
+        self.architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
         set_threads(self.architecture)
         copies = Copies(None, None)
         if not recorded:
@@ -86,9 +86,8 @@ class Run:
         self.measuring = Measuring(self.trainer, emit, live)
         self.observation = Observation(emit)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
-        chosen = torch.tensor(self.probe_set.indices, device=self.device)
-        self._probe_rows = chosen
-        self._probe_x, self._probe_y = data.train_x[chosen], data.train_y[chosen]
+        rows = self._probe_rows = torch.tensor(self.probe_set.indices, device=self.device)
+        self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
         self.diverged = False
         self.before_swap: Callable[[str], None] = lambda _regime: None  # the weights as they were
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
@@ -97,6 +96,7 @@ class Run:
     def started(self, paused: bool) -> RunStarted:
         """The event that opens the run."""
         trainer = self.trainer
+        rotation, shift = turned(trainer.network.routes)
         return RunStarted(
             run=self.number,
             config=self.config,
@@ -113,6 +113,8 @@ class Run:
             total_steps=self.total_steps,
             probe_set=self.probe_set,
             paused=paused,
+            rotation=rotation,
+            shift=shift,
         )
 
     @property
@@ -154,12 +156,10 @@ class Run:
 
     def _learnt_enough(self) -> bool:
         """Whether an epoch of the last stage ended here, with the train accuracy that was asked."""
-        until, epoch_ends = (
-            self.config.training.until,
-            not (self.step_count % self.trainer.steps_per_epoch),
-        )
-        last_stage = self.step_count > self.pretrain_steps
-        return bool(until) and epoch_ends and last_stage and self.measuring.epoch_accuracy >= until
+        until = self.config.training.until
+        if not until or self.step_count % self.trainer.steps_per_epoch:
+            return False
+        return self.step_count > self.pretrain_steps and self.measuring.epoch_accuracy >= until
 
     def sight(self, beside: Beside = nobody) -> Sight:
         """The probe set under the network as it is now, and under one that stands beside it."""
@@ -183,7 +183,7 @@ class Run:
         self.pretrain_steps = 0
         # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.
         change = self.trainer.swap(after, restart_value)
-        self._copy(match)
+        self.trainer.take_gates(*tensors_of(match))
         kept = tuple(name for name in change.kept if not name.startswith("feature"))
         copied = (f"feature weights (from {source})",)
         self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
@@ -205,15 +205,21 @@ class Run:
         )
 
     def rewire(self, order: tuple[int, ...]) -> None:
-        """Another order of the gate layers from the next step on."""
-        if self.trainer.regime.own_gates:
-            raise Refusal(
-                f"In {self.trainer.regime.name} the network uses its own gates: there is nothing "
-                "to permute; choose FR-II, FR-DI, FL or DL first."
-            )
+        """Another order of the gate layers from the next step on; each keeps its rotation."""
+        need_wires(self.trainer.regime, "permute")
         self.trainer.rewire(order)
+        self._rewired()
+
+    def rotate(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
+        """Turn each value layer's gates by so many units, maps also by rows and columns."""
+        need_wires(self.trainer.regime, "rotate")
+        self.trainer.reroute(rotation, shift)
+        self._rewired()
+
+    def _rewired(self) -> None:
         self._changed()
-        self._emit(Rewired(self.step_count, order))
+        network = self.trainer.network
+        self._emit(Rewired(self.step_count, network.wiring, *turned(network.routes)))
 
     def set_learning_rate(self, rate: float) -> None:
         """Of the optimiser; must be positive."""
@@ -264,9 +270,6 @@ class Run:
         """Something other than a step changed what the network computes."""
         self.observation.invalidate()
         self.measuring.restart()
-
-    def _copy(self, match: Match) -> None:
-        self.trainer.take_gates(*tensors_of(match))
 
     def _swapped(self, before: str, change: Change, source: str = "") -> None:
         self._changed()

@@ -127,9 +127,17 @@ class Trainer:
         return change
 
     def rewire(self, order: tuple[int, ...]) -> None:
-        """Value layer l uses gate layer order[l]; raises `Refusal` where shapes do not fit."""
+        """Value layer l uses gate layer order[l]; each gate layer stays turned as it is.
+
+        Raises `Refusal` where shapes do not fit.
+        """
         check_wiring(self.base, order)
+        before, turns = self.network.wiring, self.network.routes
         self.network.wiring = order
+        carried = [turns[before.index(source)] for source in order]
+        self.reroute(
+            tuple(route.rotate for route in carried), tuple(route.shift[0] for route in carried)
+        )
 
     def reroute(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
         """Turn each layer's gates by so many units, and in maps by so many rows and columns.

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from dgn_engine.architecture import Architecture
 from dgn_engine.refusal import Refusal
+from dgn_engine.regimes import Regime
 from dgn_engine.routing import Route
+
+
+def need_wires(regime: Regime, what: str) -> None:
+    """Raise `Refusal` where the network makes its own gates."""
+    if regime.own_gates:
+        raise Refusal(
+            f"In {regime.name} the network uses its own gates: there is nothing to {what}; "
+            "choose FR-II, FR-DI, FL or DL first."
+        )
 
 
 def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:

@@ -29,6 +29,9 @@ class RegimeEntry:
     own_gates: bool  # the network's own gates: no feature network, nothing to wire
     soft: bool
     trains_feature: bool
+    group: str = ""  # what it stands under in a selector: 'Fixed gates'
+    takes_gates: bool = False  # its gates are copied from a checkpoint, or learnt first
+    drawn_gates: bool = False  # each gate is a coin
 
 
 @dataclass(frozen=True)

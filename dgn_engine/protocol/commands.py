@@ -72,6 +72,18 @@ class Rewire:
 
 
 @dataclass(frozen=True)
+class Rotate:
+    """Gate layers are turned from the next step on, the same for every example.
+
+    The gates of value layer l by `rotation[l]` units, and in a map by `shift[l]` rows and columns;
+    an empty list turns nothing.
+    """
+
+    rotation: tuple[int, ...]
+    shift: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class SetLearningRate:
     """Of the optimiser, from the next step on."""
 
@@ -207,6 +219,7 @@ Command = (
     | Reset
     | SwapRegime
     | Rewire
+    | Rotate
     | SetLearningRate
     | SetBeta
     | SetValueInput

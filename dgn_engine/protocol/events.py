@@ -60,6 +60,8 @@ class RunStarted:
     probe_set: ProbeSet
     paused: bool
     inspected: str = ""  # 'resnet18.pth': a network from a file, shown and not trained
+    rotation: tuple[int, ...] = ()  # as in `Rewired`
+    shift: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,12 @@ class RegimeSwapped:
 
 @dataclass(frozen=True)
 class Rewired:
-    """The gate layers are in a new order."""
+    """The gate layers are in a new order, or turned anew (empty lists: not turned)."""
 
     step: int
     order: tuple[int, ...]
+    rotation: tuple[int, ...] = ()  # of the gates of each value layer, in units
+    shift: tuple[int, ...] = ()  # and in rows and columns of maps
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ def in_words(command: do.Command) -> str:
             return f"swap to {command.regime}"
         case do.Rewire():
             return "permute the gate layers"
+        case do.Rotate():
+            return "rotate the gates"
         case do.TakeGates():
             return "copy the gates"
         case do.TakeWeights():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dgn_engine.discovery import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.refusal import Refusal
-from dgn_engine.regimes._regime import Regime
+from dgn_engine.regimes._regime import GROUPS, Regime
 
 __all__ = ["Regime", "all_regimes", "find_regime", "regime_entries"]
 
@@ -13,7 +13,7 @@ __all__ = ["Regime", "all_regimes", "find_regime", "regime_entries"]
 def all_regimes() -> tuple[Regime, ...]:
     """Every regime, in the order of the selector."""
     found = discover("dgn_engine.regimes", "REGIME", Regime)
-    return tuple(sorted(found.values(), key=lambda regime: regime.order))
+    return tuple(sorted(found.values(), key=lambda r: (GROUPS.index(r.group), r.order)))
 
 
 def find_regime(name: str) -> Regime:
@@ -29,6 +29,16 @@ def find_regime(name: str) -> Regime:
 def regime_entries() -> tuple[RegimeEntry, ...]:
     """The regimes as the viewer shows them."""
     return tuple(
-        RegimeEntry(r.name, r.title, r.about, r.own_gates, r.soft, r.trains_feature)
+        RegimeEntry(
+            r.name,
+            r.title,
+            r.about,
+            r.own_gates,
+            r.soft,
+            r.trains_feature,
+            r.group,
+            takes_gates=r.offers_restart,
+            drawn_gates=r.drawn_gates,
+        )
         for r in all_regimes()
     )

@@ -10,6 +10,8 @@ from typing import Literal
 # 'redraw-both': both are fresh.
 OnEntry = Literal["aside", "keep", "redraw", "share-redrawn", "redraw-both"]
 
+GROUPS = ("One network", "Fixed gates", "Learnt gates", "Linear features")
+
 
 @dataclass(frozen=True)
 class Regime:
@@ -30,6 +32,15 @@ class Regime:
     open_gates: bool = False  # every gate is 1
     drawn_gates: bool = False  # gates are coins, one for each training example and unit
     aliases: tuple[str, ...] = ()
+
+    @property
+    def group(self) -> str:
+        """One of `GROUPS`: what it stands under where there are many to choose from."""
+        if self.own_gates:
+            return "One network"
+        if self.linear_features:
+            return "Linear features"
+        return "Learnt gates" if self.trains_feature else "Fixed gates"
 
     @property
     def generalises(self) -> bool:

@@ -59,7 +59,7 @@ def _turns(reader: RunReader) -> list[str]:
             case RegimeSwapped():
                 told.append(event.sentence)
             case Rewired():
-                told.append(f"Gate layers in the order {list(event.order)} at step {event.step:,}.")
+                told.append(_wiring(event))
             case RunContinued():
                 told.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
             case RecordingPaused():
@@ -69,6 +69,15 @@ def _turns(reader: RunReader) -> list[str]:
             case Failed():
                 told.append(event.what)
     return [f"  {sentence}" for sentence in told]
+
+
+def _wiring(event: Rewired) -> str:
+    words = f"Gate layers in the order {list(event.order)}"
+    if event.rotation:
+        words += f", rotated by {list(event.rotation)} units"
+    if event.shift:
+        words += f", shifted by {list(event.shift)} pixels"
+    return f"{words} at step {event.step:,}."
 
 
 def _checkpoints(reader: RunReader) -> list[str]:

@@ -81,6 +81,7 @@ def _check_started(reader: RunReader) -> None:
     if len(started.layers) > LAYERS or not all(_layer(one) for one in started.layers):
         raise ValueError("layers")
     _check_order(started.wiring, started)
+    _check_turns(started.rotation, started.shift, started)
     probe = started.probe_set
     if not isinstance(started.device, str) or not isinstance(probe.digest, str):
         raise ValueError("words")
@@ -113,8 +114,9 @@ def _check_log(reader: RunReader) -> None:
                     raise ValueError("too many curves")
             case RegimeSwapped(after=after):
                 find_regime(str(after))
-            case Rewired(order=order):
+            case Rewired(order=order, rotation=rotation, shift=shift):
                 _check_order(order, started)
+                _check_turns(rotation, shift, started)
             case _:
                 pass
 
@@ -132,6 +134,16 @@ def _check_numbers(event: Event) -> None:
 def _check_order(order: tuple[Any, ...], started: RunStarted | None) -> None:
     if started is not None and sorted(order) not in ([], list(range(len(started.layers)))):
         raise ValueError("order of the gate layers")
+
+
+def _check_turns(
+    rotation: tuple[Any, ...], shift: tuple[Any, ...], started: RunStarted | None
+) -> None:
+    for turns in (rotation, shift):
+        if started is not None and turns and len(turns) != len(started.layers):
+            raise ValueError("rotations of the gate layers")
+        if not all(type(turn) is int and abs(turn) <= SIDE for turn in turns):
+            raise ValueError("rotations of the gate layers")
 
 
 def _check_checkpoints(reader: RunReader) -> None:
