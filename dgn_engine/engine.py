@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +9,12 @@ import torch
 
 from dgn_engine.asking import InRun, ask, why_no_run
 from dgn_engine.choices import catalogue
+from dgn_engine.failing import failure
 from dgn_engine.opening import OfFiles, Opening, ground_of, inspect
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     EngineReady,
     Event,
-    Failed,
     Finished,
     Paused,
     RecordingPaused,
@@ -62,7 +61,7 @@ class Engine:
         self._requests: tuple[do.ProbeRequest, ...] = ()
         self._opening = Opening(emit)
         self._shelf = Shelf(emit, runs_root)
-        self._publishing = Publishing(publish, lambda: self._opening.beside.readings)
+        self._publishing = Publishing(publish, self._opening.beside)
 
     def announce(self) -> None:
         """Say what can be chosen."""
@@ -294,7 +293,7 @@ class Engine:
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False
-        self._emit(Failed(f"{what}: {type(error).__name__}: {error}", traceback.format_exc()))
+        self._emit(failure(what, error))
         self._end_recording(sound=False)
         if self.run is not None:
             self._emit(Paused(self.run.step_count))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.config import RunConfig
+from dgn_engine.failing import failure
 from dgn_engine.keeping import KEPT, Keeping
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import (
     Event,
-    Failed,
     Finished,
     Measured,
     RegimeSwapped,
@@ -107,7 +106,7 @@ class Headless:
         run.observation.watch(self._probes)
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).events:
-            self._outcome = _after(self._outcome, event)
+            self._outcome = after(self._outcome, event)
         self._keep(run, folder)
         self._emit(told)
         self._recording = Recording(folder, run, self._emit, self._every)
@@ -135,7 +134,7 @@ class Headless:
         except BaseException as error:
             if recording is not None:
                 if isinstance(error, Exception):
-                    self._emit(Failed(f"Training stopped: {error}", traceback.format_exc()))
+                    self._emit(failure("Training stopped", error))
                 recording.close(sound=False)
             raise
         # The weights first: a run is finished when nothing of it is missing.
@@ -164,7 +163,7 @@ class Headless:
     def _emit(self, event: Event) -> None:
         if self._keeping is not None and self._run is not None and isinstance(event, Measured):
             self._keeping.measured(self._run.trainer, event, self._outcome.best_accuracy)
-        self._outcome = _after(self._outcome, event)
+        self._outcome = after(self._outcome, event)
         if self._recording is not None:
             self._recording.on_event(event)
         self._watcher.on_event(event)
@@ -182,7 +181,8 @@ def _save(run: Run, path: Path) -> str:
     return ""
 
 
-def _after(outcome: Outcome, event: Event) -> Outcome:
+def after(outcome: Outcome, event: Event) -> Outcome:
+    """The outcome so far, with what this event says."""
     match event:
         case RunStarted():
             return Outcome(regime=event.regime)

@@ -46,7 +46,7 @@ class Measuring:
         epoch_ends = step % self._trainer.steps_per_epoch == 0
         test_due = self._live and time.monotonic() >= self._test_due
         if not (epoch_ends or test_due or step % self._every == 0):
-            return True
+            return self._trainer.finite
         train = self._trainer.train_score()
         self._gather(train, epoch_ends)
         measured = Measured(step, self._trainer.epoch, train.loss, train.accuracy)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from dgn_engine.config import OptionValue
+from dgn_engine.memory import free_memory, is_out_of_memory
 from dgn_engine.probes import Probe, Sight, all_probes
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, Traced
-from dgn_engine.protocol.frames import Reading, freeze
+from dgn_engine.protocol.frames import MISFIT, Reading, freeze
 from dgn_engine.refusal import Refusal
 
 SHARE = 0.05  # of the run's time, for each probe
 SHORTEST = 0.25  # seconds between two readings of one probe
 TOO_LONG = 5.0  # seconds that a reading may be expected to hold training up
+FEWEST = 8  # probe examples: fewer show nothing
 ASSUMED_FLOPS = 2e10  # of one CPU core or better, to estimate a cost before it was measured
 
 
@@ -29,6 +32,7 @@ class Observation:
         self._due: dict[str, float] = {}
         self._memory: dict[str, object] = {}
         self._broken: set[str] = set()
+        self._every: dict[str, int] = {}  # of the probe examples each n-th is seen; 0: none fits
         self.readings: dict[str, Reading] = {}
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
@@ -42,11 +46,13 @@ class Observation:
         for name, options in wanted.items():
             if self._wanted.get(name) != options:
                 self._due[name] = 0.0
+                self._every.pop(name, None)
         self._wanted = wanted
 
     def invalidate(self) -> None:
         """Something other than a step changed the gates: everything is due at once."""
         self._due = dict.fromkeys(self._wanted, 0.0)
+        self._every.clear()
 
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Probes whose time has come; `catch_up`: all that have not seen this step."""
@@ -60,30 +66,39 @@ class Observation:
 
     def look(self, names: tuple[str, ...], sight: Sight, step: int) -> None:
         """Read these probes; a probe that fails is reported once and the run goes on."""
+        sights = {1: sight}
         for name in names:
             began = time.monotonic()
-            reading = self._read(name, sight, step)
+            reading = self._fitting(name, sights, step)
             seconds = time.monotonic() - began
             interval = max(SHORTEST, seconds / SHARE)
             self._due[name] = time.monotonic() + interval
-            self.readings[name] = Reading(
-                probe=name,
-                step=step,
-                seconds=seconds,
-                interval=interval,
-                arrays=reading.arrays,
-                scalars=reading.scalars,
-                facts=reading.facts,
-                absent=reading.absent,
-                too_expensive=reading.too_expensive,
-            )
+            self.readings[name] = replace(reading, seconds=seconds, interval=interval)
             if reading.scalars:
                 self._emit(Traced(step, name, reading.scalars))
 
     def _stale(self, name: str, step: int) -> bool:
         return name not in self.readings or self.readings[name].step != step
 
-    def _read(self, name: str, sight: Sight, step: int) -> Reading:
+    def _fitting(self, name: str, sights: dict[int, Sight], step: int) -> Reading:
+        """A reading on as many probe examples as fit in memory: all, half of them, a quarter, …"""
+        while every := self._every.get(name, 1):
+            if every not in sights:
+                sights[every] = sights[1].thinned(every)
+            sight = sights[every]
+            reading = self._read(name, sight, step)
+            if reading is not None:
+                halved = f"probe batch halved to {len(sight.x)}: out of memory"
+                return replace(reading, remark=halved) if every > 1 else reading
+            for other in sights.values():
+                other.forget()
+            free_memory()
+            self._memory.pop(name, None)  # of more examples
+            self._every[name] = 2 * every if len(sight.x) >= 2 * FEWEST else 0
+        return _misfit(self._probes[name], name, step)
+
+    def _read(self, name: str, sight: Sight, step: int) -> Reading | None:
+        """None where there is not enough memory."""
         probe, options = self._probes[name], self._wanted[name]
         estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS
         if estimate > TOO_LONG and not options.get("anyway", False):
@@ -92,16 +107,7 @@ class Observation:
         try:
             result = probe.read(sight, options, self._memory.get(name))
         except Exception as error:  # the run must outlive a faulty probe
-            if name not in self._broken:
-                self._broken.add(name)
-                self._emit(
-                    Failed(
-                        f"The probe '{probe.title}' failed: {str(error).rstrip('.')}.",
-                        traceback.format_exc(),
-                    )
-                )
-            why = f"The probe failed at step {step}: {str(error).rstrip('.')}."
-            return Reading(name, step, facts={"fault": type(error).__name__}, absent=why)
+            return None if is_out_of_memory(error) else self._broke(name, step, error)
         self._broken.discard(name)
         self._memory[name] = result.memory
         return Reading(
@@ -112,6 +118,23 @@ class Observation:
             facts=dict(result.facts),
             absent=result.absent,
         )
+
+    def _broke(self, name: str, step: int, error: Exception) -> Reading:
+        """Of a probe that failed; told once."""
+        if name not in self._broken:
+            self._broken.add(name)
+            what = f"The probe '{self._probes[name].title}' failed: {str(error).rstrip('.')}."
+            self._emit(Failed(what, traceback.format_exc()))
+        why = f"The probe failed at step {step}: {str(error).rstrip('.')}."
+        return Reading(name, step, facts={"fault": type(error).__name__}, absent=why)
+
+
+def _misfit(probe: Probe, name: str, step: int) -> Reading:
+    why = (
+        f"{probe.title} runs out of memory with fewer than {2 * FEWEST} probe examples too; "
+        "choose a smaller network or smaller images. Training goes on."
+    )
+    return Reading(name, step, facts={"fault": MISFIT}, absent=why)
 
 
 def _too_expensive(probe: Probe, seconds: float, examples: int) -> str:

@@ -11,11 +11,12 @@ import torch
 from dgn_engine.checkpoints.matching import Match
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.copying import Copies, read_copies, tensors_of
-from dgn_engine.data import load_examples
+from dgn_engine.data import Examples, load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
 from dgn_engine.keeping import save_trainer
 from dgn_engine.layers import layer_infos
 from dgn_engine.measuring import Measuring
+from dgn_engine.memory import does_not_fit, is_out_of_memory, refused_without_memory
 from dgn_engine.nets import build_architecture
 from dgn_engine.observation import Observation
 from dgn_engine.probes import Beside, Sight, nobody
@@ -47,6 +48,7 @@ class Run:
     Raises `Refusal` where the configuration cannot be carried out.
     """
 
+    @refused_without_memory("This run")
     def __init__(
         self,
         number: int,
@@ -55,14 +57,18 @@ class Run:
         report: Report,
         live: bool,
         recorded: bool = False,
+        examples: Examples | None = None,
     ) -> None:
-        """`recorded`: its state is put back from a checkpoint after this, so draw nothing in."""
+        """`recorded`: its state is put back from a checkpoint after this, so draw nothing in.
+
+        `examples`: those of the configuration, where they have been loaded already.
+        """
         self.number = number
         self.config = config
         self._emit = emit
         self.target = find_regime(config.gating.regime)
         self.device = choose_device(config.device)
-        examples = load_examples(config.data, report)
+        examples = examples or load_examples(config.data, report)
         logits = 1 if examples.signed else len(examples.class_names)
         self.architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
         set_threads(self.architecture)
@@ -147,7 +153,12 @@ class Run:
         """A loss that is not finite ends the run."""
         if self.pretrain_steps and self.step_count == self.pretrain_steps:
             self.swap(self.target.name, restart_value=True)
-        self.trainer.step()
+        try:
+            self.trainer.step()
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise Refusal(does_not_fit(self.trainer)) from None
+            raise
         if not self.measuring.after_step():
             self.diverged = True
             self._emit(Diverged(self.step_count))

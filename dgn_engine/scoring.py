@@ -9,6 +9,7 @@ import torch
 
 from dgn_engine.config import Loss
 from dgn_engine.losses import correct, loss
+from dgn_engine.memory import is_out_of_memory
 from dgn_engine.network import GatedNetwork
 from dgn_engine.residence import Resident
 
@@ -47,7 +48,13 @@ class TestPass:
         """One more chunk; the score when it was the last one."""
         part = slice(self._begin, self._begin + self._chunk)
         labels = self._y[part]
-        logits = self._network(self._x[part])
+        try:
+            logits = self._network(self._x[part])
+        except Exception as error:
+            if self._chunk == 1 or not is_out_of_memory(error):
+                raise
+            self._chunk //= 2
+            return None  # the same examples again, fewer at once
         self._total += float(loss(self._loss, logits, labels)) * len(labels)
         self._right += float(correct(logits, labels))
         self._begin += len(labels)

@@ -22,6 +22,7 @@ from dgn_engine.imported import (
     our_network,
 )
 from dgn_engine.layers import layer_infos
+from dgn_engine.memory import refused_without_memory
 from dgn_engine.network import GatedNetwork
 from dgn_engine.observation import Observation
 from dgn_engine.probes import Beside, Sight, nobody
@@ -154,6 +155,7 @@ class Inspection:
     Raises `Refusal` where the data cannot be had, or the file is no network for them.
     """
 
+    @refused_without_memory("This network")
     def __init__(
         self,
         number: int,

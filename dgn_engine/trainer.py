@@ -101,6 +101,13 @@ class Trainer:
             )
         return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
 
+    @property
+    def finite(self) -> bool:
+        """Whether each loss since the last score was a number; a GPU is not waited for, so that
+        there it is found out with the next score.
+        """
+        return self._sums.device.type != "cpu" or math.isfinite(float(self._sums[0]))
+
     def train_score(self) -> Score:
         """Mean over the batches since the last call; NaN where there was none."""
         total, right = (float(v) for v in self._sums.tolist())
@@ -189,6 +196,12 @@ class Trainer:
             "train_sums": self._sums.tolist(),
             "train_seen": self._seen,
         }
+
+    def stand_at(self, step: int, sums: Tensor, seen: int) -> None:
+        """After steps that were taken elsewhere: (2,) sums of loss and right answers over `seen`
+        examples since the last score."""
+        self.step_count, self._seen = step, seen
+        self._sums.copy_(sums)
 
     def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
         """Stand where another trainer stood; the regime and the dials are set by the caller.

@@ -37,17 +37,28 @@ class Sight:
         beside: Beside = nobody,
     ) -> None:
         self.network = network
+        self.x = x
         self._beside = beside
         self.labels = labels
         self.regime = regime
-        # K^F is shown where something trains through the gates.
-        trained = regime.trains_feature or regime.own_gates
-        self.kernels = SharedKernels(network, x, feature_trained=trained)
+        self.forget()
 
-    @property
-    def x(self) -> Tensor:
-        """The probe set's inputs."""
-        return self.kernels.x
+    def forget(self) -> None:
+        """Drop what was computed; it is computed anew when it is asked for."""
+        # K^F is shown where something trains through the gates.
+        trained = self.regime.trains_feature or self.regime.own_gates
+        self.kernels = SharedKernels(self.network, self.x, feature_trained=trained)
+
+    def thinned(self, every: int) -> Sight:
+        """The same step on each `every`-th example, sorted by class as before."""
+        network, given = self.network, self.network.given_gates
+        if given is not None:
+            network = network.with_gates(_thinned(given, every))
+
+        def beside() -> tuple[Tensor, ...] | None:
+            return None if (found := self.other) is None else _thinned(found, every)
+
+        return Sight(network, self.x[::every], self.labels[::every], self.regime, beside)
 
     @property
     def other(self) -> tuple[Tensor, ...] | None:
@@ -63,6 +74,10 @@ class Sight:
     def gates(self) -> tuple[Tensor, ...]:
         """G_l as value layer l uses it."""
         return self.kernels.gates
+
+
+def _thinned(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
+    return tuple(layer[::every] for layer in gates)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+MISFIT = "does not fit in memory"  # the fact 'fault' of a reading for which memory is too small
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Reading:
     facts: Mapping[str, str] = field(default_factory=dict)
     absent: str = ""
     too_expensive: float = 0.0  # seconds it was expected to take; then it was not begun
+    remark: str = ""  # why it shows less than was asked for: 'probe batch halved to 32: …'
 
 
 @dataclass(frozen=True)
