@@ -25,6 +25,16 @@ class Holder:
     inode: int
 
 
+class Held(Refusal):
+    """Somebody else writes. `elsewhere`: the process of another machine that wrote the lock; it may
+    be dead, which nobody can see from here.
+    """
+
+    def __init__(self, sentence: str, elsewhere: Holder | None = None) -> None:
+        super().__init__(sentence)
+        self.elsewhere = elsewhere
+
+
 class Lock:
     """Held from `take` to `release`, or to the end of the process, however it ends."""
 
@@ -33,13 +43,17 @@ class Lock:
         self._handle: int | None = None
 
     def take(self) -> None:
-        """Raise `Refusal` where somebody else writes; `OSError` where no file can be made."""
+        """Raise `Held` where somebody else writes; `OSError` where no file can be made."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         handle = os.open(self._path, flags, 0o644)
         try:
             told = _told(handle)
             if not _seize(handle, told):
-                raise Refusal(f"{self._path.parent} is being written by {_words(told)}.")
+                elsewhere = told is not None and told.host != platform.node()
+                raise Held(
+                    f"{self._path.parent} is being written by {_words(told)}.",
+                    told if elsewhere else None,
+                )
             _require_not_elsewhere(self._path, told)
             ours = Holder(os.getpid(), platform.node(), _boot(), os.fstat(handle).st_ino)
             os.ftruncate(handle, 0)
@@ -89,6 +103,20 @@ def holder(path: Path) -> Holder | None:
         os.close(handle)
 
 
+def free(path: Path, pid: int, host: str) -> None:
+    """Empty a lock that this process of another machine left, which is known to be dead."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return
+    try:
+        told = _told(handle)
+        if told is not None and (told.pid, told.host) == (pid, host) and host != platform.node():
+            os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)
+
+
 def _same(handle: int, path: Path) -> bool:
     return path.exists() and os.path.samestat(os.fstat(handle), path.stat())
 
@@ -132,9 +160,10 @@ def _require_not_elsewhere(path: Path, told: Holder | None) -> None:
     """Locks may not reach over a network: the same file, marked by another machine, is theirs."""
     if told is None or told.host == platform.node() or told.inode != path.stat().st_ino:
         return
-    raise Refusal(
+    raise Held(
         f"{path.parent} was left locked by {_words(told)}; "
-        f"if nothing runs there any more, delete {path} and try again."
+        f"if nothing runs there any more, delete {path} and try again.",
+        told,
     )
 
 

@@ -12,10 +12,12 @@ from typing import Any, Literal, Protocol
 from dgn_engine.protocol.events import Event
 from dgn_engine.refusal import Refusal
 from dgn_engine.runs.durable import write_file
-from dgn_engine.runs.places import RUN
-from dgn_engine.sweep.unit import Calculation, Training, Unit, Work, unit_folder
+from dgn_engine.runs.lock import Lock
+from dgn_engine.runs.places import LOCK, RUN
+from dgn_engine.sweep.unit import Calculation, Training, Unit, Work, to_json, unit_folder
 
 RESULT = "result.json"  # of a calculation
+ASKED = "unit.json"  # what it was asked to calculate
 PACKAGE = "dgn_engine."
 State = Literal["done", "diverged", "interrupted", "begun", "new"]
 
@@ -45,7 +47,7 @@ def state_of(unit: Unit, root: Path) -> State:
     """What its folder says; raises `Refusal` where the folder holds another unit's work."""
     folder = unit_folder(root, unit.id)
     if isinstance(unit, Calculation):
-        return "done" if (folder / RESULT).exists() else "new"
+        return _calculated(unit, folder)
     if not (folder / RUN).exists():
         return "new"
     from dgn_engine.runs.reader import RunReader
@@ -87,20 +89,33 @@ def _train(
 
     path = unit_folder(root, unit.id)
     headless = Headless(watcher, interrupted)
-    if begun:
-        folder = RunFolder(path)
-        try:
-            outcome = headless.go_on(folder)
-        finally:
-            folder.close()
-    else:
-        config = unit.resolved(root)
-        outcome = headless.train(config, RunFolder.create(path, config))
+    folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolved(root))
+    try:
+        outcome = headless.go_on(folder) if begun else headless.train(folder.config, folder)
+    except Refusal:
+        if "started" not in folder.about:
+            folder.discard()  # it never began
+        raise
+    finally:
+        folder.close()
     if outcome.unsaved:
         raise Refusal(outcome.unsaved)
     if outcome.diverged:
         return "diverged"
     return "interrupted" if interrupted() and state_of(unit, root) != "done" else "done"
+
+
+def _calculated(unit: Calculation, folder: Path) -> State:
+    asked, result = folder / ASKED, folder / RESULT
+    if not result.exists():
+        return "new"
+    try:
+        same = json.loads(asked.read_text(encoding="utf-8")) == to_json(unit)
+    except (OSError, ValueError):
+        same = False
+    if not same:
+        raise Refusal(f"{folder} holds another calculation; choose another folder with --out.")
+    return "done"
 
 
 def _calculate(unit: Calculation, root: Path) -> None:
@@ -110,6 +125,12 @@ def _calculate(unit: Calculation, root: Path) -> None:
     function: Callable[[Work], Any] = getattr(importlib.import_module(module), name)
     folder = unit_folder(root, unit.id)
     folder.mkdir(parents=True, exist_ok=True)
-    needs = {need: unit_folder(root, need) for need in unit.needs}
-    value = function(Work(unit.arguments, folder, needs))
-    write_file(folder / RESULT, json.dumps(value).encode())
+    lock = Lock(folder / LOCK)
+    lock.take()
+    try:
+        needs = {need: unit_folder(root, need) for need in unit.needs}
+        value = function(Work(unit.arguments, folder, needs))
+        write_file(folder / ASKED, json.dumps(to_json(unit)).encode())
+        write_file(folder / RESULT, json.dumps(value).encode())  # last: with it, it is done
+    finally:
+        lock.release()

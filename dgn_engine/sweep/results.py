@@ -61,6 +61,11 @@ class Results:
         except (OSError, ValueError) as error:
             raise Refusal(f"{path} cannot be read: {error}.") from None
 
+    def seconds_of(self, unit_id: str) -> float:
+        """That a training took; NaN where it was not read, and for a calculation."""
+        read = self._trained.get(unit_id)
+        return math.nan if read is None else read.seconds
+
     @property
     def seconds(self) -> float:
         """That all trainings read so far took together."""

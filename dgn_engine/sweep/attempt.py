@@ -1,0 +1,135 @@
+"""One attempt at a unit, in whatever process: text in, text out, and any trouble put into words."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs.lock import Held, free
+from dgn_engine.runs.places import LOCK
+from dgn_engine.sweep.news import News, Whose
+from dgn_engine.sweep.performing import perform
+from dgn_engine.sweep.unit import Unit, from_json, to_json, unit_folder
+
+LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
+LAST_LINES = 20  # of a log, in a report
+EVERY = 0.5  # seconds between two messages of one unit
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit to attempt. `ended`: processes that are known to be dead, whose locks do not count."""
+
+    unit: Unit
+    root: Path
+    ended: tuple[Whose, ...] = ()
+
+    def to_text(self) -> str:
+        """As it crosses between processes and machines."""
+        ended = [asdict(whose) for whose in self.ended]
+        return json.dumps({"unit": to_json(self.unit), "root": str(self.root), "ended": ended})
+
+    @staticmethod
+    def from_text(text: str) -> Task:
+        """The inverse of `to_text`."""
+        tree = json.loads(text)
+        ended = tuple(Whose(**whose) for whose in tree["ended"])
+        return Task(from_json(tree["unit"]), Path(tree["root"]), ended)
+
+
+def attempt(text: str, tell: Callable[[str], None], interrupted: Callable[[], bool]) -> str:
+    """Carry out the task in `text`; `tell` gets news on the way, the last of them is returned.
+
+    Never raises an `Exception`: what goes wrong is news as well.
+    """
+    task = Task.from_text(text)
+    return attempt_task(task, lambda news: tell(news.to_text()), interrupted).to_text()
+
+
+def attempt_task(task: Task, tell: Callable[[News], None], interrupted: Callable[[], bool]) -> News:
+    """The same within one process."""
+    unit, root = task.unit, task.root
+    watcher = _Teller(unit.id, tell)
+    tell(News(unit.id, "running"))
+    lock = unit_folder(root, unit.id) / LOCK
+    try:
+        for whose in task.ended:
+            free(lock, whose.pid, whose.host)
+        state = perform(unit, root, watcher, interrupted)
+    except Held as held:
+        holder = None
+        if held.elsewhere is not None:
+            holder = Whose(held.elsewhere.pid, held.elsewhere.host)
+        return News(unit.id, "held", trouble=str(held), holder=holder)
+    except Refusal as refusal:
+        write_log(root, unit.id, str(refusal))
+        return News(unit.id, "failed", trouble=str(refusal))
+    except Exception:
+        write_log(root, unit.id, traceback.format_exc())
+        return News(unit.id, "failed", trouble=last_lines(traceback.format_exc()))
+    word = "interrupted" if state not in ("done", "diverged") else state
+    return News(unit.id, word, watcher.fraction, watcher.score)
+
+
+def write_log(root: Path, unit_id: str, text: str) -> None:
+    """Add an attempt that failed to the unit's log; a disk that is full must not hide the cause."""
+    head = f"{datetime.now():%Y-%m-%d %H:%M:%S} process {os.getpid()} on {platform.node()}\n"
+    try:
+        (root / LOGS).mkdir(parents=True, exist_ok=True)
+        with log_path(root, unit_id).open("a", encoding="utf-8") as log:
+            log.write(f"{head}{text.rstrip()}\n\n")
+    except OSError:
+        pass
+
+
+def log_path(root: Path, unit_id: str) -> Path:
+    """Where the attempts that failed are told of."""
+    return root / LOGS / f"{unit_id}.txt"
+
+
+def last_lines(text: str) -> str:
+    """The end of a log."""
+    lines: Sequence[str] = text.rstrip().splitlines()
+    return "\n".join(lines[-LAST_LINES:])
+
+
+class _Teller:
+    """Watches a training; tells how far it is, now and then."""
+
+    def __init__(self, unit_id: str, tell: Callable[[News], None]) -> None:
+        self._unit, self._tell = unit_id, tell
+        self._told = time.monotonic()
+        self._steps = 0
+        self._total = 0
+        self.score: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self._steps / self._total) if self._total else 0.0
+
+    def stepped(self, step: int) -> None:
+        self._steps = step
+        now = time.monotonic()
+        if now - self._told >= EVERY:
+            self._told = now
+            self._tell(News(self._unit, "running", self.fraction, self.score))
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._total = event.total_steps
+            case RegimeSwapped():
+                self.score = None
+            case Measured(test_accuracy=float(accuracy)):
+                self.score = accuracy if self.score is None else max(self.score, accuracy)
+            case _:
+                pass

@@ -1,0 +1,39 @@
+"""Executors by name, and which of them suits a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from dgn_engine.refusal import Refusal
+from dgn_engine.sweep.running import Executor
+from dgn_engine.sweep.unit import Unit
+
+Name = Literal["auto", "serial", "processes", "packed", "dask"]
+NAMES: tuple[str, ...] = get_args(Name)
+
+
+def find_executor(
+    name: str = "auto", units: Sequence[Unit] = (), cluster: str = "", workers: int = 0
+) -> Executor:
+    """The executor of this name; 'auto' chooses by the units.
+
+    `cluster`: for Dask 'tcp://…', 'local' or 'slurm[:options]'; naming one chooses it. `workers`:
+    at most so many at a time, 0: as many as fit. Raises `Refusal`, a sentence, for a name that is
+    not known or options that would have no effect.
+    """
+    if name not in NAMES:
+        raise Refusal(f"There is no executor '{name}'; choose one of {', '.join(NAMES)}.")
+    if cluster and name not in ("auto", "dask"):
+        raise Refusal(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
+    if workers < 0:
+        raise Refusal(f"--workers is {workers}; it must be at least 0.")
+    if cluster or name == "dask":
+        raise Refusal("The executor 'dask' is not there yet.")
+    if name == "serial":
+        from dgn_engine.sweep.serial import Serial
+
+        return Serial()
+    from dgn_engine.sweep.processes import Processes
+
+    return Processes(workers)

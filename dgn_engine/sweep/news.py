@@ -1,0 +1,50 @@
+"""What a worker tells of a unit, as JSON text: nothing that comes from a worker is unpickled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+# 'held': another process writes its run; 'lost': its worker is gone.
+Word = Literal["running", "done", "diverged", "interrupted", "failed", "held", "lost"]
+
+
+@dataclass(frozen=True)
+class Whose:
+    """A process of a machine."""
+
+    pid: int
+    host: str
+
+
+@dataclass(frozen=True)
+class News:
+    """How a unit stands. `fraction` of its steps; `score`: its best test accuracy so far.
+
+    `trouble`: why it failed, with the end of its log; `holder`: who writes a run that is held on
+    another machine, and may be dead.
+    """
+
+    unit: str
+    word: Word
+    fraction: float = 0.0
+    score: float | None = None
+    trouble: str = ""
+    holder: Whose | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the worker is free again."""
+        return self.word != "running"
+
+    def to_text(self) -> str:
+        """As it crosses between processes and machines."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_text(text: str) -> News:
+        """The inverse of `to_text`."""
+        tree = json.loads(text)
+        holder = tree.pop("holder")
+        return News(**tree, holder=None if holder is None else Whose(**holder))
