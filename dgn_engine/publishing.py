@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.beside import Beside
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.rate import Rate
 from dgn_engine.run import Run
 
@@ -13,11 +14,9 @@ PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go 
 
 
 class Publishing:
-    """Reads what is due and publishes it; `beside`: readings of what stands beside the run."""
+    """Reads what is due and publishes it; `beside`: what stands beside the run."""
 
-    def __init__(
-        self, publish: Callable[[Frame], None], beside: Callable[[], Mapping[str, Reading]]
-    ) -> None:
+    def __init__(self, publish: Callable[[Frame], None], beside: Beside) -> None:
         self._publish = publish
         self._beside = beside
         self._published = 0.0
@@ -29,7 +28,7 @@ class Publishing:
         """
         due = run.observation.due(run.step_count, not running)
         if due:
-            run.observation.look(due, run.sight(), run.step_count)
+            run.observation.look(due, run.sight(self._beside.gates), run.step_count)
         now = time.monotonic()
         if not due and running and now - self._published < PUBLISH_EVERY:
             return None
@@ -49,5 +48,5 @@ class Publishing:
             steps_per_second=rate,
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
             readings=dict(run.observation.readings),
-            beside=self._beside(),
+            beside=self._beside.readings,
         )

@@ -13,6 +13,14 @@ from dgn_engine.protocol.commands import Command
 from dgn_viewer.situation import Situation
 
 
+class Files(Protocol):
+    """The questions for a file that an action may ask."""
+
+    def open_checkpoint(self) -> None: ...  # noqa: D102
+    def compare_run(self) -> None: ...  # noqa: D102
+    def save_weights(self) -> None: ...  # noqa: D102
+
+
 class Shell(Protocol):
     """What an action may ask of the window."""
 
@@ -20,6 +28,8 @@ class Shell(Protocol):
     def situation(self) -> Situation: ...  # noqa: D102
     @property
     def theme_choice(self) -> str: ...  # noqa: D102
+    @property
+    def files(self) -> Files: ...  # noqa: D102
     def send(self, command: Command) -> None: ...  # noqa: D102
     def panel_is_open(self, panel: str) -> bool: ...  # noqa: D102
     def toggle_panel(self, panel: str) -> None: ...  # noqa: D102
@@ -28,9 +38,7 @@ class Shell(Protocol):
     def finish_epoch(self) -> None: ...  # noqa: D102
     def start_engine(self) -> None: ...  # noqa: D102
     def new_run(self) -> None: ...  # noqa: D102
-    def open_checkpoint(self) -> None: ...  # noqa: D102
     def save_configuration(self) -> None: ...  # noqa: D102
-    def save_weights(self) -> None: ...  # noqa: D102
     def export_front(self) -> None: ...  # noqa: D102
     def export_all(self) -> None: ...  # noqa: D102
     def open_palette(self) -> None: ...  # noqa: D102
@@ -57,6 +65,7 @@ class ActionSpec:
     tip: str = ""
     enabled: Callable[[Shell], bool] = _always
     checked: Callable[[Shell], bool] | None = None  # None: not checkable
+    why_not: Callable[[Shell], str] | None = None  # why it cannot be done now; '' where it can
     text_now: Callable[[Shell], str] | None = None
     icon_now: Callable[[Shell], str] | None = None
     section: int = 0  # a separator stands between sections of a menu
@@ -112,6 +121,8 @@ class Actions(QObject):
         for spec in self._specs.values():
             action = self._actions[spec.id]
             action.setEnabled(spec.enabled(self._shell))
+            if spec.why_not is not None:
+                action.setToolTip(spec.why_not(self._shell) or _tip(spec))
             if spec.checked is not None:
                 action.setChecked(spec.checked(self._shell))
             if spec.text_now is not None:

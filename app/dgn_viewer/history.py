@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
     Diverged,
     Event,
     Finished,
@@ -18,9 +21,10 @@ from dgn_engine.protocol.events import (
     RunStarted,
     SettingChanged,
     Traced,
+    WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_viewer.panel import Series, View
+from dgn_viewer.panel import Beside, Series, View
 from dgn_viewer.scene import Array, Mark
 
 TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
@@ -76,6 +80,8 @@ class History:
         self._marks: list[Mark] = []
         self._last: Measured | None = None
         self._paused = False
+        self._diverged: int | None = None
+        self._beside: Beside | None = None
         self._revisions: dict[str, int] = {}
         self._common = 0
 
@@ -110,13 +116,25 @@ class History:
             case Rewired():
                 self._wiring = event.order
                 self._mark(event.step, "π")
+            case WeightsTaken():
+                self._mark(event.step, "weights")
+            case ComparisonOpened():
+                self._beside = beside_of(event)
+                self._common += 1
+            case ComparisonClosed():
+                self._beside = None
+                self._common += 1
             case SettingChanged():
                 for label in _labels(self._settings, event):
                     self._mark(event.step, label)
                 self._settings = event
             case Running():
                 self._pause(False)
-            case Paused() | Finished() | Diverged():
+            case Diverged():
+                self._diverged = event.step
+                self._mark(event.step, "diverged")
+                self._pause(True)
+            case Paused() | Finished():
                 self._pause(True)
             case _:
                 pass
@@ -131,6 +149,9 @@ class History:
                 self._readings[probe] = reading
                 self._touch(probe, frame.step)
 
+        if self._beside is not None:
+            self._look_beside(self._beside, frame)
+
     def view(self, choices: Mapping[str, str]) -> View:
         """What a panel is given, with these choices; nothing in it changes afterwards."""
         return View(
@@ -144,6 +165,8 @@ class History:
             last=self._last,
             choices=dict(choices),
             paused=self._paused,
+            diverged=self._diverged,
+            beside=self._beside,
         )
 
     def _begin(self, run: RunStarted) -> None:
@@ -162,21 +185,23 @@ class History:
             config.training.pace,
         )
 
+    def _look_beside(self, beside: Beside, frame: Frame) -> None:
+        """What stands still is read once: all of its readings are those of the frame."""
+        known = beside.readings
+        changed = [p for p in {*known, *frame.beside} if known.get(p) is not frame.beside.get(p)]
+        if changed:
+            self._beside = replace(beside, readings=dict(frame.beside))
+        for probe in changed:
+            self._touch(probe, frame.step)
+
     def _pause(self, paused: bool) -> None:
         self._paused = paused
         self._common += 1
 
     def _measure(self, event: Measured) -> None:
         self._last = event
-        measured = {
-            "train_loss": event.train_loss,
-            "train_accuracy": event.train_accuracy,
-            "test_loss": event.test_loss,
-            "test_accuracy": event.test_accuracy,
-        }
-        for name, value in measured.items():
-            if value is not None:
-                self._append((TRAINING, name), event.step, value)
+        for name, value in _scores(event).items():
+            self._append((TRAINING, name), event.step, value)
         self._touch(TRAINING, event.step)
 
     def _append(self, key: tuple[str, str], step: int, value: float) -> None:
@@ -190,6 +215,33 @@ class History:
         self._marks.append(Mark(float(step), label))
         self._common += 1
         self._step = max(self._step, step)
+
+
+def _scores(event: Measured) -> dict[str, float]:
+    """What was measured, by the name of its series."""
+    measured = {
+        "train_loss": event.train_loss,
+        "train_accuracy": event.train_accuracy,
+        "test_loss": event.test_loss,
+        "test_accuracy": event.test_accuracy,
+    }
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def beside_of(event: ComparisonOpened) -> Beside:
+    """What stands beside the run, with the scores that its own run recorded."""
+    recorded: dict[tuple[str, str], Recorded] = {}
+    for score in event.scores:
+        for name, value in _scores(score).items():
+            recorded.setdefault((TRAINING, name), Recorded()).append(score.step, value)
+    return Beside(
+        name=event.name,
+        regime=event.regime,
+        layers=event.layers,
+        wiring=event.wiring,
+        step=event.step,
+        series={key: one.series() for key, one in recorded.items()},
+    )
 
 
 def _labels(before: SettingChanged | None, now: SettingChanged) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dgn_engine.discovery import discover
-from dgn_engine.protocol.events import Measured, RunStarted
+from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_viewer.scene import Mark, Shown
 
@@ -18,6 +18,22 @@ class Series:
 
     steps: Array
     values: Array
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the run (B): a network of a file or a recorded run, and how it was seen.
+
+    Its readings are of the same probe examples as those of the run (A).
+    """
+
+    name: str
+    regime: str = ""
+    layers: tuple[LayerInfo, ...] = ()
+    wiring: tuple[int, ...] = ()
+    step: int = 0
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,8 @@ class View:
     last: Measured | None = None
     choices: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
+    diverged: int | None = None  # the step at which the loss was no longer finite
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +92,7 @@ class PanelSpec:
     options: tuple[Option, ...] = ()
     area: Literal["left", "right"] = "right"
     order: int = 0  # within its area, from the top
+    compares: bool = False  # opened with a comparison and closed with it
     prompt: bool = False  # drawn as soon as it changes; others wait their turn where time is short
 
 

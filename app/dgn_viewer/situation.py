@@ -9,6 +9,8 @@ from typing import Literal
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
     Diverged,
     EngineReady,
     Event,
@@ -17,6 +19,7 @@ from dgn_engine.protocol.events import (
     RegimeSwapped,
     Rewired,
     Running,
+    RunShown,
     RunStarted,
     SettingChanged,
     Stopped,
@@ -38,6 +41,14 @@ class Situation:
     settings: SettingChanged | None = None
     step: int = 0
     working: str = ""
+    recorded: RunShown | None = None  # what is on show, as it was; nothing is trained
+    diverged: bool = False  # the run stands because its loss is no longer finite
+    beside: ComparisonOpened | None = None  # what is compared with
+
+    @property
+    def inspected(self) -> str:
+        """The file whose network is shown and not trained; '' while there is a run."""
+        return self.run.inspected if self.run is not None else ""
 
     @property
     def ready(self) -> bool:
@@ -47,12 +58,20 @@ class Situation:
     @property
     def has_run(self) -> bool:
         """There is a run that can be resumed, advanced, swapped."""
-        return self.run is not None and self.phase in ("running", "paused", "finished")
+        phases = ("running", "paused", "finished")
+        return self.run is not None and self.phase in phases and not self.inspected
 
     @property
     def running(self) -> bool:
         """Training goes on."""
         return self.phase == "running"
+
+    @property
+    def go_word(self) -> str:
+        """What the button says that trains or stops training."""
+        if self.running:
+            return "Pause"
+        return "Continue" if self.recorded is not None else "Run"
 
     @property
     def epoch_steps(self) -> int:
@@ -96,10 +115,22 @@ class Situation:
                     settings=_settings_of(event),
                     step=0,
                     working="",
+                    beside=None,
+                    diverged=False,
+                    recorded=None,
                 )
+            case ComparisonOpened():
+                return dataclasses.replace(self, beside=event)
+            case ComparisonClosed():
+                return dataclasses.replace(self, beside=None)
+            case RunShown(step=step):
+                return dataclasses.replace(self, recorded=event, phase="paused", step=step)
             case Running(step=step):
                 return dataclasses.replace(self, phase="running", step=step, working="")
-            case Paused(step=step) | Diverged(step=step):
+            case Diverged(step=step):
+                stands = dataclasses.replace(self, phase="paused", step=step, working="")
+                return dataclasses.replace(stands, diverged=True)
+            case Paused(step=step):
                 return dataclasses.replace(self, phase="paused", step=step, working="")
             case Finished(step=step):
                 return dataclasses.replace(self, phase="finished", step=step, working="")

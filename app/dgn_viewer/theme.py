@@ -21,6 +21,7 @@ class Theme:
     value: str  # value network, K^V
     feature: str  # feature network, K^F
     cross: str  # K^X
+    beside: str  # what is compared with (B)
     refused: str
     gate_closed: str
     gate_open: str
@@ -42,6 +43,7 @@ LIGHT = Theme(
     value="#0072B2",
     feature="#D55E00",
     cross="#009E73",
+    beside="#9B3F86",
     refused="#B42318",
     gate_closed="#E9ECF1",
     gate_open="#22304A",
@@ -57,6 +59,7 @@ DARK = Theme(
     value="#56B4E9",
     feature="#E69F00",
     cross="#2CC39A",
+    beside="#E58BC8",
     refused="#FF7A6B",
     gate_closed="#262C36",
     gate_open="#DCE6F7",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QToolBar, QWidget
+from PySide6.QtWidgets import QApplication, QMainWindow
 
 from dgn_engine.protocol.commands import Advance, Command, Pause
-from dgn_engine.protocol.events import EngineReady, Event, Measured, Paused, Traced
+from dgn_engine.protocol.events import EngineReady, Event, Measured, Paused, Recalled, Traced
 from dgn_engine.protocol.frames import Frame
 from dgn_viewer import appearance, style
 from dgn_viewer.actions import Actions
@@ -17,20 +17,25 @@ from dgn_viewer.board.display import Display
 from dgn_viewer.board.docks import PanelDocks
 from dgn_viewer.history import History
 from dgn_viewer.inspector.column import Inspector
+from dgn_viewer.inspector.dock import InspectorDock
 from dgn_viewer.notices import Notice, Notices
 from dgn_viewer.panel import PanelSpec
-from dgn_viewer.settings import LAYOUT_VERSION, Settings
+from dgn_viewer.settings import Settings
 from dgn_viewer.shell.action_list import fixed_actions, panel_actions, regime_actions
 from dgn_viewer.shell.drops import DropTarget
 from dgn_viewer.shell.exporting import export_all, export_panel
 from dgn_viewer.shell.file_dialogs import FileDialogs
+from dgn_viewer.shell.memory import remember, restore
 from dgn_viewer.shell.menus import Menus
 from dgn_viewer.shell.palette import Palette
+from dgn_viewer.shell.recorded_parts import RecordedParts
 from dgn_viewer.shell.shortcut_sheet import ShortcutSheet
+from dgn_viewer.shell.standing_bar import StandingBar
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.situation import Situation
 from dgn_viewer.strip.layers_strip import LayersStrip
+from dgn_viewer.strip.strip_bar import StripBar
 
 DEFAULT_SIZE = QSize(1440, 900)
 
@@ -67,15 +72,17 @@ class Window(QMainWindow):
         self.display = Display(self.history, self.docks, dict(panels), send)
         self.toolbar = RunToolbar(send, self.registry)
         self.strip = LayersStrip(send)
+        self.standing = StandingBar(self.registry, self)
         self.inspector = Inspector(send)
         self.status = StatusBar(self)
         self.notices = Notices(self, self._corner)
         self.palette_ = Palette(self.registry, self)
         self.sheet = ShortcutSheet(self.registry, self)
         self.drops = DropTarget(self, send, lambda why: self.notices.tell(Notice("refused", why)))
-        self.files = FileDialogs(self, send, settings, self.notices.tell)
+        self._files = FileDialogs(self, send, settings, self.notices.tell)
         self.menus = Menus(self.menuBar(), self.registry)
         self._place()
+        self.recorded = RecordedParts(self, self)
         self._connect()
         self._restore()
         self._put_theme_on()
@@ -85,6 +92,15 @@ class Window(QMainWindow):
 
     def on_event(self, event: Event) -> None:
         """Take in one event and pass it on; each part is its own slot, so a fault stays in it."""
+        if isinstance(event, Recalled):  # it does not happen again: nobody is told
+            for one in event.events:
+                self._take(one)
+        else:
+            self._take(event)
+            self.notices.on_event(event)
+        self.display.refresh()
+
+    def _take(self, event: Event) -> None:
         before = self._situation
         self._situation = before.after(event)
         self.history.on_event(event)
@@ -96,9 +112,10 @@ class Window(QMainWindow):
         if self._situation is not before:
             self.registry.refresh()
             self.status.show_situation(self._situation)
+            self.docks.compare(self._situation.beside is not None)
+            self.standing.show_situation(self._situation)
         if not isinstance(event, (Measured, Traced)):  # many, and only history needs them
             self.event_taken.emit(event)
-        self.display.refresh()
 
     def on_frame(self, frame: Frame) -> None:
         """Take in the newest frame."""
@@ -122,6 +139,11 @@ class Window(QMainWindow):
         """'light', 'dark' or 'system'."""
         return self._theme_choice
 
+    @property
+    def files(self) -> FileDialogs:
+        """The questions for a file."""
+        return self._files
+
     def panel_is_open(self, panel: str) -> bool:
         """Whether the panel has a place in the layout."""
         return self.docks.is_open(panel)
@@ -134,10 +156,11 @@ class Window(QMainWindow):
         """The layout of the first start."""
         self.docks.arrange()
 
-    def choose_theme(self, name: str) -> None:
-        """Recolour everything at once."""
+    def choose_theme(self, name: str, remember: bool = True) -> None:
+        """Recolour everything at once; `remember`: at the next start too."""
         self._theme_choice = name
-        self.settings.theme = name
+        if remember:
+            self.settings.theme = name
         self._put_theme_on()
 
     def new_run(self) -> None:
@@ -163,19 +186,11 @@ class Window(QMainWindow):
         hosts = [self.docks.hosts[name] for name in self.docks.visible()]
         export_all(self, hosts, self.settings, self.notices.tell)
 
-    def open_checkpoint(self) -> None:
-        """Ask for a file; the engine lists it."""
-        self.files.open_checkpoint()
-
     def save_configuration(self) -> None:
         """Ask for a file; the configuration as it is now goes there."""
         config = self._situation.config_now()
         if config is not None:
-            self.files.save_configuration(config)
-
-    def save_weights(self) -> None:
-        """Ask for a file; both networks go there."""
-        self.files.save_weights()
+            self._files.save_configuration(config)
 
     def open_palette(self) -> None:
         """Every action in a list."""
@@ -216,9 +231,8 @@ class Window(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Remember the window; the engine is stopped by whoever started it."""
-        self.settings.geometry = self.saveGeometry()
-        self.settings.layout = self.saveState(LAYOUT_VERSION)
-        self.settings.save()
+        self.docks.compare(False)
+        remember(self, self.settings, self.recorded.borrowed)
         self.display.stop()
         event.accept()
         self.closed.emit()
@@ -228,26 +242,17 @@ class Window(QMainWindow):
     def _place(self) -> None:
         self.addToolBar(self.toolbar)
         self.addToolBarBreak()
-        strip_bar = QToolBar("Layers strip", self)
-        strip_bar.setObjectName("bar.strip")
-        strip_bar.setMovable(False)
-        strip_bar.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
-        strip_bar.setStyleSheet("QToolBar { padding: 0; border: none; }")
-        strip_bar.addWidget(self.strip)
-        self.addToolBar(strip_bar)
+        self.addToolBar(StripBar(self.strip, self))
+        self.addToolBarBreak()
+        self.addToolBar(self.standing)
         self.setStatusBar(self.status)
-        self._column = QDockWidget("Inspector", self)
-        self._column.setObjectName("dock.inspector")
-        self._column.setTitleBarWidget(QWidget(self._column))  # the inspector has its own
-        self._column.setAllowedAreas(Qt.DockWidgetArea.RightDockWidgetArea)
-        self._column.setFeatures(QDockWidget.DockWidgetFeature.NoDockWidgetFeatures)
-        self._column.setWidget(self.inspector)
+        self._column = InspectorDock(self.inspector, self)
         self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self._column)
-        self._column.hide()
+        self._column.hide()  # a dock that is added is shown
         self.docks.arrange()
 
     def _connect(self) -> None:
-        for part in (self.toolbar, self.strip, self.inspector, self.notices):
+        for part in (self.toolbar, self.strip, self.inspector):
             self.event_taken.connect(part.on_event)
         self.inspector.page_opened.connect(self._column.show)
         self.inspector.closed.connect(self._column.hide)
@@ -259,14 +264,9 @@ class Window(QMainWindow):
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
     def _restore(self) -> None:
-        screen = self.screen().availableGeometry().size()
-        self.resize(DEFAULT_SIZE.boundedTo(screen))
-        geometry, layout = self.settings.geometry, self.settings.layout
-        if geometry is not None:
-            self.restoreGeometry(geometry)
-        if layout is not None:
-            self._arranged = self.restoreState(layout, LAYOUT_VERSION)
-            self._column.hide()
+        self._arranged = restore(self, self.settings, DEFAULT_SIZE)
+        for part in (self._column, self.standing, self.recorded.bar):
+            part.hide()
 
     def _corner(self) -> QPoint:
         """The lower right corner of the panels, where notices sit: not on the inspector."""
@@ -289,7 +289,8 @@ class Window(QMainWindow):
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         appearance.put_on(application, self.theme)
-        for part in (self.docks, self.toolbar, self.strip, self.inspector, self.drops):
+        parts = (self.docks, self.toolbar, self.strip, self.standing, self.inspector, self.drops)
+        for part in (*parts, self.recorded):
             part.set_theme(self.theme)
         self.registry.redress()
 

@@ -333,7 +333,7 @@ def test_copy_gates_asks_for_them_and_the_page_goes_when_it_is_done(
     inspector.on_event(LISTED)
     page = inspector.page
     assert isinstance(page, FilePage)
-    press(page.copy_gates)
+    press(page.go)
     assert sent == [TakeGates(7, restart_value=True)]
     assert inspector.page is page
     with qtbot.waitSignal(inspector.closed):
@@ -344,7 +344,7 @@ def test_the_value_network_may_be_kept(inspector: Inspector, sent: list[Command]
     inspector.on_event(LISTED)
     assert isinstance(inspector.page, FilePage)
     QTest.keyClick(inspector.page.restart_value, Qt.Key.Key_Space)
-    press(inspector.page.copy_gates)
+    press(inspector.page.go)
     assert sent == [TakeGates(7, restart_value=False)]
 
 
@@ -353,7 +353,7 @@ def test_a_file_that_does_not_fit_can_only_be_closed(
 ) -> None:
     inspector.on_event(replace(LISTED, fits=False))
     assert isinstance(inspector.page, FilePage)
-    press(inspector.page.copy_gates)
+    press(inspector.page.go)
     assert sent == []
     press(inspector.page.close_file)
     assert sent == [CloseFile(7)]

@@ -52,7 +52,7 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     assert page.listed.fits
     assert window.inspector.isVisible()
     assert window.situation.regime == "DL"  # nothing has changed yet
-    QTest.mouseClick(page.copy_gates, LEFT)
+    QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.situation.regime == "FL", timeout=10_000)
     qtbot.waitUntil(lambda: not window.inspector.isVisible())
     assert "gates.safetensors" in window.notices.recent[-1].text

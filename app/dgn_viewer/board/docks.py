@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QByteArray, QObject, Qt, Signal
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
 
 from dgn_viewer.board.dock_title import DockTitle
+from dgn_viewer.board.layout import arranged, described
 from dgn_viewer.board.panel_host import PanelHost
 from dgn_viewer.panel import PanelSpec
 from dgn_viewer.theme import Theme
@@ -28,6 +30,8 @@ class PanelDocks(QObject):
         self._specs = dict(specs)
         self._seen: set[str] = set()
         self._front = ""
+        self._comparing = False
+        self._before = QByteArray()
         self.hosts: dict[str, PanelHost] = {}
         self._docks: dict[str, QDockWidget] = {}
         self._titles: list[DockTitle] = []
@@ -99,9 +103,22 @@ class PanelDocks(QObject):
         for column in columns:
             for above, below in itertools.pairwise(column):
                 window.splitDockWidget(above, below, Qt.Orientation.Vertical)
-        for dock in self._docks.values():
-            dock.show()
+        for name, dock in self._docks.items():
+            dock.setVisible(not self._specs[name].compares or self._comparing)
         self.share_out(columns)
+
+    def compare(self, on: bool) -> None:
+        """Open the panels that belong to a comparison; closed, the layout is as it was before."""
+        if on == self._comparing:
+            return
+        self._comparing = on
+        if on:
+            self._before = self.window.saveState()
+            for name, dock in self._docks.items():
+                dock.setVisible(self._specs[name].compares or not dock.isHidden())
+            self.share_out()
+        else:
+            self.window.restoreState(self._before)
 
     def share_out(self, columns: list[list[QDockWidget]] | None = None) -> None:
         """Give the columns their widths and the panels of a column equal heights."""
@@ -110,6 +127,7 @@ class PanelDocks(QObject):
             for area in ("left", "right")
         ]
         window = self.window
+        columns = [[dock for dock in column if not dock.isHidden()] for column in columns]
         if len(columns) == 2 and all(columns):
             left = round(window.width() * _LEFT_SHARE)
             heads = [column[0] for column in columns]
@@ -117,6 +135,14 @@ class PanelDocks(QObject):
         for column in columns:
             each = max(1, window.height() // max(1, len(column)))
             window.resizeDocks(column, [each] * len(column), Qt.Orientation.Vertical)
+
+    def layout(self) -> dict[str, Any]:
+        """Where the panels lie, as JSON; see `board.layout`."""
+        return described(self.window, self._docks)
+
+    def put_layout(self, told: Any) -> bool:
+        """Arrange the panels so; False where that makes no sense, and nothing is changed."""
+        return arranged(self.window, self._docks, told)
 
     def set_theme(self, theme: Theme) -> None:
         """Recolour every panel."""

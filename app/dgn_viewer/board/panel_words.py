@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.frames import MISFIT, Reading
 from dgn_viewer.panel import PanelSpec, View
 from dgn_viewer.scene import Empty, Scene
 
@@ -34,21 +34,30 @@ def message(
             return "Computing", cost, ""
         why = f"{cost} Fewer probe examples or smaller images cost less."
         return "Too expensive at this size", why, "Compute anyway"
-    if any(reading.facts.get("fault") for reading in readings_of(spec, view) if reading.absent):
-        return "No reading", empty.reason, ""
+    faults = {r.facts["fault"] for r in readings_of(spec, view) if r.absent and "fault" in r.facts}
+    if faults:
+        return "Out of memory" if MISFIT in faults else "No reading", empty.reason, ""
+    if view.diverged is not None:
+        return f"Diverged at step {view.diverged:,}", "The loss is no longer finite.", ""
     if state == "unavailable":
         return f"Not in {view.regime or 'this regime'}", empty.reason, ""
     return f"Waiting for {'the first frame' if view.run else 'a run'}", empty.reason, ""
 
 
 def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float) -> str:
-    """Step, interval and note; `every`: seconds between two drawings."""
+    """Step, interval, what was left out, and note; `every`: seconds between two drawings."""
     parts = {"paused": ["paused"], "stale": ["late"]}.get(state, [])
+    if view.run is not None and view.run.inspected:
+        parts = ["not training"]
+    if view.diverged is not None:
+        parts = [f"diverged at step {view.diverged:,}"]
     parts.append(f"step {scene.step:,}")
-    intervals = [reading.interval for reading in readings_of(spec, view)[:1]]
+    readings = readings_of(spec, view)
+    intervals = [reading.interval for reading in readings[:1]]
     longest = max([*intervals, every if every > _AT_ONCE else 0.0])
     if longest > 0 and not view.paused:
         parts.append(f"every {in_seconds(longest)}")
+    parts.extend(dict.fromkeys(reading.remark for reading in readings if reading.remark))
     return " · ".join([*parts, scene.note] if scene.note else parts)
 
 

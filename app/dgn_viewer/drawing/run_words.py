@@ -31,6 +31,8 @@ def data_in_words(data: DataConfig) -> str:
 
 def net_in_words(run: RunStarted) -> str:
     """'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
+    if run.inspected:
+        return run.inspected
     name, widths = run.config.net.name, {layer.shape[0] for layer in run.layers}
     kinds = {layer.kind for layer in run.layers}
     if kinds == {"dense"} and len(widths) == 1:

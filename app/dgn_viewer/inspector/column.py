@@ -8,18 +8,20 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout
 
-from dgn_engine.protocol.commands import CloseFile, Command
-from dgn_engine.protocol.events import Event, FileClosed, FileListed, RunStarted
+from dgn_engine.config import DataConfig
+from dgn_engine.protocol.commands import CloseFile, Command, CompareFile
+from dgn_engine.protocol.events import EngineReady, Event, FileClosed, FileListed, RunStarted
 from dgn_viewer.inspector.about_page import AboutPage
 from dgn_viewer.inspector.file_page import FilePage
 from dgn_viewer.inspector.run_page import RunPage
+from dgn_viewer.inspector.runs_page import RunsPage
 from dgn_viewer.panel import PanelSpec
 from dgn_viewer.style import icon
 from dgn_viewer.theme import LIGHT, Theme
 
 WIDTH = 400
 _LEAST_WIDTH = 352
-Page = AboutPage | FilePage | RunPage
+Page = AboutPage | FilePage | RunPage | RunsPage
 
 
 class Inspector(QFrame):
@@ -36,6 +38,8 @@ class Inspector(QFrame):
         self._theme = LIGHT
         self.run_page = RunPage(send)  # kept: what was filled in stays filled in
         self.page: Page | None = None
+        self._data: tuple[tuple[str, str], ...] = ()  # that can be had now
+        self._data_now: DataConfig | None = None
         self._title = QLabel()
         self._title.setProperty("role", "title")
         self._close = QToolButton()
@@ -51,6 +55,10 @@ class Inspector(QFrame):
         """The form of a new run."""
         self._open(self.run_page)
 
+    def show_runs(self) -> None:
+        """The list of recorded runs."""
+        self._open(RunsPage(self._send, self._theme))
+
     def show_about(self, spec: PanelSpec) -> None:
         """What this panel shows."""
         self._open(AboutPage(spec, self._theme))
@@ -59,9 +67,15 @@ class Inspector(QFrame):
         """A listed file opens its page; a run that began puts its form away."""
         began = self.run_page.awaiting and isinstance(event, RunStarted)
         self.run_page.on_event(event)
+        if isinstance(event, RunStarted):
+            self._data_now = event.config.data
         match event:
+            case EngineReady(catalogue=catalogue):
+                self._data = tuple((d.id, d.title) for d in catalogue.data if d.available)
             case FileListed():
-                self._open(FilePage(self._send, event, self._theme))
+                self._on_listed(event)
+            case RunsListed() if isinstance(self.page, RunsPage):
+                self.page.show_runs(event)
             case FileClosed(ticket=ticket) if self._shows(ticket):
                 self._put_away()
             case RunStarted() if began and self.page is self.run_page:
@@ -94,6 +108,15 @@ class Inspector(QFrame):
             self.leave()
         else:
             super().keyPressEvent(event)
+
+    def _on_listed(self, listed: FileListed) -> None:
+        """A comparison changes nothing, so that it needs no page where the file is a network."""
+        if isinstance(self.page, FilePage) and self._shows(listed.ticket):
+            self.page.show_listing(listed)
+        elif listed.purpose == "compare" and listed.network.fits:
+            self._send(CompareFile(listed.ticket))
+        else:
+            self._open(FilePage(self._send, listed, self._theme, self._data, self._data_now))
 
     def _shows(self, ticket: int) -> bool:
         return isinstance(self.page, FilePage) and self.page.listed.ticket == ticket

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
-from dgn_engine.protocol.events import LayerMatch
+from dgn_engine.protocol.events import LayerMatch, Tensor
+from dgn_viewer.inspector.form_fields import PickBox
 from dgn_viewer.style import tip
 from dgn_viewer.theme import Theme
 
 _COLUMNS = ("layer", "needs", "found", "tensor")
+_NONE = "–"
 
 
 class MatchTable(QTableWidget):
-    """One row per layer. Every text is shown as it is, never as markup."""
+    """One row per layer. Every text is shown as it is, never as markup.
 
-    def __init__(self, matches: Sequence[LayerMatch], theme: Theme) -> None:
-        super().__init__(len(matches), len(_COLUMNS))
-        self._matches = tuple(matches)
+    When `picking`, each row offers the tensors of its shape; `picked` names one for each layer.
+    """
+
+    picked = Signal(tuple)
+
+    def __init__(
+        self, matches: Sequence[LayerMatch], theme: Theme, tensors: Sequence[Tensor] = ()
+    ) -> None:
+        super().__init__(0, len(_COLUMNS))
+        self._theme = theme
+        self._tensors = tuple(tensors)
+        self._matches: tuple[LayerMatch, ...] = ()
+        self.boxes: list[PickBox] = []
         self.setHorizontalHeaderLabels(_COLUMNS)
         self.setAccessibleName("Match of the file with the layers")
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
@@ -30,19 +42,30 @@ class MatchTable(QTableWidget):
         self.setWordWrap(False)
         self.setTextElideMode(Qt.TextElideMode.ElideLeft)
         self.verticalHeader().hide()
-        self.verticalHeader().setDefaultSectionSize(24)
         header = self.horizontalHeader()
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setHighlightSections(False)
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         header.setSectionResizeMode(3, QHeaderView.ResizeMode.Stretch)
+        self.show_matches(matches, False)
+
+    def show_matches(self, matches: Sequence[LayerMatch], picking: bool) -> None:
+        """Other layers, or the same with other tensors."""
+        same = len(matches) == len(self.boxes) and picking
+        self._matches = tuple(matches)
+        if not same:
+            self._rebuild(picking)
         self._fill()
-        self.set_theme(theme)
-        rows = min(len(matches), 12)
-        self.setFixedHeight(header.sizeHint().height() + 24 * rows + 4)
+        self.set_theme(self._theme)
+
+    def alternatives(self) -> bool:
+        """Whether each layer but the last has a tensor of its shape."""
+        rows = self._matches[:-1]
+        return bool(rows) and all(self._fitting(match) for match in rows)
 
     def set_theme(self, theme: Theme) -> None:
         """Colour the rows that do not fit."""
+        self._theme = theme
         for row, match in enumerate(self._matches):
             colour = theme.text if match.fits else theme.refused
             for column in range(len(_COLUMNS)):
@@ -50,11 +73,40 @@ class MatchTable(QTableWidget):
                 assert item is not None  # every cell was filled
                 item.setForeground(QColor(colour))
 
+    def _rebuild(self, picking: bool) -> None:
+        self.clearContents()  # its boxes go with the cells
+        self.boxes = []
+        self.setRowCount(len(self._matches))
+        high = 32 if picking else 24
+        self.verticalHeader().setDefaultSectionSize(high)
+        if picking:
+            for row, match in enumerate(self._matches):
+                self.setCellWidget(row, 3, self._box(match))
+        shown = min(len(self._matches), 12)
+        self.setFixedHeight(self.horizontalHeader().sizeHint().height() + high * shown + 4)
+
+    def _box(self, match: LayerMatch) -> PickBox:
+        names = [tensor.name for tensor in self._fitting(match)]
+        box = PickBox([("", _NONE), *((name, name) for name in names)])
+        box.pick(match.tensor if match.tensor in names else "")
+        box.setAccessibleName(f"Tensor for {match.layer}")
+        box.activated.connect(lambda _: self.picked.emit(self.names()))
+        self.boxes.append(box)
+        return box
+
+    def names(self) -> tuple[str, ...]:
+        """The tensor that is picked for each layer; '' for none."""
+        return tuple(box.value() for box in self.boxes)
+
+    def _fitting(self, match: LayerMatch) -> list[Tensor]:
+        return [tensor for tensor in self._tensors if tensor.shape == match.needed]
+
     def _fill(self) -> None:
         for row, match in enumerate(self._matches):
             mark = "✓" if match.fits else "✗"
             found = shape_text(match.found) if match.found is not None else "nothing"
-            texts = (match.layer, shape_text(match.needed), f"{mark} {found}", match.tensor or "–")
+            name = "" if self.boxes else match.tensor or _NONE
+            texts = (match.layer, shape_text(match.needed), f"{mark} {found}", name)
             about = f"{match.tensor or 'No tensor'}. {match.remark}".rstrip(". ")
             for column, text in enumerate(texts):
                 item = QTableWidgetItem(text)

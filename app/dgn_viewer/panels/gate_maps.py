@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_viewer.drawing.both import b_name, reading_beside, seen_beside, why_not_beside
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.layer_names import layer_name, layer_tag, layers_in
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
@@ -45,6 +47,9 @@ def draw(view: View) -> Shown:
     if not layers:
         return Empty("This network has no gate layer.")
     chosen = int(choice(view, LAYER))
+    if both := _side_by_side(view, reading, chosen):
+        note = _note(reading, chosen)
+        return Scene(tuple(both), _facts(reading, chosen), reading.step, note)
     rows = math.ceil(len(layers) / _IN_A_ROW) if len(layers) > 1 else 0
     per_row = math.ceil(len(layers) / rows) if rows else 1
     charts = [
@@ -53,7 +58,7 @@ def draw(view: View) -> Shown:
         if rows
     ]
     charts.extend(_large(view, reading, chosen, rows, per_row))
-    note = _note(reading, chosen)
+    note = " ".join(part for part in (_note(reading, chosen), _not_beside(view, chosen)) if part)
     return Scene(tuple(charts), _facts(reading, chosen), reading.step, note)
 
 
@@ -130,6 +135,44 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
         square=True,
     )
     return [large, unit]
+
+
+def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
+    """The layer in A beside the same layer in B; with channels one below the other.
+
+    Empty where B has no such layer. The overviews give way: both maps want their room.
+    """
+    other, theirs = seen_beside(view), reading_beside(view, "gates")
+    if other is None or view.beside is None or theirs is None:
+        return []
+    if f"layer_{layer}" not in theirs.arrays:
+        return []
+    pair = (_large(view, reading, layer, 0, 2), _large(other, theirs, layer, 0, 2))
+    high = max(charts[0].matrix.high for charts in pair if charts[0].matrix is not None)
+    channels = any(len(charts) > 1 for charts in pair)
+    return [
+        replace(
+            chart,
+            key=f"{chart.key}_{place}",
+            title=f"{name}, {chart.title[:1].lower()}{chart.title[1:]}",
+            matrix=replace(chart.matrix, high=high) if chart.key == "large" else chart.matrix,
+            row=place if channels else 0,
+            column=chart.column if channels else place,
+            column_span=1,
+        )
+        for place, (name, charts) in enumerate(zip(("A", b_name(view.beside)), pair, strict=True))
+        for chart in charts
+        if chart.matrix is not None
+    ]
+
+
+def _not_beside(view: View, layer: int) -> str:
+    """Why there is no map of B."""
+    why = why_not_beside(view, "gates")
+    reading = reading_beside(view, "gates")
+    if why or view.beside is None or reading is None or f"layer_{layer}" in reading.arrays:
+        return why
+    return f"{b_name(view.beside)} has no layer {layer + 1}."
 
 
 def _capital(words: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_viewer.drawing.both import b_name, reading_beside
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.step_axis import step_axis
 from dgn_viewer.drawing.ticks import number
@@ -57,6 +59,9 @@ def draw(view: View) -> Shown:
     charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
     scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
     labels = reading.arrays["labels"]
+    other = reading_beside(view, "ntk")
+    if other is not None and view.beside is not None and "value" in other.arrays:
+        return _with(view, reading, other, b_name(view.beside), charts[0])
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
         charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
@@ -89,6 +94,36 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         marks=view.marks,
         narrow=(0, 0, 1, max(parts, 1)),
     )
+
+
+def _with(view: View, reading: Reading, other: Reading, name: str, traces: Chart) -> Scene:
+    """K^V of A and of B in one scale; the traces of B are lines across, as it stands still."""
+    unit = choice(view, SCALE) == "unit"
+    pair = [(_unit(one) if unit else _as_computed(one))("value") for one in (reading, other)]
+    reach = max(reach for _, reach in pair)
+    labels = reading.arrays["labels"]
+    charts = [
+        replace(
+            _matrix(
+                view, "value", f"{title}, $K^V$", (values, reach), labels, place + 1, place == 1
+            ),
+            key=f"value_{place}",
+        )
+        for place, (title, (values, _)) in enumerate(zip(("A", name), pair, strict=True))
+    ]
+    curves = (*traces.curves, *_across(other, choice(view, MEASURE), traces))
+    traces = replace(traces, curves=curves, narrow=(0, 0, 1, 2))
+    note = f"Mean over logits. Lines across: {name}."
+    return Scene((traces, *charts), _facts(reading), reading.step, note)
+
+
+def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
+    """A level line for each part of B that is not zero, as long as the time axis."""
+    ends = np.array(traces.x.limits or (0.0, 1.0))
+    for part, name, role, _ in _PARTS:
+        value = abs(other.scalars.get(f"{measure}_{part}", 0.0))
+        if value > 0:
+            yield Curve(f"B {name}", ends, np.array([value, value]), role, "dashdot")
 
 
 Scaled = tuple[Array, float]

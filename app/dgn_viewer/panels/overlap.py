@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.drawing.both import b_name, reading_beside
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.layer_names import layer_name, layers_in
 from dgn_viewer.drawing.ticks import number
@@ -24,6 +26,14 @@ def _scales(view: View) -> tuple[tuple[str, str], ...]:
     return (("unit", "0 to 1"), ("contrast", "off the diagonal"))
 
 
+def _kinds(view: View) -> tuple[tuple[str, str], ...]:
+    """Beside another network there is room for one of the two."""
+    if reading_beside(view, "overlap") is None:
+        return ()
+    return (("active", "active"), ("sensitive", "sensitive"))
+
+
+KIND = Option("kind", "Sub-networks", _kinds)
 PART = Option("part", "Show", _parts)
 SCALE = Option("scale", "Colours", _scales)
 
@@ -38,6 +48,8 @@ def draw(view: View) -> Shown:
     part = choice(view, PART)
     suffix = "" if part == "all" else f"_{part}"
     labels = reading.arrays["labels"]
+    if choice(view, KIND):
+        return _beside(view, reading, choice(view, KIND), suffix)
     names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{int(part) + 1}$", f"$DD^T_{int(part) + 1}$")
     titles = (f"Active {names[0]}", f"Sensitive {names[1]}")
     charts: list[Chart] = []
@@ -52,6 +64,31 @@ def draw(view: View) -> Shown:
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
     return Scene(tuple(charts), tuple(facts), reading.step, _note(dict(reading.facts)))
+
+
+def _beside(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
+    """One of Λ and S for the run (A) and for what stands beside it (B), in the same colours."""
+    other = reading_beside(view, "overlap")
+    assert view.beside is not None
+    assert other is not None  # else there is no choice of a kind
+    pairs = [("A", reading), (b_name(view.beside), other)]
+    found = [
+        (name, one.arrays[f"{kind}{suffix}"])
+        for name, one in pairs
+        if f"{kind}{suffix}" in one.arrays
+    ]
+    if not found:
+        return Empty("This layer has no overlap in the last frame; choose another.")
+    contrast = choice(view, SCALE) == "contrast"
+    top = max(_largest_pair(values) for _, values in found) if contrast else 1.0
+    labels = reading.arrays["labels"]
+    charts = [
+        _chart(view, f"{kind}_{place}", name, values, labels, place, top)
+        for place, (name, values) in enumerate(found)
+    ]
+    facts = tuple(_mean(kind, name.partition(" ")[0], values) for name, values in found)
+    missing = "" if len(found) == 2 else f" {b_name(view.beside)} has no such layer."
+    return Scene(tuple(charts), facts, reading.step, _note(dict(reading.facts)) + missing)
 
 
 def _chart(
@@ -127,7 +164,7 @@ PANEL = PanelSpec(
         source="Lakshminarayanan & Singh, arXiv:2006.10529; the sensitive overlap here "
         "counts pairs of a path and a sensitive layer, without cross terms between layers",
     ),
-    options=(PART, SCALE),
+    options=(KIND, PART, SCALE),
     area="left",
     order=1,
 )

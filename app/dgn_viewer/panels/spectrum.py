@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
+from dgn_viewer.drawing.both import b_name, reading_beside, why_not_beside
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.ticks import number
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
@@ -16,6 +19,7 @@ from dgn_viewer.scene import (
     Empty,
     Fact,
     Matrix,
+    Ramp,
     Scene,
     Shown,
     finite_range,
@@ -36,10 +40,63 @@ def draw(view: View) -> Shown:
         return Empty("The spectrum of the neural path kernel, with the first frame.")
     if reading.absent:
         return Empty(reading.absent)
+    shown, other = choice(view, SHOW), reading_beside(view, "npk")
+    if other is not None and view.beside is not None:
+        return _with(view, reading, other, b_name(view.beside), shown)
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
-    shown = choice(view, SHOW)
     charts = (_eigenvalues(reading), second[shown](view, reading))
-    return Scene(charts, _facts(reading), reading.step, _note(reading))
+    note = " ".join(part for part in (_note(reading), why_not_beside(view, "npk")) if part)
+    return Scene(charts, _facts(reading), reading.step, note)
+
+
+def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -> Scene:
+    """Both spectra in one chart; both kernels side by side, with one scale."""
+    second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
+    ours, theirs = (second[shown](view, one) for one in (reading, other))
+    if shown == "kernel" and ours.matrix is not None and theirs.matrix is not None:
+        low = min(ours.matrix.low, theirs.matrix.low)
+        high = max(ours.matrix.high, theirs.matrix.high)
+        low = -high if low < 0 else 0.0
+        ramp: Ramp = "diverging" if low < 0 else "sequential"
+        pair = (("A", ours, ours.matrix), (name, theirs, theirs.matrix))
+        charts = tuple(
+            replace(
+                chart,
+                key=f"kernel_{place}",
+                title=f"{title}, $H$",
+                matrix=replace(matrix, low=low, high=high, ramp=ramp, bar=matrix.bar * place),
+                column=place,
+                narrow=(place, 0, 1, 1),
+            )
+            for place, (title, chart, matrix) in enumerate(pair)
+        )
+    else:
+        charts = (_overlaid(_eigenvalues(reading), _eigenvalues(other)), _overlaid(ours, theirs))
+    note = _note(reading) if shown == "kernel" else f"Dashed: {name}. {_note(reading)}"
+    return Scene(charts, _facts_of_both(reading, other), reading.step, note)
+
+
+def _overlaid(ours: Chart, theirs: Chart) -> Chart:
+    """The curves of both in the axes of A, which reach as far as both do."""
+    limits = [axis.limits for axis in (ours.y, theirs.y) if axis.limits is not None]
+    reach = (min(a for a, _ in limits), max(b for _, b in limits)) if limits else None
+    curves = (
+        *(
+            replace(c, name=f"B {c.name}".strip(), role="beside", dash="dash", marker=False)
+            for c in theirs.curves
+        ),
+        *(replace(c, name=f"A {c.name}".strip()) for c in ours.curves),
+    )
+    return replace(ours, curves=curves, y=replace(ours.y, limits=reach))
+
+
+def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
+    """Each number of A with that of B behind it."""
+    theirs = {fact.name: fact.value for fact in _facts(other)}
+    return tuple(
+        Fact(fact.name, f"{fact.value} | {theirs.get(fact.name, '–')}", f"A | B. {fact.about}")
+        for fact in _facts(reading)
+    )
 
 
 def _rank_axis(reading: Reading) -> Axis:

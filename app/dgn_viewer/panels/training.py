@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dgn_viewer.drawing.both import b_name, seen_beside
 from dgn_viewer.drawing.step_axis import step_axis
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
@@ -16,11 +19,11 @@ SCALE = Option("scale", "Loss", _scales)
 
 def draw(view: View) -> Shown:
     """Loss beside accuracy; train thin, test thick; swaps are marked."""
-    loss = _curves(view, "loss", 1.0)
-    accuracy = _curves(view, "accuracy", 100.0)
+    if view.run is not None and view.run.inspected:
+        return Empty(f"{view.run.inspected} is inspected, not trained: it has no curves here.")
+    loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
     if not loss and not accuracy:
         return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
-    steps = [int(curve.x[-1]) for curve in (*loss, *accuracy)]
     x = step_axis((*loss, *accuracy))
     charts = (
         Chart(
@@ -43,7 +46,18 @@ def draw(view: View) -> Shown:
             narrow=(1, 0, 1, 1),
         ),
     )
-    return Scene(charts, _facts(view), max(steps), _note(view))
+    own = [int(series.steps[-1]) for series in view.series.values() if series.steps.size]
+    return Scene(charts, _facts(view), max(own, default=0), _note(view))
+
+
+def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
+    """The curves of the run over those of a recorded run beside it (B), which are dashed."""
+    beside = seen_beside(view)
+    others = () if beside is None else _curves(beside, quantity, scale)
+    return (
+        *(replace(c, name=f"B {c.name}", role="beside", dash="dash") for c in others),
+        *_curves(view, quantity, scale),
+    )
 
 
 def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
@@ -94,7 +108,10 @@ def _note(view: View) -> str:
     if view.run is None:
         return ""
     which = view.run.config.training.loss.replace("-", " ")
-    return f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
+    note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
+    if view.beside is not None and view.beside.series:
+        note += f" Dashed: {b_name(view.beside)}."
+    return note
 
 
 PANEL = PanelSpec(

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
-from dgn_engine.protocol.commands import Advance, Pause, Reset, Resume, SwapRegime
+from dgn_engine.protocol.commands import (
+    Advance,
+    Pause,
+    Reset,
+    Resume,
+    SwapRegime,
+)
 from dgn_viewer.actions import ActionSpec, Shell
 from dgn_viewer.panel import PanelSpec
+from dgn_viewer.shell.file_actions import file_actions
 
 MENUS = ("File", "Run", "Gates", "View", "Help")
 
@@ -16,8 +23,9 @@ def _has_run(shell: Shell) -> bool:
     return shell.situation.has_run
 
 
-def _ready(shell: Shell) -> bool:
-    return shell.situation.ready
+def _not_trained(shell: Shell) -> str:
+    name = shell.situation.inspected
+    return f"Inspecting {name}: not training. Begin a new run to train." if name else ""
 
 
 def _run_or_pause(shell: Shell) -> None:
@@ -26,7 +34,7 @@ def _run_or_pause(shell: Shell) -> None:
 
 def fixed_actions() -> tuple[ActionSpec, ...]:
     """The actions that do not depend on what the engine can do."""
-    return (*_run_actions(), *_file_actions(), *_view_actions(), *_help_actions())
+    return (*_run_actions(), *file_actions(), *_view_actions(), *_help_actions())
 
 
 def _run_actions() -> tuple[ActionSpec, ...]:
@@ -40,7 +48,8 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             "run",
             "Train, or pause between two steps",
             enabled=_has_run,
-            text_now=lambda shell: "Pause" if shell.situation.running else "Run",
+            why_not=_not_trained,
+            text_now=lambda shell: shell.situation.go_word,
             icon_now=lambda shell: "pause" if shell.situation.running else "run",
         ),
         ActionSpec(
@@ -81,79 +90,6 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             tip="After the engine has stopped: the same run from its beginning, paused",
             enabled=lambda shell: shell.situation.phase == "stopped",
             section=1,
-        ),
-    )
-
-
-def _file_actions() -> tuple[ActionSpec, ...]:
-    return (
-        ActionSpec(
-            "file.new_run",
-            "New run…",
-            "File",
-            lambda shell: shell.new_run(),
-            ("Ctrl+N",),
-            "new",
-            "Choose data, network and gating, and begin a new run",
-            enabled=_ready,
-        ),
-        ActionSpec(
-            "file.open_checkpoint",
-            "Open checkpoint…",
-            "File",
-            lambda shell: shell.open_checkpoint(),
-            ("Ctrl+O",),
-            "open",
-            "List the weights of a .pt, .pth, .safetensors or .npz file and take its gates",
-            enabled=_ready,
-        ),
-        ActionSpec(
-            "file.save_configuration",
-            "Save configuration…",
-            "File",
-            lambda shell: shell.save_configuration(),
-            ("Ctrl+S",),
-            "file",
-            "Write the settings of this run as TOML, for --config and dgn train",
-            enabled=lambda shell: shell.situation.run is not None,
-        ),
-        ActionSpec(
-            "file.save_weights",
-            "Save weights…",
-            "File",
-            lambda shell: shell.save_weights(),
-            ("Ctrl+Shift+S",),
-            "file",
-            "Write both networks as they are now; the file can be dropped on the window again",
-            enabled=_has_run,
-        ),
-        ActionSpec(
-            "file.export_panel",
-            "Export panel…",
-            "File",
-            lambda shell: shell.export_front(),
-            ("Ctrl+E",),
-            "export",
-            "Save the panel in front as a figure or as data",
-            section=1,
-        ),
-        ActionSpec(
-            "file.export_all",
-            "Export all panels…",
-            "File",
-            lambda shell: shell.export_all(),
-            ("Ctrl+Shift+E",),
-            "export",
-            "Save every visible panel as a figure or as data",
-            section=1,
-        ),
-        ActionSpec(
-            "file.quit",
-            "Quit",
-            "File",
-            lambda shell: shell.close(),
-            ("Ctrl+Q",),
-            section=2,
         ),
     )
 

@@ -9,11 +9,11 @@ from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog, QMainWindow
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import Command, OpenFile, SaveWeights
+from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
 
-CHECKPOINTS = "Checkpoints (*.pt *.pth *.safetensors *.npz);;All files (*)"
+CHECKPOINTS = "Checkpoints (*.pt *.pth *.bin *.ckpt *.safetensors *.npz *.npy);;All files (*)"
 WEIGHTS = "Weights (*.safetensors)"
 CONFIGURATIONS = "Configurations (*.toml)"
 
@@ -39,6 +39,14 @@ class FileDialogs(QObject):
         dialog = self._dialog("Open checkpoint", CHECKPOINTS)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(lambda path: self._send(OpenFile(path)))
+        dialog.open()
+
+    def compare_run(self) -> None:
+        """Ask for the folder of a recorded run and have it shown beside this one."""
+        dialog = self._dialog("Compare with a recorded run", "")
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+        dialog.fileSelected.connect(lambda path: self._send(CompareRun(path)))
         dialog.open()
 
     def save_configuration(self, config: RunConfig) -> None:

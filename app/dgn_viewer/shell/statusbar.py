@@ -39,6 +39,14 @@ def rate(steps_per_second: float) -> str:
     return f"{steps_per_second:,.{1 if steps_per_second < 10 else 0}f} steps/s"
 
 
+def _phase(now: Situation) -> str:
+    if now.inspected:
+        return "not training"
+    if now.recorded is not None:
+        return f"recorded, {now.recorded.status}"
+    return "diverged" if now.diverged else _PHASES[now.phase]
+
+
 class Load:
     """The share of one core that the calling thread has used since the last reading."""
 
@@ -135,7 +143,7 @@ class StatusBar(QStatusBar):
             "speed": rate(frame.steps_per_second) if going and frame else "",
             "viewer": f"viewer {100 * share:.0f} % of a core" if share is not None else "",
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
-            "phase": now.working or _PHASES[now.phase],
+            "phase": now.working or _phase(now),
             "step": f"step {step:,}" if now.run else "",
-            "epoch": f"epoch {frame.epoch:.1f}" if frame else "",
+            "epoch": f"epoch {frame.epoch:.1f}" if frame and not now.inspected else "",
         }

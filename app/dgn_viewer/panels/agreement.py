@@ -1,0 +1,154 @@
+"""A and B: how many gates of the run are those of the network beside it, layer by layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.drawing.both import b_name
+from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.drawing.layer_names import layer_name, layers_in
+from dgn_viewer.drawing.step_axis import step_axis
+from dgn_viewer.panel import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
+
+
+def _layers(view: View) -> tuple[tuple[str, str], ...]:
+    reading = view.readings.get("agreement")
+    layers = layers_in(list(reading.arrays), "difference") if reading else []
+    return tuple((str(layer), layer_name(view, layer)) for layer in layers)
+
+
+def _left(view: View) -> tuple[tuple[str, str], ...]:
+    return (("layers", "by layer"), ("steps", "over steps"))
+
+
+LAYER = Option("layer", "Layer", _layers)
+LEFT = Option("left", "Equal gates", _left)
+
+
+def draw(view: View) -> Shown:
+    """The share of equal gates beside the map of those that differ in the chosen layer."""
+    if view.beside is None:
+        return Empty("Drop a checkpoint or a recorded run on 'Compare' to see it beside the run.")
+    if not view.beside.layers:
+        return Empty(f"{b_name(view.beside)} has no network here: only its scores are compared.")
+    reading = view.readings.get("agreement")
+    if reading is None:
+        return Empty("The share of equal gates of A and B, with the next reading.")
+    if reading.absent or "equal" not in reading.arrays:
+        return Empty(reading.absent or "The share of equal gates of A and B, with the next frame.")
+    first = _by_layer(reading) if choice(view, LEFT) == "layers" else _over_steps(view)
+    charts = (first, _map(view, reading, int(choice(view, LAYER))))
+    note = f"B: {view.beside.name}. Equal: on the same side of ½ for the same example."
+    return Scene(charts, _facts(view, reading), reading.step, note)
+
+
+def _by_layer(reading: Reading) -> Chart:
+    equal, chance = 100 * reading.arrays["equal"], 100 * reading.arrays["chance"]
+    place = np.arange(1, equal.size + 1, dtype=np.int64)
+    low = float(np.nanmin([equal, chance]))
+    return Chart(
+        key="by_layer",
+        title="Equal gates, %",
+        x=Axis(label="layer", limits=(0.5, equal.size + 0.5), ticks=_ticks(equal.size)),
+        y=Axis(limits=(min(45.0, low - 3), 102.0)),
+        curves=(
+            Curve("equal", place, equal, role="beside", thick=True, marker=True),
+            Curve("by chance", place, chance, role="muted", dash="dash"),
+        ),
+        narrow=(0, 0, 1, 1),
+    )
+
+
+def _ticks(layers: int) -> tuple[tuple[float, str], ...]:
+    every = max(1, -(-layers // 8))
+    return tuple((float(layer), str(layer)) for layer in range(1, layers + 1, every))
+
+
+def _over_steps(view: View) -> Chart:
+    series = view.series.get(("agreement", "equal"))
+    curves: tuple[Curve, ...] = ()
+    if series is not None and series.steps.size:
+        curves = (
+            Curve(
+                "all layers",
+                series.steps,
+                100 * series.values,
+                role="beside",
+                thick=True,
+                marker=bool(series.steps.size == 1),
+            ),
+        )
+    return Chart(
+        key="over_steps",
+        title="Equal gates, %",
+        x=step_axis(list(curves)),
+        y=Axis(),
+        curves=curves,
+        marks=view.marks,
+        narrow=(0, 0, 1, 1),
+    )
+
+
+def _map(view: View, reading: Reading, layer: int) -> Chart:
+    values, labels = reading.arrays[f"difference_{layer}"], reading.arrays["labels"]
+    names = class_names(view, labels)
+    conv = bool(view.run and layer < len(view.run.layers) and view.run.layers[layer].kind == "conv")
+    name = layer_name(view, layer)
+    return Chart(
+        key="difference",
+        title=f"{name[:1].upper()}{name[1:]}, {'differing' if conv else 'A - B'}",
+        x=Axis(label="channel" if conv else "unit"),
+        y=example_axis(labels, names, "class"),
+        matrix=Matrix(
+            name=f"difference in {name}",
+            values=values,
+            ramp="sequential" if conv else "diverging",
+            low=0.0 if conv else -1.0,
+            high=1.0,
+            bar="share of positions" if conv else "1: open in A only",
+            row_name="example",
+            column_name="channel" if conv else "unit",
+            row_labels=example_labels(labels, names),
+        ),
+        column=1,
+        narrow=(1, 0, 1, 1),
+    )
+
+
+def _facts(view: View, reading: Reading) -> tuple[Fact, ...]:
+    layer = choice(view, LAYER)
+    facts = [
+        Fact("equal", f"{reading.scalars['equal']:.1%}", "Share of equal gates in all layers.")
+    ]
+    if (share := reading.scalars.get(f"equal_{layer}")) is not None:
+        facts.append(Fact(layer_name(view, int(layer)), f"{share:.1%}", "Share of equal gates."))
+    return tuple(facts)
+
+
+PANEL = PanelSpec(
+    title="A and B",
+    probes=("agreement",),
+    draw=draw,
+    about=About(
+        text=(
+            "A is the current run, B the checkpoint or the recorded run that stands beside it. "
+            "For each layer the share of (example, unit) gates that are both open or both closed "
+            "on the probe examples. The dashed line is the share to expect by chance, if each "
+            "unit opened as often as it does, but in A and B independently: units are matched by "
+            "their place, so two networks that differ by the order of their units agree no more "
+            "than by chance. The map shows where they differ."
+        ),
+        formulas=(
+            r"$\frac{1}{nw}\sum_{s,u} 1\{G^{\mathrm{A}}_l(s,u) = G^{\mathrm{B}}_l(s,u)\}$",
+            r"by chance $\frac{1}{w}\sum_u p_u q_u + (1-p_u)(1-q_u)$",
+        ),
+        source="Our definition; the churn of Lakshminarayanan & Singh, arXiv:2006.10529, between "
+        "two networks in the place of two steps",
+    ),
+    options=(LEFT, LAYER),
+    area="left",
+    order=2,
+    compares=True,
+)

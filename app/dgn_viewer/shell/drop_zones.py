@@ -1,0 +1,169 @@
+"""What covers the window while a file is dragged over it: a zone for each use of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, QRectF, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QWidget
+
+from dgn_engine.protocol.commands import Purpose
+from dgn_viewer.drawing.file_uses import USES, FileUse
+from dgn_viewer.style import font, icon, mixed
+from dgn_viewer.theme import LIGHT, Theme
+
+PROMISE = "Nothing changes before you confirm. Esc cancels."
+_MARGIN, _GAP, _HEAD, _BAND, _FOOT = 24, 12, 56, 96, 40
+_AROUND = Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop | Qt.TextFlag.TextWordWrap
+
+
+class DropZones(QWidget):
+    """Three zones side by side and one below; the one under the pointer is lit."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self._theme = LIGHT
+        self._headline = self._sentence = ""
+        self._open: tuple[Purpose, ...] = ()  # that can be dropped on; none: refused
+        self.lit: Purpose = ""
+        self.setAcceptDrops(True)
+        self.hide()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in this theme."""
+        self._theme = theme
+        self.update()
+
+    def appear(self, headline: str, sentence: str, purposes: Sequence[Purpose]) -> None:
+        """Cover the window; with no `purposes` say why nothing can be dropped."""
+        self._headline, self._sentence, self._open = headline, sentence, tuple(purposes)
+        self.lit = ""
+        words = [f"{zone.title} {zone.where}" for zone in USES if zone.purpose in self._open]
+        self.setAccessibleName(". ".join([headline, *words, sentence]))
+        self.setGeometry(self._window.rect())
+        self.show()
+        self.raise_()
+        self.update()
+
+    def light(self, at: QPoint) -> None:
+        """The pointer is here, in the coordinates of the window."""
+        lit = self.purpose_at(at)
+        if lit != self.lit:
+            self.lit = lit
+            self.update()
+
+    def purpose_at(self, at: QPoint) -> Purpose:
+        """Of the zone at a place; '' between zones and where a zone is closed."""
+        for zone, room in zip(USES, self._rooms(), strict=True):
+            if room.contains(at.toPointF()) and zone.purpose in self._open:
+                return zone.purpose
+        return ""
+
+    def room_of(self, purpose: Purpose) -> QRectF:
+        """Where a zone lies."""
+        places = [zone.purpose for zone in USES]
+        return self._rooms()[places.index(purpose)]
+
+    def _rooms(self) -> list[QRectF]:
+        inner = QRectF(self.rect()).adjusted(_MARGIN, _MARGIN + _HEAD, -_MARGIN, -_MARGIN - _FOOT)
+        wide = (inner.width() - 2 * _GAP) / 3
+        high = inner.height() - _BAND - _GAP
+        rooms = [
+            QRectF(inner.x() + place * (wide + _GAP), inner.y(), wide, high) for place in range(3)
+        ]
+        return [*rooms, QRectF(inner.x(), inner.bottom() - _BAND, inner.width(), _BAND)]
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A veil over the window, and the zones on it."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        veil = QColor(self._theme.window)
+        veil.setAlphaF(0.94)
+        painter.fillRect(self.rect(), veil)
+        if self._open:
+            self._paint_zones(painter)
+        else:
+            self._paint_refusal(painter)
+        painter.end()
+
+    def _paint_refusal(self, painter: QPainter) -> None:
+        theme, frame = self._theme, QRectF(self.rect()).adjusted(16, 16, -16, -16)
+        self._outline(painter, frame, theme.refused, dashed=True)
+        middle = frame.center()
+        symbol = icon("close", theme, 48, theme.refused).pixmap(48, 48)
+        painter.drawPixmap(int(middle.x()) - 24, int(middle.y()) - 84, symbol)
+        self._write(painter, QRectF(48, middle.y() - 20, self.width() - 96, 32), 20, True)
+        self._write(painter, QRectF(48, middle.y() + 16, self.width() - 96, 80), 14, False)
+
+    def _write(self, painter: QPainter, room: QRectF, size: int, head: bool) -> None:
+        painter.setPen(QColor(self._theme.text if head else self._theme.muted))
+        painter.setFont(font(self, size, bold=head))
+        painter.drawText(room, int(_AROUND), self._headline if head else self._sentence)
+
+    def _paint_zones(self, painter: QPainter) -> None:
+        wide = self.width() - 2 * _MARGIN
+        painter.setPen(QColor(self._theme.text))
+        painter.setFont(font(self, 20, bold=True))
+        name = painter.fontMetrics().elidedText(self._headline, Qt.TextElideMode.ElideMiddle, wide)
+        painter.drawText(QRectF(_MARGIN, _MARGIN, wide, _HEAD - 8), int(_AROUND), name)
+        for zone, room in zip(USES, self._rooms(), strict=True):
+            self._paint_zone(painter, zone, room)
+        painter.setPen(QColor(self._theme.muted))
+        painter.setFont(font(self, 13))
+        foot = QRectF(_MARGIN, self.height() - _MARGIN - _FOOT + 12, wide, _FOOT - 8)
+        painter.drawText(foot, int(_AROUND), self._sentence)
+
+    def _paint_zone(self, painter: QPainter, zone: FileUse, room: QRectF) -> None:
+        theme, lit = self._theme, zone.purpose == self.lit
+        possible = zone.purpose in self._open
+        ground = mixed(theme.panel, theme.accent, 0.14) if lit else theme.panel
+        painter.setBrush(QColor(ground if possible else theme.window))
+        tone = theme.accent if possible else theme.line
+        self._outline(painter, room, tone, dashed=not lit, width=3 if lit else 2)
+        text, muted = theme.text, theme.muted
+        if not possible:
+            text = muted = mixed(theme.muted, theme.window, 0.35)
+        flat = room.width() > 3 * room.height()
+        size = 32 if flat else 48
+        symbol = icon(zone.icon, theme, size, tone if possible else text).pixmap(size, size)
+        if flat:
+            left, line = room.x() + 24, room.adjusted(76, 0, -24, 0)
+            painter.drawPixmap(int(left), int(room.center().y()) - size // 2, symbol)
+            self._line(painter, zone, line, text, muted)
+            return
+        inner = room.adjusted(24, 0, -24, 0)
+        top = room.center().y() - 112
+        painter.drawPixmap(int(room.center().x()) - size // 2, int(top), symbol)
+        for words, size, bold, colour, below, high in (
+            (zone.title, 22, True, text, 64, 34),
+            (zone.where, 15, False, text, 98, 44),
+            (zone.about, 13, False, muted, 136, 96),
+        ):
+            painter.setPen(QColor(colour))
+            painter.setFont(font(self, size, bold=bold))
+            place = QRectF(inner.x(), top + below, inner.width(), high)
+            painter.drawText(place, int(_AROUND), words)
+
+    def _line(self, painter: QPainter, zone: FileUse, room: QRectF, text: str, muted: str) -> None:
+        """Title and meaning of the zone that is low and wide."""
+        upper = QRectF(room.x(), room.center().y() - 26, room.width(), 28)
+        left = int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        painter.setPen(QColor(text))
+        painter.setFont(font(self, 18, bold=True))
+        painter.drawText(upper, left, f"{zone.title} {zone.where}")
+        painter.setPen(QColor(muted))
+        painter.setFont(font(self, 13))
+        painter.drawText(upper.translated(0, 27), left, zone.about)
+
+    def _outline(
+        self, painter: QPainter, room: QRectF, tone: str, dashed: bool, width: int = 2
+    ) -> None:
+        pen = QPen(QColor(tone), width)
+        if dashed:
+            pen.setStyle(Qt.PenStyle.CustomDashLine)
+            pen.setDashPattern([4, 3])
+        painter.setPen(pen)
+        painter.drawRoundedRect(room, 8, 8)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
