@@ -1,0 +1,139 @@
+"""`dgn reproduce`: an experiment of the papers, measured, beside the printed numbers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from dgn_engine.cli._command import Command
+from dgn_engine.config import Device
+from dgn_engine.refusal import Refusal
+
+if TYPE_CHECKING:
+    from dgn_engine.experiments import Request
+    from dgn_engine.reporting.conducting import Task
+    from dgn_engine.reporting.document import Document
+    from dgn_engine.sweep.running import Executor
+
+FAILED, INTERRUPTED = 3, 130
+ALL = "all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What, at which scale, and how it departs from the experiment's own choices."""
+    parser.add_argument("name", nargs="?", help="an experiment of --list, or 'all'")
+    parser.add_argument("--list", action="store_true", help="name, paper, cost, what is there")
+    scale = parser.add_mutually_exclusive_group()
+    scale.add_argument("--quick", action="store_true", help="scaled down to minutes (the default)")
+    scale.add_argument("--full", action="store_true", help="the paper's scale")
+    parser.add_argument("--protocol", choices=("as-published", "as-in-code"))
+    parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds, 0…K−1")
+    parser.add_argument("--epochs", type=int, metavar="N")
+    parser.add_argument("--only", default="", metavar="TEXT", help="rows whose label holds it")
+    parser.add_argument("--steps", type=_floats, default=(), metavar="0.1,0.01", help="of SGD")
+    parser.add_argument("--data", default="", help="instead of the experiment's data set")
+    parser.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    parser.add_argument("--device", choices=get_args(Device), default="auto")
+    parser.add_argument("--executor", default="", help="packed, processes, dask; else chosen")
+    parser.add_argument("--cluster", default="", metavar="tcp://…", help="of an existing cluster")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
+    parser.add_argument("--report-only", action="store_true", help="from what is there already")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C (gone on with next time)."""
+    if arguments.list:
+        from dgn_engine.cli._experiment_list import print_list
+
+        return print_list()
+    if not arguments.name:
+        raise Refusal("Say which experiment, or --list to see them.")
+    if arguments.name == ALL:
+        from dgn_engine.cli._reproduce_all import reproduce_all
+
+        return reproduce_all(arguments)
+    document = reproduce(arguments, task_of(arguments, arguments.name, arguments.out))
+    return {"done": 0, "failed": FAILED}.get(document.state, INTERRUPTED)
+
+
+def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
+    """The experiment with its request and folder; raises `Refusal`."""
+    from dgn_engine.experiments import find_experiment
+    from dgn_engine.reporting.conducting import Task
+    from dgn_engine.reporting.folders import default_folder
+
+    experiment = find_experiment(name)
+    protocol = arguments.protocol or experiment.protocols[0]
+    if protocol not in experiment.protocols:
+        raise Refusal(
+            f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
+        )
+    request = _request(arguments, protocol)
+    return Task(name, experiment, request, out or default_folder(name, request))
+
+
+def reproduce(arguments: argparse.Namespace, task: Task) -> Document:
+    """Carry it out, say how it goes, print what came out."""
+    from dgn_engine.cli._interrupt import Interrupt
+    from dgn_engine.cli._reproduce_progress import Bar
+    from dgn_engine.reporting.conducting import conduct, plan_of, report
+    from dgn_engine.reporting.cost import cost_in_words
+    from dgn_engine.reporting.terminal import print_document
+
+    if arguments.report_only:
+        document = report(task, plan_of(task))
+    else:
+        if not arguments.quiet:
+            print(cost_in_words(task), file=sys.stderr)
+        with Interrupt() as interrupt, Bar(task.name, sys.stderr, arguments.quiet) as bar:
+            document = conduct(task, _executor(arguments), bar.look, interrupt.asked)
+    print_document(document, task.folder, sys.stdout)
+    if document.state == "interrupted":
+        print(
+            f"dgn reproduce: interrupted; the same command goes on with it in {task.folder}.",
+            file=sys.stderr,
+        )
+    return document
+
+
+def _executor(arguments: argparse.Namespace) -> Executor:
+    from dgn_engine.reporting.serial import Serial
+
+    return Serial()
+
+
+def _request(arguments: argparse.Namespace, protocol: str) -> Request:
+    from dgn_engine.experiments import Request
+
+    for name in ("seeds", "epochs"):
+        value = getattr(arguments, name)
+        if value is not None and value < 1:
+            raise Refusal(f"--{name} is {value}; it must be at least 1.")
+    if any(step <= 0 for step in arguments.steps):
+        raise Refusal("--steps are learning rates; each must be greater than 0.")
+    return Request(
+        scale="full" if arguments.full else "quick",
+        protocol=protocol,  # type: ignore[arg-type]  # one of the experiment's own
+        seeds=arguments.seeds or 0,
+        epochs=arguments.epochs or 0,
+        only=arguments.only,
+        data=arguments.data,
+        data_root=arguments.data_root,
+        steps=arguments.steps,
+        device=arguments.device,
+    )
+
+
+def _floats(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no list of numbers such as 0.1,0.01"
+        ) from None
+
+
+COMMAND = Command("Reproduce an experiment of the papers.", add_arguments, run)

@@ -1,0 +1,84 @@
+"""What an experiment found: rows beside printed numbers, judged claims, and figures as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Verdict = Literal["held", "not held", "not decided", "not decided at this scale"]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number of the paper; `half_width` as it stands behind ±, where one does."""
+
+    value: float
+    half_width: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what was measured, once per seed, beside what was printed.
+
+    `unit`: '%' for accuracies (0…100), '' for plain numbers. `seconds`: of all its runs.
+    """
+
+    label: str
+    values: tuple[float, ...]
+    printed: Printed | None = None
+    unit: str = "%"
+    epochs: float = 0.0
+    seconds: float = 0.0
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of published.json with what decides it; `id` as there ('npf-1').
+
+    `low` and `high`: the 95 % interval of `value`; equal where it is exact.
+    """
+
+    id: str
+    statement: str
+    statistic: str
+    value: float
+    low: float
+    high: float
+    n: int
+    verdict: Verdict
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve; `spread` (half-width) is drawn as a band. Without x it is a line across."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    spread: tuple[float, ...] = ()
+    style: Literal["line", "points", "printed"] = "line"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure as numbers; drawn by the report and by the viewer."""
+
+    name: str  # of its files
+    title: str
+    x: str
+    y: str
+    lines: tuple[Line, ...]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that an experiment found. `remarks`: sentences that belong under the table."""
+
+    rows: tuple[Row, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    remarks: tuple[str, ...] = ()

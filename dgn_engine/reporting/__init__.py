@@ -1,0 +1,1 @@
+"""A reproduced experiment: carried out, written down, drawn, and read again."""

@@ -1,0 +1,185 @@
+"""One experiment from its plan to its report, in a folder in which it can be gone on with."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._findings import mean_and_half_width
+from dgn_engine.refusal import Refusal
+from dgn_engine.reporting import standing
+from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, to_bytes
+from dgn_engine.reporting.places import PLAN, RESULTS
+from dgn_engine.reporting.standing import Standing, Tally
+from dgn_engine.reporting.writing import write_report
+from dgn_engine.runs import about
+from dgn_engine.runs.durable import write_file
+from dgn_engine.sweep.results import Results
+from dgn_engine.sweep.running import Executor, Progress
+from dgn_engine.sweep.unit import Unit, check_units, to_json
+
+EVERY = 0.5  # seconds between two writings of the progress
+Look = Callable[[Standing, Progress | None], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be reproduced, and where."""
+
+    name: str
+    experiment: Experiment
+    request: Request
+    folder: Path
+
+
+def plan_of(task: Task) -> Plan:
+    """The plan, checked; raises `Refusal` where nothing is left to do."""
+    plan = task.experiment.plan(task.request)
+    if not plan.units:
+        only = f" whose label holds '{task.request.only}'" if task.request.only else ""
+        raise Refusal(f"{task.name} has no rows{only} at this scale.")
+    check_units(plan.units)
+    return plan
+
+
+def conduct(
+    task: Task, executor: Executor, look: Look, stop: Callable[[], bool] = lambda: False
+) -> Document:
+    """Carry the plan out as far as it goes, and write the report of what there is.
+
+    `look` is shown each change. Raises `Refusal` where the folder holds something else.
+    """
+    plan = plan_of(task)
+    _claim_folder(task.folder, plan.units)
+    tally = Tally(task.name, plan.units)
+    written = -math.inf
+
+    def told(progress: Progress) -> None:
+        nonlocal written
+        tally.told(progress)
+        now = tally.standing()
+        look(now, progress)
+        if time.monotonic() - written >= EVERY:
+            written = time.monotonic()
+            standing.write(now, task.folder)
+
+    standing.write(tally.standing(), task.folder)
+    began = time.monotonic()
+    try:
+        executor.run(plan.units, task.folder, told, stop)
+    except BaseException:
+        standing.write(tally.standing("failed"), task.folder)
+        raise
+    took = time.monotonic() - began
+    state = _state(tally, plan)
+    document = report(task, plan, state, tally.last, took)
+    standing.write(tally.standing(state), task.folder)
+    return document
+
+
+def report(
+    task: Task,
+    plan: Plan,
+    state: State = "done",
+    last: Mapping[str, Progress] | None = None,
+    took: float = math.nan,
+) -> Document:
+    """Read what the units came to and write everything that can be read of it."""
+    results = Results(task.folder)
+    found, why = Findings(), ""
+    if state in ("done", "failed"):
+        try:
+            found = task.experiment.findings(task.request, results)
+        except Refusal as refusal:
+            if state == "done":
+                raise
+            why = str(refusal)
+    told = last or {}
+    document = Document(
+        name=task.name,
+        title=task.experiment.title,
+        paper=task.experiment.paper,
+        about=task.experiment.about,
+        scale=task.request.scale,
+        protocol=task.request.protocol,
+        request=asdict(task.request),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        state=state,
+        versions=about.versions(),
+        machine=_machine(task.request, took),
+        seconds=results.seconds,
+        rows=tuple(_line(row) for row in found.rows),
+        claims=found.claims,
+        figures=found.figures,
+        remarks=(*found.remarks, *((why,) if why else ())),
+        scaled_down=plan.scaled_down,
+        choices=plan.choices,
+        units=tuple(_unit_line(unit, results, told.get(unit.id)) for unit in plan.units),
+    )
+    write_file(task.folder / RESULTS, to_bytes(document))
+    write_report(document, task.folder)
+    return document
+
+
+def _claim_folder(folder: Path, units: Sequence[Unit]) -> None:
+    """Refuse a folder in which a unit of the same name stands for something else."""
+    path = folder / PLAN
+    wanted = {unit.id: to_json(unit) for unit in units}
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        known = {}
+    except (OSError, ValueError):
+        raise Refusal(f"{path} cannot be read; choose another folder with --out.") from None
+    plain = json.loads(json.dumps(wanted))
+    for name, tree in plain.items():
+        if known.get(name, tree) != tree:
+            raise Refusal(
+                f"{folder} holds '{name}' with other settings; repeat the command it was begun "
+                "with, or choose another folder with --out."
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(path, json.dumps({**known, **plain}).encode())
+    except OSError as error:
+        raise Refusal(f"{folder} cannot be written: {error.strerror}.") from None
+
+
+def _state(tally: Tally, plan: Plan) -> State:
+    last = [tally.last[unit.id].state if unit.id in tally.last else "queued" for unit in plan.units]
+    if all(state in ("done", "skipped", "diverged") for state in last):
+        return "done"
+    over = all(state in standing.OVER for state in last)
+    return "failed" if over else "interrupted"
+
+
+def _line(row: Row) -> RowLine:
+    mean, half = mean_and_half_width(row.values)
+    difference = math.nan if row.printed is None else mean - row.printed.value
+    return RowLine(
+        row.label, tuple(row.values), mean, half, row.printed, difference,
+        row.unit, row.epochs, row.seconds, row.remark,
+    )  # fmt: skip
+
+
+def _unit_line(unit: Unit, results: Results, told: Progress | None) -> UnitLine:
+    state = told.state if told is not None else "done"
+    return UnitLine(unit.id, state, results.seconds_of(unit.id), told.trouble if told else "")
+
+
+def _machine(request: Request, took: float) -> dict[str, object]:
+    return {
+        "processor": about.processor(),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+        "device": request.device,
+        "wall_seconds": took if math.isfinite(took) else None,
+    }

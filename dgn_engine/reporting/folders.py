@@ -1,0 +1,37 @@
+"""Where results lie, and what lies there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dgn_engine.experiments import Request
+from dgn_engine.refusal import Refusal
+from dgn_engine.reporting import document, standing
+from dgn_engine.runs.places import results_root
+
+
+def default_folder(name: str, request: Request) -> Path:
+    """NAME-SCALE among the user's results, with what else decides its runs."""
+    parts = [name, request.scale]
+    if request.protocol != "as-published":
+        parts.append(request.protocol)
+    if request.data:
+        parts.append("".join(c if c.isalnum() else "_" for c in request.data))
+    if request.epochs:
+        parts.append(f"{request.epochs}_epochs")
+    return results_root() / "-".join(parts)
+
+
+def status(folder: Path) -> str:
+    """'none', 'interrupted, 40 % done', 'done 2026-11-21', in words for a list."""
+    try:
+        now = standing.read(folder)
+    except Refusal:
+        return "none"
+    if now.state == "done":
+        try:
+            return f"done {document.read(folder).made[:10]}"
+        except Refusal:
+            return "damaged"
+    state = "interrupted" if now.state == "running" else now.state
+    return f"{state}, {now.fraction:.0%} done"

@@ -1,0 +1,70 @@
+"""Numbers of a result as they are printed, on paper and in the window alike."""
+
+from __future__ import annotations
+
+import math
+
+from dgn_engine.protocol.findings import Claim, Printed
+from dgn_engine.reporting.document import RowLine
+
+NOTHING = "–"
+MINUS = "−"
+
+
+def number(value: float, unit: str = "", signed: bool = False) -> str:
+    """Two decimals for percentages, four significant digits for all else."""
+    if not math.isfinite(value):
+        return NOTHING
+    if unit == "%":
+        text = f"{value:+.2f}" if signed else f"{value:.2f}"
+    elif value == 0 or 0.001 <= abs(value) < 1e5:
+        text = f"{value:+.4g}" if signed else f"{value:.4g}"
+    else:
+        text = f"{value:+.2e}" if signed else f"{value:.2e}"
+    return text.replace("-", MINUS)
+
+
+def measured(row: RowLine) -> str:
+    """'97.61 ± 0.12'."""
+    mean = number(row.mean, row.unit)
+    if not math.isfinite(row.half_width) or mean == NOTHING:
+        return mean
+    return f"{mean} ± {number(row.half_width, row.unit)}"
+
+
+def printed(found: Printed | None, unit: str) -> str:
+    """As in the paper."""
+    if found is None:
+        return NOTHING
+    text = number(found.value, unit)
+    half = found.half_width
+    return text if half is None else f"{text} ± {number(half, unit)}"
+
+
+def interval(claim: Claim) -> str:
+    """'[0.42, 1.31]', or nothing where there is none."""
+    if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
+        return NOTHING
+    if claim.low == claim.high:
+        return "exact"
+    return f"[{number(claim.low)}, {number(claim.high)}]"
+
+
+def duration(seconds: float) -> str:
+    """'41 s', '3 min', '2.5 h', '4.1 days'."""
+    if not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * 60:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"
+
+
+def epochs(value: float) -> str:
+    """Whole where it is."""
+    return f"{value:g}" if value else NOTHING
