@@ -76,7 +76,7 @@ class Found:
         """The events that put it on show as run `number`."""
         file = self.session
         return (
-            replace(self.started, run=number),
+            replace(self.started, run=number, inspected=""),
             self.events,
             RunShown(
                 self.name,

@@ -7,6 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QByteArray, QSettings, QStandardPaths
 
 THEMES = ("light", "dark", "system")
+_REMEMBERED = 200
 LAYOUT_VERSION = 1  # raised when the docks change so much that an old layout is of no use
 
 
@@ -60,6 +61,15 @@ class Settings:
     @export_folder.setter
     def export_folder(self, folder: str) -> None:
         self._store.setValue("export/folder", folder)
+
+    @property
+    def dismissed(self) -> tuple[str, ...]:
+        """Names of interrupted runs that are not offered any more."""
+        return tuple(name for name in self._text("runs/dismissed").split("/") if name)
+
+    @dismissed.setter
+    def dismissed(self, names: tuple[str, ...]) -> None:
+        self._store.setValue("runs/dismissed", "/".join(names[-_REMEMBERED:]))
 
     def save(self) -> bool:
         """Write to disk; whether that was possible."""

@@ -1,0 +1,213 @@
+"""Where the docks lie, as plain JSON: a tree of rows and columns, for other windows and machines.
+
+Qt's own `saveState` is bytes that only Qt reads, and no reader for bytes of a stranger.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import QDockWidget, QMainWindow
+
+Docks = Mapping[str, QDockWidget]
+_DEEPEST = 20
+_AREA = Qt.DockWidgetArea.LeftDockWidgetArea
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Docks that share one place as tabs, the one in front first."""
+
+    names: tuple[str, ...]
+    rect: QRect
+
+
+def described(window: QMainWindow, docks: Docks) -> dict[str, Any]:
+    """{'tree': node or None, 'floating': {panel: [x, y, width, height]}}; what is closed is absent.
+
+    A node is {'tabs': [panel, …]}, the one in front first, or {'across': whether its parts lie
+    side by side, 'shares': [of the room, …], 'parts': [node, …]}.
+    """
+    floating = {
+        name: [at.x(), at.y(), at.width(), at.height()]
+        for name, dock in docks.items()
+        if dock.isFloating() and not dock.isHidden() and (at := dock.geometry()).isValid()
+    }
+    places = _places(window, docks)
+    return {"tree": _node(places) if places else None, "floating": floating}
+
+
+def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
+    """Arrange the docks so; False, and nothing is changed, where it makes no sense."""
+    tree = _checked(layout.get("tree"), set(docks), 0) if isinstance(layout, dict) else None
+    if tree is None:
+        return False
+    floating = layout.get("floating")
+    for dock in docks.values():
+        dock.setFloating(False)
+        window.removeDockWidget(dock)
+    first = docks[_head(tree)]
+    window.addDockWidget(_AREA, first)
+    _place(window, docks, tree)
+    shown = _names(tree)
+    for name in shown:
+        docks[name].show()
+    for name, dock in docks.items():
+        if name not in shown:  # it has a place for when it is opened
+            window.splitDockWidget(first, dock, Qt.Orientation.Vertical)
+            dock.hide()
+            if isinstance(floating, dict) and _is_rect(floating.get(name)):
+                _float(window, dock, floating[name])
+    _share_out(window, docks, tree, window.width(), window.height())
+    for head in _fronts(tree):
+        docks[head].raise_()
+    return True
+
+
+def _places(window: QMainWindow, docks: Docks) -> list[_Place]:
+    left = [n for n, dock in docks.items() if not (dock.isHidden() or dock.isFloating())]
+    found: list[_Place] = []
+    while left:
+        name = left[0]
+        beside = {dock.objectName() for dock in window.tabifiedDockWidgets(docks[name])}
+        tabs = [n for n in left if n == name or docks[n].objectName() in beside]
+        left = [n for n in left if n not in tabs]
+        # Only the tab in front is laid out; the others keep some earlier place.
+        front = next((n for n in tabs if not docks[n].visibleRegion().isEmpty()), name)
+        found.append(_Place((front, *(n for n in tabs if n != front)), docks[front].geometry()))
+    return found
+
+
+def _node(places: list[_Place]) -> dict[str, Any]:
+    if len(places) == 1:
+        return {"tabs": list(places[0].names)}
+    for across in (True, False):
+        parts = _cut(places, across)
+        if len(parts) > 1:
+            sizes = [_extent(part, across) for part in parts]
+            return {
+                "across": across,
+                "shares": [round(size / max(1, sum(sizes)), 4) for size in sizes],
+                "parts": [_node(part) for part in parts],
+            }
+    everything = tuple(name for place in places for name in place.names)  # no cut: never seen
+    return {"tabs": list(everything)}
+
+
+def _cut(places: list[_Place], across: bool) -> list[list[_Place]]:
+    """Along every line that goes through no place."""
+    parts: list[list[_Place]] = []
+    reached = None
+    for place in sorted(places, key=lambda one: _span(one.rect, across)):
+        begin, end = _span(place.rect, across)
+        if reached is None or begin >= reached:
+            parts.append([])
+        parts[-1].append(place)
+        reached = end if reached is None else max(reached, end)
+    return parts
+
+
+def _span(rect: QRect, across: bool) -> tuple[int, int]:
+    if across:
+        return rect.x(), rect.x() + rect.width()
+    return rect.y(), rect.y() + rect.height()
+
+
+def _extent(places: list[_Place], across: bool) -> int:
+    spans = [_span(place.rect, across) for place in places]
+    return max(end for _, end in spans) - min(begin for begin, _ in spans)
+
+
+def _checked(node: Any, free: set[str], depth: int) -> dict[str, Any] | None:
+    """The node as far as it makes sense: panels that are known, each once."""
+    if not isinstance(node, dict) or depth > _DEEPEST:
+        return None
+    if isinstance(tabs := node.get("tabs"), list):
+        names = [name for name in tabs if isinstance(name, str) and name in free]
+        names = list(dict.fromkeys(names))
+        free.difference_update(names)
+        return {"tabs": names} if names else None
+    parts, shares = node.get("parts"), node.get("shares")
+    if not isinstance(parts, list) or not isinstance(shares, list) or len(parts) != len(shares):
+        return None
+    kept = [
+        (part, float(share))
+        for inner, share in zip(parts, shares, strict=True)
+        if isinstance(share, (int, float)) and 0 < share <= 1
+        if (part := _checked(inner, free, depth + 1)) is not None
+    ]
+    if not kept:
+        return None
+    return {
+        "across": bool(node.get("across")),
+        "shares": [share for _, share in kept],
+        "parts": [part for part, _ in kept],
+    }
+
+
+def _names(node: dict[str, Any]) -> list[str]:
+    tabs: list[str] = node.get("tabs", [])
+    return tabs + [name for part in node.get("parts", ()) for name in _names(part)]
+
+
+def _fronts(node: dict[str, Any]) -> list[str]:
+    fronts: list[str] = node.get("tabs", [])[:1]
+    return fronts + [name for part in node.get("parts", ()) for name in _fronts(part)]
+
+
+def _head(node: dict[str, Any]) -> str:
+    return _names(node)[0]
+
+
+def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
+    """Its head has a place; give that to the whole node."""
+    head = docks[_head(node)]
+    for name in node.get("tabs", [])[1:]:
+        window.tabifyDockWidget(head, docks[name])
+    parts = node.get("parts", ())
+    for before, part in itertools.pairwise(parts):
+        window.splitDockWidget(docks[_head(before)], docks[_head(part)], _direction(node))
+    for part in parts:
+        _place(window, docks, part)
+
+
+def _share_out(
+    window: QMainWindow, docks: Docks, node: dict[str, Any], width: int, height: int
+) -> None:
+    parts, shares = node.get("parts", ()), node.get("shares", ())
+    if not parts:
+        return
+    room = width if node["across"] else height
+    sizes = [max(1, round(room * share / sum(shares))) for share in shares]
+    window.resizeDocks([docks[_head(part)] for part in parts], sizes, _direction(node))
+    for part, size in zip(parts, sizes, strict=True):
+        inner = (size, height) if node["across"] else (width, size)
+        _share_out(window, docks, part, *inner)
+
+
+def _direction(node: dict[str, Any]) -> Qt.Orientation:
+    return Qt.Orientation.Horizontal if node["across"] else Qt.Orientation.Vertical
+
+
+def _is_rect(told: Any) -> bool:
+    return (
+        isinstance(told, list)
+        and len(told) == 4
+        and all(type(one) is int and abs(one) < 1 << 15 for one in told)
+    )
+
+
+def _float(window: QMainWindow, dock: QDockWidget, told: list[int]) -> None:
+    """On the screen of the window, wherever it was on another one."""
+    screen = window.screen().availableGeometry()
+    rect = QRect(*told)
+    rect.setSize(rect.size().boundedTo(screen.size()).expandedTo(dock.minimumSizeHint()))
+    rect.moveLeft(max(screen.left(), min(rect.left(), screen.right() - rect.width())))
+    rect.moveTop(max(screen.top(), min(rect.top(), screen.bottom() - rect.height())))
+    dock.setFloating(True)
+    dock.setGeometry(rect)
+    dock.show()
