@@ -21,7 +21,10 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
     Diverged,
+    EngineRestarted,
     Event,
     Failed,
     Finished,
@@ -31,6 +34,7 @@ from dgn_engine.protocol.events import (
     RegimeSwapped,
     RunContinued,
     Saved,
+    WeightsTaken,
 )
 
 Kind = Literal["info", "refused", "failed"]
@@ -42,12 +46,21 @@ _MARGIN = 12
 
 
 @dataclass(frozen=True)
+class Offer:
+    """A button of a notice; the notice goes when it is pressed."""
+
+    text: str
+    do: Callable[[], object]
+
+
+@dataclass(frozen=True)
 class Notice:
     """One sentence, and details (a traceback) one click away."""
 
     kind: Kind
     text: str
     details: str = ""
+    offers: tuple[Offer, ...] = ()  # what can be done about it; it stays until one is taken
 
 
 def notice_of(event: Event) -> Notice | None:
@@ -57,16 +70,22 @@ def notice_of(event: Event) -> Notice | None:
             return Notice("refused", f"Cannot {what}: {reason}" if what else reason)
         case Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
-        case RegimeSwapped():
+        case RegimeSwapped() | WeightsTaken():
             return Notice("info", event.sentence)
+        case ComparisonOpened(remark=remark) if remark:
+            return Notice("refused", remark)
+        case ComparisonClosed(reason=reason) if reason:
+            return Notice("refused", reason)
         case Saved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
         case Diverged(step=step):
             return Notice(
                 "refused",
-                f"The loss is no longer finite at step {step:,}; the run stands. "
+                f"Diverged at step {step:,}: the loss is no longer finite, and the run stands. "
                 "Reset it, or begin a new one with a smaller learning rate.",
             )
+        case EngineRestarted():
+            return Notice("failed", event.sentence)
         case Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
         case RecordingPaused(reason=reason):
@@ -89,7 +108,7 @@ class Card(QFrame):
     def __init__(self, notice: Notice, parent: QWidget) -> None:
         super().__init__(parent)
         self.notice = notice
-        self.left = _SECONDS[notice.kind]  # seconds until it goes by itself
+        self.left = 0.0 if notice.offers else _SECONDS[notice.kind]  # seconds until it goes
         self.setObjectName("notice")
         self.setProperty("kind", notice.kind)
         self.setFixedWidth(_WIDTH)
@@ -97,6 +116,14 @@ class Card(QFrame):
         column.setContentsMargins(12, 8, 8, 8)
         column.setSpacing(8)
         column.addLayout(self._headline())
+        self.offers = [self._offer(offer) for offer in notice.offers]
+        if self.offers:
+            row = QHBoxLayout()
+            row.setSpacing(8)
+            for button in self.offers:
+                row.addWidget(button)
+            row.addStretch(1)
+            column.addLayout(row)
         self._details = QPlainTextEdit(notice.details, self)
         if notice.details:
             self._add_details(column)
@@ -118,6 +145,17 @@ class Card(QFrame):
         row.addWidget(self.label, 1)
         row.addWidget(self.close_button, 0, Qt.AlignmentFlag.AlignTop)
         return row
+
+    def _offer(self, offer: Offer) -> QPushButton:
+        button = QPushButton(offer.text, self)
+        button.setProperty("role", "quiet")
+
+        def take() -> None:
+            self.closed.emit(self)
+            offer.do()
+
+        button.clicked.connect(take)
+        return button
 
     def _add_details(self, column: QVBoxLayout) -> None:
         self._details.setReadOnly(True)

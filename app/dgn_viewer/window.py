@@ -156,10 +156,10 @@ class Window(QMainWindow):
         """The layout of the first start."""
         self.docks.arrange()
 
-    def choose_theme(self, name: str, remember: bool = True) -> None:
-        """Recolour everything at once; `remember`: at the next start too."""
+    def choose_theme(self, name: str, keep: bool = True) -> None:
+        """Recolour everything at once; `keep`: at the next start too."""
         self._theme_choice = name
-        if remember:
+        if keep:
             self.settings.theme = name
         self._put_theme_on()
 

@@ -218,6 +218,26 @@ class Recalled:
 
 
 @dataclass(frozen=True)
+class EngineRestarted:
+    """The engine's process died, and another goes on with the recorded run from `step`."""
+
+    how: str  # 'signal 9'
+    died_at: int  # the last step that was heard of
+    step: int
+
+    @property
+    def sentence(self) -> str:
+        """What happened and what was lost, in words."""
+        lost = max(0, self.died_at - self.step)
+        where = f"from the checkpoint of step {self.step:,}" if self.step else "from its seed"
+        again = f"{lost:,} step{'s' * (lost != 1)} are taken again" if lost else "nothing is lost"
+        return (
+            f"The engine process died ({self.how}) at step {self.died_at:,}; it was started "
+            f"again and the run goes on {where}: {again}."
+        )
+
+
+@dataclass(frozen=True)
 class Stopped:
     """The thread has ended; nothing comes after this."""
 
@@ -250,5 +270,6 @@ Event = (
     | RunsListed
     | RunShown
     | SessionSaved
+    | EngineRestarted
     | Stopped
 )

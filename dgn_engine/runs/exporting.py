@@ -73,7 +73,7 @@ def save_session(
         "format": sessions.FORMAT,
         "run": name or folder.name,
         "step": step,
-        "status": reader.status,
+        "status": reader.status if moment is None else "saved",
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": about.versions(),
         "look": look,

@@ -9,8 +9,17 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.commands import CloseFile, Command, CompareFile
-from dgn_engine.protocol.events import EngineReady, Event, FileClosed, FileListed, RunStarted
+from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
+from dgn_engine.protocol.events import (
+    EngineReady,
+    Event,
+    FileClosed,
+    FileListed,
+    RunContinued,
+    RunShown,
+    RunsListed,
+    RunStarted,
+)
 from dgn_viewer.inspector.about_page import AboutPage
 from dgn_viewer.inspector.file_page import FilePage
 from dgn_viewer.inspector.run_page import RunPage
@@ -76,6 +85,10 @@ class Inspector(QFrame):
                 self._on_listed(event)
             case RunsListed() if isinstance(self.page, RunsPage):
                 self.page.show_runs(event)
+            case RunShown() if isinstance(self.page, RunsPage):
+                self._send(ListRuns())  # the run before has ended
+            case RunContinued() if isinstance(self.page, RunsPage):
+                self._put_away()
             case FileClosed(ticket=ticket) if self._shows(ticket):
                 self._put_away()
             case RunStarted() if began and self.page is self.run_page:

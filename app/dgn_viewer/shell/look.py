@@ -36,7 +36,7 @@ def put_on(window: QMainWindow, docks: PanelDocks, told: str) -> str:
     if isinstance(size, list) and [type(one) for one in size] == [int, int] and free:
         room = window.screen().availableGeometry().size()
         wanted = QSize(max(1, min(size[0], 1 << 14)), max(1, min(size[1], 1 << 14)))
-        window.resize(wanted.boundedTo(room))
+        window.resize(wanted.boundedTo(room.expandedTo(window.size())))
     docks.put_layout(look.get("layout"))
     _choose(docks, look.get("panels"))
     theme = look.get("theme")

@@ -42,8 +42,10 @@ class RecordedBar(QToolBar):
         shown = now.recorded
         self.setVisible(shown is not None)
         if shown is not None:
-            origin = f" from {shown.file_name}" if shown.file_name else ""
-            words = f"Recorded run {shown.name}{origin} · step {shown.step:,} · {shown.status}"
+            run = f"{shown.name} · step {shown.step:,}"
+            words = f"Recorded run {run} · {shown.status}"
+            if shown.file_name:
+                words = f"Session {shown.file_name} · run {run}"
             self.words.say(
                 f"{words} – not training", "Every panel shows what was recorded; nothing is trained"
             )

@@ -43,7 +43,7 @@ def _phase(now: Situation) -> str:
     if now.inspected:
         return "not training"
     if now.recorded is not None:
-        return f"recorded, {now.recorded.status}"
+        return "session" if now.recorded.file_name else f"recorded, {now.recorded.status}"
     return "diverged" if now.diverged else _PHASES[now.phase]
 
 
