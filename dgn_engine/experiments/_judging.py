@@ -70,8 +70,10 @@ def judge_exact(
 ) -> Claim:
     """A claim that holds exactly: its largest error against rounding."""
     verdict: Verdict = "held" if error <= tolerance else "not held"
+    if math.isnan(error) or n < 1:
+        verdict = "not decided"
     words = f"{statistic}; at most {tolerance:g} (exact)"
-    return Claim(claim[0], claim[1], words, error, error, error, n, verdict)
+    return Claim(claim[0], claim[1], words, error, error, error, n, verdict, exact=True)
 
 
 def _verdict(low: float, high: float, side: Side, threshold: float) -> Verdict:

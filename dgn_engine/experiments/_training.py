@@ -15,6 +15,7 @@ from dgn_engine.config import (
     TrainingConfig,
 )
 from dgn_engine.experiments._experiment import Request
+from dgn_engine.experiments._findings import Printed, Row
 from dgn_engine.keeping import BEST, KEPT
 from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
@@ -56,6 +57,42 @@ def under(config: RunConfig, regime: str, seed: int, **gating: object) -> RunCon
 def trained_with(config: RunConfig, **training: object) -> RunConfig:
     """The configuration with other settings of the training."""
     return replace(config, training=replace(config.training, **training))  # type: ignore[arg-type]
+
+
+def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunConfig:
+    """The CNN of [DUAL] on CIFAR-10 (4 × 128 channels, β = 10); on the quick scale a dense
+    network of four gate layers of 64 units on the digits, with Adam 1e-3."""
+    if request.quick:
+        net, paper = NetConfig("fc", (("width", 64), ("depth", 5))), "mnist"
+    else:
+        net, paper = NetConfig("cnn4", (("channels", 128),)), "cifar10"
+    epochs = request.epochs_or(quick_epochs, full_epochs)
+    config = base(request, net, data_of(request, paper), epochs)
+    if request.quick:  # so few steps an epoch that little is learnt with 3e-4
+        config = trained_with(config, learning_rate=1e-3)
+    return replace(config, gating=replace(config.gating, beta=10.0))
+
+
+DUAL_QUICK = (
+    "a dense network of 4 × 64 units on the digits stands for the CNN of 4 × 128 channels on "
+    "CIFAR-10, and Adam's step is 1e-3"
+)
+
+
+def row_of(label: str, runs: Sequence[Trained], value: Printed | None = None) -> Row:
+    """Best test accuracies in percent of one cell."""
+    return Row(
+        label,
+        tuple(100 * run.best for run in runs),
+        value,
+        epochs=max((run.epochs[-1] for run in runs if run.epochs), default=0),
+        seconds=sum(run.seconds for run in runs),
+    )
+
+
+def gaps(one: Sequence[Trained], other: Sequence[Trained]) -> list[float]:
+    """Differences of the best test accuracies in points, seed by seed."""
+    return [100 * (a.best - b.best) for a, b in zip(one, other, strict=True)]
 
 
 def five_regimes(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:

@@ -185,7 +185,8 @@ def _id(row: str, regime: str, seen: str, order: tuple[int, ...], seed: int) -> 
 
 def _config(request: Request, row: str) -> RunConfig:
     if row == CNN:
-        net, data, epochs = NetConfig("cnn4"), data_of(request, "cifar10"), 100
+        net, epochs = NetConfig("cnn4", (("channels", 128),)), 100
+        data = data_of(request, "cifar10")
     else:
         net = NetConfig("fc", (("width", 32 if request.quick else 128), ("depth", 5)))
         data, epochs = data_of(request, "mnist"), 60
