@@ -1,0 +1,82 @@
+"""[COMP] Figure 5: a ReLU CNN beside a gated one with its gates reversed, on a random input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.experiments._experiment import Experiment, Plan, Request
+from dgn_engine.experiments._findings import Claim, Figure, Findings
+from dgn_engine.experiments._judging import judge_within
+from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._series import averaged
+from dgn_engine.experiments._training import base, data_of, gaps, row_of, trained_with, under
+from dgn_engine.keeping import BEST, KEPT
+from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.sweep.unit import Made, Training
+
+REVERSED = (3, 2, 1, 0)
+SAME = 3.0
+
+
+def plan(request: Request) -> Plan:
+    """The ReLU network, and a value network under its gates, last layer's first."""
+    config = _config(request)
+    units: list[Training] = []
+    for seed in range(request.seeds_or(3, 5)):
+        relu = Training(f"ReLU-s{seed}", trained_with(under(config, "ReLU", seed), keep_best=True))
+        made = under(config, "FL", seed, wiring=REVERSED, value_input="random")
+        gates = Made(relu.id, f"{KEPT}/{BEST}")
+        units += [relu, Training(f"reversed-s{seed}", made, gates_from=gates)]
+    return Plan(
+        tuple(units),
+        ("8 channels instead of 128, on the digits instead of CIFAR-10, Adam 3e-3",)
+        if request.quick
+        else (),
+        (f"'about as well' is a mean difference within ±{SAME:g} points",),
+    )
+
+
+def _config(request: Request) -> RunConfig:
+    channels = 8 if request.quick else 128
+    net = NetConfig("cnn4", (("channels", channels),))
+    config = base(request, net, data_of(request, "cifar10"), request.epochs_or(20, 100))
+    if request.quick:
+        config = trained_with(config, learning_rate=3e-3)
+    return replace(config, gating=replace(config.gating, beta=10.0))
+
+
+def findings(request: Request, results: Results) -> Findings:
+    """Both accuracies and their difference."""
+    seeds = range(request.seeds_or(3, 5))
+    relu = [results.trained(f"ReLU-s{seed}") for seed in seeds]
+    other = [results.trained(f"reversed-s{seed}") for seed in seeds]
+    words = ("ReLU", "gates reversed, random input")
+    rows = tuple(row_of(label, runs) for label, runs in zip(words, (relu, other), strict=True))
+    lines = tuple(
+        averaged(label, runs[0].epochs, [[100 * s for s in run.test] for run in runs])
+        for label, runs in zip(words, (relu, other), strict=True)
+    )
+    figure = Figure(
+        "learning", "Reversed gates on a random input", "epoch", "test accuracy (%)", lines
+    )
+    return Findings(rows, tuple(_claims(request, relu, other)), (figure,))
+
+
+def _claims(request: Request, relu: list[Trained], other: list[Trained]) -> Iterator[Claim]:
+    yield judge_within(
+        request, claim("comp-2"), "ReLU − reversed gates on a random input", gaps(relu, other), SAME
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Gates reversed, on a random input",
+    paper="[COMP] Figure 5",
+    about="A value network that never sees the image, under a ReLU network's gates backwards.",
+    plan=plan,
+    findings=findings,
+    quick_minutes=2.5,
+    full_hours=0.0,
+    claims=("comp-2",),
+)
