@@ -114,8 +114,8 @@ class History:
                 self._regime = event.after
                 self._mark(event.step, event.after)
             case Rewired():
+                self._mark(event.step, "π" if event.order != self._wiring else "↻")
                 self._wiring = event.order
-                self._mark(event.step, "π")
             case WeightsTaken():
                 self._mark(event.step, "weights")
             case ComparisonOpened():

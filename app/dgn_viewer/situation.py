@@ -38,6 +38,8 @@ class Situation:
     run: RunStarted | None = None
     regime: str = ""
     wiring: tuple[int, ...] = ()
+    rotation: tuple[int, ...] = ()
+    shift: tuple[int, ...] = ()
     settings: SettingChanged | None = None
     step: int = 0
     working: str = ""
@@ -88,6 +90,8 @@ class Situation:
             config.gating,
             regime=self.regime,
             wiring=self.wiring,
+            rotation=self.rotation,
+            shift=self.shift,
             beta=dials.beta,
             value_input=dials.value_input,
         )
@@ -112,6 +116,8 @@ class Situation:
                     run=event,
                     regime=event.regime,
                     wiring=event.wiring,
+                    rotation=event.rotation,
+                    shift=event.shift,
                     settings=_settings_of(event),
                     step=0,
                     working="",
@@ -136,8 +142,8 @@ class Situation:
                 return dataclasses.replace(self, phase="finished", step=step, working="")
             case RegimeSwapped(after=regime):
                 return dataclasses.replace(self, regime=regime)
-            case Rewired(order=order):
-                return dataclasses.replace(self, wiring=order)
+            case Rewired(order=order, rotation=rotation, shift=shift):
+                return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
             case SettingChanged():
                 return dataclasses.replace(self, settings=event)
             case Working(what=what, fraction=fraction):

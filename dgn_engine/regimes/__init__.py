@@ -39,6 +39,8 @@ def regime_entries() -> tuple[RegimeEntry, ...]:
             r.group,
             takes_gates=r.offers_restart,
             drawn_gates=r.drawn_gates,
+            open_gates=r.open_gates,
+            trains_value=r.trains_value,
         )
         for r in all_regimes()
     )

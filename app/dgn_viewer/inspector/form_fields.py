@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QFileDialog,
     QHBoxLayout,
     QLineEdit,
-    QSpinBox,
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_viewer.controls.whole_field import WholeField
 from dgn_viewer.style import icon, tip
 from dgn_viewer.theme import LIGHT, Theme
 
@@ -69,24 +69,6 @@ class PickBox(QComboBox):
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
-
-
-class WholeField(QSpinBox):
-    """A whole number; `zero` is the word that stands for 0."""
-
-    def __init__(self, least: int, most: int, zero: str = "") -> None:
-        super().__init__()
-        self.setRange(least, most)
-        self.setSpecialValueText(zero)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.lineEdit().setTextMargins(4, 0, 0, 0)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Only with the focus."""
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
 
 
 class PathField(QWidget):

@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QVBoxLa
 from dgn_engine.config import OptionValue
 from dgn_engine.protocol.catalogue import OptionField
 from dgn_viewer.controls.number_field import NumberField
-from dgn_viewer.inspector.form_fields import PickBox, WholeField
+from dgn_viewer.controls.whole_field import WholeField
+from dgn_viewer.inspector.form_fields import PickBox
 
 LABELS = 116  # width of the column of labels
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -32,6 +32,9 @@ class StripCanvas(QWidget):
     """Shows a `StripState`; asks for another order with `wanted`."""
 
     wanted = Signal(object)  # Order
+    turned = Signal(int, int)  # a feature layer, by this many units
+    menu_wanted = Signal(int, QPoint)
+    homed = Signal()  # everything back to its place
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -190,7 +193,9 @@ class StripCanvas(QWidget):
             chip.cancelled.connect(self._let_go)
             chip.moved.connect(self._move)
             chip.walked.connect(self._walk)
-            chip.homed.connect(self.reset_order)
+            chip.homed.connect(self.homed)
+            chip.turned.connect(self.turned)
+            chip.menu_wanted.connect(self.menu_wanted)
             chip.show()
 
     def _refresh(self) -> None:
@@ -209,20 +214,13 @@ class StripCanvas(QWidget):
 
     def _chip_look(self, feature: int, column: int) -> ChipLook:
         state, name = self._state, f"G{feature + 1}"
-        if state.own_gates:
-            about = f"{state.regime}: layer {column + 1} makes its own gates; nothing to wire."
-        else:
-            about = f"{name}, the gates of feature layer {feature + 1}, used by layer {column + 1}."
-            if state.source:
-                about += f" From {state.source}."
-            if state.movable:
-                about += " Drag it onto another layer, or press Ctrl+← or Ctrl+→; Home resets."
         return ChipLook(
             name=name,
             colour=gate_colour(self._theme, feature, len(state.layers)),
             note="" if state.own_gates else state.source,
+            turn="" if state.own_gates else state.turn_in_words(feature),
             movable=state.movable,
-            about=about,
+            about=state.about_gates(feature, column),
             label=f"Gate layer {feature + 1}, used by value layer {column + 1}",
         )
 

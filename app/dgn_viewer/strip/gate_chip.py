@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import (
+    QColor,
+    QContextMenuEvent,
+    QFocusEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QWheelEvent,
+)
 from PySide6.QtWidgets import QApplication, QWidget
 
 from dgn_viewer.style import font, mixed, tip
@@ -21,6 +31,7 @@ class ChipLook:
     name: str  # 'G3'
     colour: str
     note: str = ""  # 'resnet18.pth'
+    turn: str = ""  # '↻3'
     movable: bool = True
     about: str = ""  # tool tip and accessible description
     label: str = ""  # accessible name
@@ -36,6 +47,8 @@ class GateChip(QWidget):
     moved = Signal(int, int)  # by this many places (keyboard)
     walked = Signal(int, int)  # the focus, by this many places
     homed = Signal()
+    turned = Signal(int, int)  # by this many units (wheel, keyboard)
+    menu_wanted = Signal(int, QPoint)  # where, on the screen
 
     def __init__(self, feature: int, parent: QWidget) -> None:
         super().__init__(parent)
@@ -92,9 +105,10 @@ class GateChip(QWidget):
             self._finish(self._centre_wanted(event))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows walk, with Ctrl or Alt they move the chip; Home resets; Escape lets go."""
+        """Arrows walk, with Ctrl or Alt they move the chip or turn its gates; Home resets."""
         key = event.key()
         ways = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
+        turns = {Qt.Key.Key_Up: 1, Qt.Key.Key_Down: -1}
         held = event.modifiers() & (
             Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
         )
@@ -104,12 +118,30 @@ class GateChip(QWidget):
             self._finish(None)
         elif key == Qt.Key.Key_Home:
             self.homed.emit()
+        elif key in turns and held and not self._dragging:
+            self.turned.emit(self.feature, turns[Qt.Key(key)])
         elif key in ways and held:
             self.moved.emit(self.feature, ways[Qt.Key(key)])
         elif key in ways:
             self.walked.emit(self.feature, ways[Qt.Key(key)])
         else:
             super().keyPressEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """With Ctrl it turns the gates, with Shift too by ten units; else the strip scrolls."""
+        steps = 1 if event.angleDelta().y() > 0 else -1
+        held = event.modifiers()
+        mine = self._look.movable and not self._dragging
+        if not (mine and held & Qt.KeyboardModifier.ControlModifier):
+            event.ignore()
+        elif event.angleDelta().y():
+            far = bool(held & Qt.KeyboardModifier.ShiftModifier)
+            self.turned.emit(self.feature, steps * (10 if far else 1))
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """The turn of the gates, by the mouse or the menu key."""
+        if self._look.movable and not self._dragging:
+            self.menu_wanted.emit(self.feature, self.mapToGlobal(self.rect().bottomLeft()))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Show the ring."""
@@ -145,17 +177,19 @@ class GateChip(QWidget):
         painter.end()
 
     def _paint_text(self, painter: QPainter, box: QRectF) -> None:
+        """Name, turn and note, as many of them as there is room for, and the grip."""
         theme, look = self._theme, self._look
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         narrow = box.width() < 52
         room = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
         painter.setFont(font(self, 12 if narrow else 13, bold=True))
         painter.setPen(QColor(theme.text if look.movable else theme.muted))
+        name = self._name_that_fits(painter, room.width())
         if narrow:
-            painter.drawText(room, Qt.AlignmentFlag.AlignCenter, look.name)
+            painter.drawText(room, Qt.AlignmentFlag.AlignCenter, name)
             return
-        painter.drawText(room, left, look.name)
-        used = painter.fontMetrics().horizontalAdvance(look.name) + 8
+        painter.drawText(room, left, name)
+        used = painter.fontMetrics().horizontalAdvance(name) + 8
         if look.note:
             painter.setFont(font(self, 12))
             metrics = painter.fontMetrics()
@@ -169,6 +203,14 @@ class GateChip(QWidget):
                 return
         if look.movable:
             self._paint_grip(painter, box)
+
+    def _name_that_fits(self, painter: QPainter, width: float) -> str:
+        """'G2 ↻3', or only the sign of a turn where its size does not fit."""
+        look = self._look
+        whole = f"{look.name} {look.turn}".rstrip()
+        if painter.fontMetrics().horizontalAdvance(whole) <= width - 4:
+            return whole
+        return f"{look.name}{look.turn[:1]}"
 
     def _paint_grip(self, painter: QPainter, box: QRectF) -> None:
         painter.setPen(Qt.PenStyle.NoPen)

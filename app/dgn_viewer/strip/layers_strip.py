@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
 
@@ -12,7 +12,8 @@ from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Rewired, RunStarted
 from dgn_viewer.strip.canvas import StripCanvas
 from dgn_viewer.strip.geometry import HEIGHT
-from dgn_viewer.strip.state import StripState
+from dgn_viewer.strip.state import StripState, Turn
+from dgn_viewer.strip.turning import Turning, TurnMenu
 from dgn_viewer.strip.wiring import Order
 from dgn_viewer.theme import LIGHT, Theme
 
@@ -22,7 +23,8 @@ _SIDE = 208  # width of the column of words
 class LayersStrip(QFrame):
     """Feature network, gate chips and value network, with the permutation between them.
 
-    Sends `Rewire`; the picture follows the engine's `Rewired`, or goes back after a `Refused`.
+    Sends `Rewire` and `Rotate`; the picture follows the engine's `Rewired`, or goes back after a
+    `Refused`.
     """
 
     def __init__(self, send: Callable[[Command], None]) -> None:
@@ -33,13 +35,17 @@ class LayersStrip(QFrame):
         self._state = StripState()
         self.canvas = StripCanvas()
         self.canvas.wanted.connect(self._rewire)
+        self.canvas.turned.connect(self._turn_by)
+        self.canvas.menu_wanted.connect(self._open_menu)
+        self.canvas.homed.connect(self.reset_wiring)
+        self._turning = Turning(send)
         self._headline = _label("heading")
         self._sentence = _label("small")
         self._sentence.setWordWrap(True)
         self.reset = QPushButton("Reset order")
         self.reset.setProperty("role", "small")
-        self.reset.setToolTip("Give every value layer the gates of its own place again (Home)")
-        self.reset.clicked.connect(self.canvas.reset_order)
+        self.reset.setToolTip("Every value layer its own gates again, none of them turned (Home)")
+        self.reset.clicked.connect(self.reset_wiring)
         self._lay_out()
         self.set_theme(LIGHT)
         self._show()
@@ -48,7 +54,10 @@ class LayersStrip(QFrame):
         """Follow the engine."""
         self._state = self._state.after(event)
         match event:
-            case Rewired() | Refused() | RunStarted() | RegimeSwapped() | Failed():
+            case Rewired():
+                self.canvas.answered()
+            case Refused() | RunStarted() | RegimeSwapped() | Failed():
+                self._turning.forget()
                 self.canvas.answered()
             case _:
                 pass
@@ -72,15 +81,43 @@ class LayersStrip(QFrame):
             f"border-bottom: 1px solid {theme.line}; }}"
         )
 
+    def reset_wiring(self) -> None:
+        """Ask for the natural order with nothing turned."""
+        if self._state.movable:
+            self.canvas.reset_order()
+            self._turning.straighten(self._state, self.canvas.shown_order)
+            self._show()
+
+    def _turn_by(self, feature: int, units: int) -> None:
+        rotation, shift = self._turning.shown(self._state).turn_of(feature)
+        self._turn(feature, (rotation + units, shift))
+
+    def _turn(self, feature: int, to: Turn) -> None:
+        if self._state.movable:
+            self._turning.turn(self._state, self.canvas.shown_order, feature, to)
+            self._show()
+
+    def _open_menu(self, feature: int, place: QPoint) -> None:
+        state = self._turning.shown(self._state)
+        is_map = len(state.layers[feature].shape) > 1
+        turn = state.turn_of(feature)
+        self.menu = TurnMenu(
+            self, f"G{feature + 1}", turn, is_map, lambda to: self._turn(feature, to)
+        )
+        self.menu.open_at(place)
+
     def _rewire(self, order: Order) -> None:
         self._send(Rewire(order))
 
     def _show(self) -> None:
-        state = self._state
+        state = self._turning.shown(self._state)
         self.canvas.show_state(state)
         self._say(self._headline, state.headline())
         self._sentence.setText(state.sentence())
-        self.reset.setVisible(state.permuted and state.movable)
+        both = state.permuted and state.turned
+        order = "Reset order and turns" if both else "Reset order"
+        self.reset.setText(order if state.permuted else "Turn back")
+        self.reset.setVisible((state.permuted or state.turned) and state.movable)
         self._fit_height()
 
     def _say(self, label: QLabel, text: str) -> None:

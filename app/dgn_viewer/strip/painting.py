@@ -35,7 +35,7 @@ def paint_rows(painter: QPainter, grid: Grid, state: StripState, look: Brushes) 
     if state.own_gates:
         _own_gates(painter, grid, state, look)
     else:
-        _feature_network(painter, grid, look)
+        _feature_network(painter, grid, look, state.drawn_gates)
     _value_network(painter, grid, state, look)
 
 
@@ -111,19 +111,23 @@ def _row_names(painter: QPainter, grid: Grid, state: StripState, look: Brushes) 
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     rows = {"gates": grid.chip(0), "value": grid.value(0)}
     if not state.own_gates:
-        rows["feature"] = grid.node(0)
+        rows["coins" if state.drawn_gates else "feature"] = grid.node(0)
     for name, area in rows.items():
         painter.drawText(QRectF(12, area.y(), LABELS - 12, area.height()), left, name)
-    if state.frozen:
-        end = 12 + QFontMetricsF(look.small).horizontalAdvance("feature") + 4
-        painter.drawPixmap(QPointF(end, grid.node(0).center().y() - 7), look.lock)
+    frozen = {"feature": state.frozen, "coins": state.frozen, "value": state.value_frozen}
+    for name, area in rows.items():
+        if frozen.get(name):
+            end = 12 + QFontMetricsF(look.small).horizontalAdvance(name) + 4
+            painter.drawPixmap(QPointF(end, area.center().y() - 7), look.lock)
 
 
 def _own_gates(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
     painter.setFont(look.small)
     painter.setPen(QColor(look.theme.muted))
     area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
-    text = f"{state.regime} gates itself by its own pre-activations; no feature network is in use."
+    how = "gates itself by its own pre-activations"
+    how = "holds every gate open" if state.open_gates else how
+    text = f"{state.regime} {how}; no feature network is in use."
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(area, left, text)
     painter.setPen(QPen(QColor(mixed(look.theme.muted, look.theme.line, 0.4)), 1))
@@ -133,17 +137,19 @@ def _own_gates(painter: QPainter, grid: Grid, state: StripState, look: Brushes) 
         painter.drawLine(QLineF(x, chip.bottom(), x, value.top()))
 
 
-def _feature_network(painter: QPainter, grid: Grid, look: Brushes) -> None:
+def _feature_network(painter: QPainter, grid: Grid, look: Brushes, drawn: bool) -> None:
+    """Its layers in a chain from x; coins hang on nothing."""
     theme = look.theme
     middle = round(grid.node(0).center().y()) + 0.5
     start = LABELS + TERMINAL - 24.0
     painter.setFont(look.bold)
     painter.setPen(QColor(theme.text))
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-    painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "x")
+    painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "" if drawn else "x")
     for column in range(grid.count):
         node = grid.node(column)
-        _arrow(painter, start + 4, node.left() - 3, middle, theme)
+        if not drawn:
+            _arrow(painter, start + 4, node.left() - 3, middle, theme)
         colour = gate_colour(theme, column, grid.count)
         painter.setPen(QPen(QColor(colour), 1.5))
         painter.setBrush(QColor(theme.panel))
