@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,16 +20,7 @@ class Optimisation:
             {"params": list(network.value.parameters())},
             {"params": list(network.feature.parameters())},
         ]
-        fused = next(network.parameters()).device.type in ("cpu", "cuda", "mps")
-        rate = config.learning_rate
-        self.torch: torch.optim.Optimizer
-        match config.optimiser:
-            case "adam":
-                self.torch = torch.optim.Adam(groups, lr=rate, fused=fused)
-            case "sgd":
-                self.torch = torch.optim.SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
-            case "rmsprop":
-                self.torch = torch.optim.RMSprop(groups, lr=rate)
+        self.torch = optimiser_over(groups, config)
 
     def set_learning_rate(self, rate: float) -> None:
         """From the next step on, for both groups."""
@@ -76,6 +68,19 @@ class Optimisation:
             self.torch.state.pop(parameter, None)
             if state:
                 self.torch.state[parameter] = state
+
+
+def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torch.optim.Optimizer:
+    """torch's own over these groups of parameters; a group may have another learning rate."""
+    fused = groups[0]["params"][0].device.type in ("cpu", "cuda", "mps")
+    rate = config.learning_rate
+    match config.optimiser:
+        case "adam":
+            return torch.optim.Adam(groups, lr=rate, fused=fused)
+        case "sgd":
+            return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
+        case "rmsprop":
+            return torch.optim.RMSprop(groups, lr=rate)
 
 
 def _named(network: GatedNetwork) -> Iterator[tuple[str, nn.Parameter]]:

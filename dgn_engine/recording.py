@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from dgn_engine.data import Examples
 from dgn_engine.devices import device_name
 from dgn_engine.protocol.events import (
     Event,
@@ -149,7 +150,12 @@ def begin_recording(
 
 
 def continue_run(
-    folder: RunFolder, number: int, emit: Callable[[Event], None], report: Report, live: bool
+    folder: RunFolder,
+    number: int,
+    emit: Callable[[Event], None],
+    report: Report,
+    live: bool,
+    examples: Examples | None = None,
 ) -> tuple[Run, RunContinued]:
     """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
 
@@ -157,7 +163,8 @@ def continue_run(
     """
     snapshot = folder.newest_snapshot()
     known = folder.about
-    run = Run(number, folder.config, emit, report, live, recorded=snapshot is not None)
+    recorded = snapshot is not None
+    run = Run(number, folder.config, emit, report, live, recorded, examples)
     if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:
         raise Refusal(
             f"{folder.path} was trained on other data: what {run.config.data.name} holds now has "
