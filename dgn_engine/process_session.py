@@ -7,31 +7,45 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import threading
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 
 from dgn_engine.mailbox import Mailbox
 from dgn_engine.protocol.commands import Command, Shutdown
-from dgn_engine.protocol.events import Event, Failed, Stopped
+from dgn_engine.protocol.events import Event, Stopped, Working
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.revival import Revival, poisons
 from dgn_engine.session import Session
 
 POLL = 0.01  # seconds between two looks of the child at its session
+POISONED = 86  # exit code of a child that CUDA has left
+Serve = Callable[[Connection, str, str], None]
 TAKEN = "taken"  # parent → child: the last frame was taken, another may be sent
 
 
 class ProcessSession:
-    """Same face as `Session`; the child sends a frame only when the last one was taken."""
+    """Same face as `Session`; the child sends a frame only when the last one was taken.
 
-    def __init__(self, data_root: str = "", runs_root: str = "") -> None:
-        context = multiprocessing.get_context("spawn")
-        self._ours, self._theirs = context.Pipe()
+    A child that dies is started again, once a minute at most, where a recorded run can go on.
+    """
+
+    def __init__(
+        self, data_root: str = "", runs_root: str = "", serve: Serve | None = None
+    ) -> None:
+        """`serve`: what the child does, `serve_engine` unless a test has something worse."""
+        self._context = multiprocessing.get_context("spawn")
+        self._arguments = (data_root, runs_root)
+        self._serve = serve or serve_engine
         self._mailbox = Mailbox()
-        self._sending = threading.Lock()
-        self._process = context.Process(
-            target=_serve, args=(self._theirs, data_root, runs_root), name="dgn-engine", daemon=True
-        )
+        self._revival = Revival(runs_root, time.monotonic)
+        self._sending = threading.Lock()  # of what follows, too
+        self._closing = False
+        self._ours, self._process, self._theirs = self._prepared()
         self._relay = threading.Thread(target=self._receive, name="dgn-relay", daemon=True)
 
     def start(self) -> None:
@@ -42,6 +56,7 @@ class ProcessSession:
 
     def send(self, command: Command) -> None:
         """Ask for something; it is obeyed between two steps."""
+        self._revival.on_command(command)
         self._put(command)
 
     def drain(self) -> list[Event]:
@@ -57,6 +72,8 @@ class ProcessSession:
 
     def close(self, timeout: float = 10.0) -> bool:
         """End the process; it is killed if it does not end in time. True if it ended by itself."""
+        with self._sending:
+            self._closing = True  # nothing is started any more
         if not self._relay.is_alive():
             return True
         self._put(Shutdown())
@@ -69,33 +86,75 @@ class ProcessSession:
         self._process.close()
         return ended
 
+    @property
+    def left(self) -> str:
+        """The folder of the recorded run that a dead process has left; or ''."""
+        return self._revival.left
+
+    def _prepared(self) -> tuple[Connection, SpawnProcess, Connection]:
+        """Our end of a pipe, a process that is still to be started, and its end."""
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(
+            target=self._serve, args=(theirs, *self._arguments), name="dgn-engine", daemon=True
+        )
+        return ours, process, theirs
+
     def _put(self, message: Command | str) -> None:
         with self._sending, contextlib.suppress(OSError):  # the relay tells of a broken pipe
             self._ours.send(message)
 
     def _receive(self) -> None:
+        while not self._relayed():
+            self._process.join()
+            how = _how(self._process.exitcode)
+            commands = self._revival.after_death(how)
+            if not commands or not self._started_again(commands):
+                self._mailbox.emit(self._revival.farewell(how))
+                self._mailbox.emit(Stopped())
+                break
+        self._ours.close()
+
+    def _relayed(self) -> bool:
+        """Everything one process says; whether it ended as it was asked to."""
         stopped = False
+        pid = self._process.pid or 0
         while True:
             try:
                 message: Event | Frame = self._ours.recv()
             except (EOFError, OSError):
-                break
+                return stopped
             if isinstance(message, Frame):
+                self._revival.on_frame(message)
                 self._mailbox.publish(_read_only(message))
-            else:
-                stopped = stopped or isinstance(message, Stopped)
-                self._mailbox.emit(message)
-        if not stopped:
-            self._process.join()
-            self._mailbox.emit(
-                Failed(
-                    f"The engine process died (exit code {self._process.exitcode}); "
-                    "start the engine again to go on.",
-                    "",
-                )
-            )
-            self._mailbox.emit(Stopped())
-        self._ours.close()
+                continue
+            restarted = self._revival.on_event(message, pid)
+            stopped = stopped or isinstance(message, Stopped)
+            self._mailbox.emit(message)
+            if restarted is not None:
+                self._mailbox.emit(restarted)
+
+    def _started_again(self, commands: tuple[Command, ...]) -> bool:
+        """Another process in the place of a dead one; False when the session is being closed."""
+        self._mailbox.emit(Working("The engine process died; starting it again"))
+        with self._sending:
+            if self._closing:
+                return False
+            self._mailbox.latest()  # of the dead one, and of no run that is shown
+            self._ours.close()
+            self._process.close()
+            self._ours, self._process, self._theirs = self._prepared()
+            self._process.start()
+            self._theirs.close()
+        for command in commands:
+            self._put(command)
+        return True
+
+
+def _how(code: int | None) -> str:
+    """How a process ended, in words."""
+    if code == POISONED:
+        return "a fault of CUDA"
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
 def _read_only(frame: Frame) -> Frame:
@@ -106,7 +165,7 @@ def _read_only(frame: Frame) -> Frame:
     return frame
 
 
-def _serve(pipe: Connection, data_root: str, runs_root: str) -> None:
+def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
     session = Session(data_root, runs_root)
@@ -124,6 +183,9 @@ def _serve(pipe: Connection, data_root: str, runs_root: str) -> None:
             events = session.drain()
             for event in events:
                 pipe.send(event)
+                if poisons(event):
+                    pipe.close()
+                    os._exit(POISONED)  # CUDA would refuse everything from here on
             waiting = session.latest() or waiting
             if may_send and waiting is not None:
                 pipe.send(waiting)

@@ -224,16 +224,19 @@ class EngineRestarted:
     how: str  # 'signal 9'
     died_at: int  # the last step that was heard of
     step: int
+    undone: tuple[str, ...] = ()  # what was changed after that: 'regime FL'
 
     @property
     def sentence(self) -> str:
         """What happened and what was lost, in words."""
         lost = max(0, self.died_at - self.step)
         where = f"from the checkpoint of step {self.step:,}" if self.step else "from its seed"
-        again = f"{lost:,} step{'s' * (lost != 1)} are taken again" if lost else "nothing is lost"
+        steps = "1 step is" if lost == 1 else f"{lost:,} steps are"
+        again = f"{steps} taken again" if lost else "no step is lost"
+        change = f" To be changed again: {', '.join(self.undone)}." if self.undone else ""
         return (
             f"The engine process died ({self.how}) at step {self.died_at:,}; it was started "
-            f"again and the run goes on {where}: {again}."
+            f"again and the run goes on {where}: {again}.{change}"
         )
 
 

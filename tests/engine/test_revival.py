@@ -1,0 +1,130 @@
+"""When an engine's process that died is started again, and with what."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.config import RunConfig
+from dgn_engine.process_session import ProcessSession
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.revival import AT_MOST_EVERY, Revival, poisons
+
+STARTED = told.RunStarted(
+    run=1,
+    config=RunConfig(),
+    regime="DL",
+    device="cpu",
+    layers=(),
+    wiring=(),
+    parameters_value=0,
+    parameters_feature=0,
+    train_examples=1,
+    test_examples=1,
+    classes=2,
+    steps_per_epoch=1,
+    total_steps=0,
+    probe_set=told.ProbeSet((), (), (), ""),
+    paused=False,
+)
+DIALS = told.SettingChanged(0, 1e-3, 8.0, "image", 0.0)
+WATCH = do.Watch((do.ProbeRequest("npk"),))
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Written by process 77 of this machine, beside one of somebody else."""
+    for name, pid in (("20260101-a", 5), ("20260101-b", 77), ("20260101-c", 5)):
+        (tmp_path / name).mkdir()
+        lock = {"pid": pid, "host": platform.node(), "boot": "", "inode": 0}
+        (tmp_path / name / "lock").write_text(json.dumps(lock))
+    (tmp_path / "20260102-d").mkdir()
+    return tmp_path / "20260101-b"
+
+
+def training(revival: Revival) -> None:
+    revival.on_command(WATCH)
+    revival.on_event(STARTED, 77)
+    revival.on_event(DIALS, 77)
+    revival.on_event(told.Measured(412, 1.0, 0.5, 0.5), 77)
+
+
+def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(folder: Path) -> None:
+    revival = Revival(str(folder.parent), Clock())
+    training(revival)
+    assert revival.after_death("signal 9") == (WATCH, do.ContinueRun(str(folder), paused=False))
+    other = replace(STARTED, regime="FR-II")
+    assert revival.on_event(other, 78) is None
+    assert revival.on_event(told.RunContinued(380, "", str(folder)), 78) is None
+    restarted = revival.on_event(replace(DIALS, learning_rate=0.1), 78)
+    undone = ("regime DL", "learning rate 0.001")
+    assert restarted == told.EngineRestarted("signal 9", 412, 380, undone)
+    assert restarted.sentence == (
+        "The engine process died (signal 9) at step 412; it was started again and the run goes on "
+        "from the checkpoint of step 380: 32 steps are taken again. "
+        "To be changed again: regime DL, learning rate 0.001."
+    )
+    bare = replace(restarted, died_at=1, step=0, undone=())
+    assert bare.sentence.endswith("the run goes on from its seed: 1 step is taken again.")
+    assert revival.on_event(DIALS, 78) is None  # it is said once
+
+
+def test_a_run_that_stood_still_stands_still_again(folder: Path) -> None:
+    for event in (told.Paused(5), told.Finished(5), told.Diverged(5), told.Failed("x", "y")):
+        revival = Revival(str(folder.parent), Clock())
+        training(revival)
+        revival.on_event(event, 77)
+        assert revival.after_death("exit code 1")[-1] == do.ContinueRun(str(folder), paused=True)
+
+
+def test_a_second_death_within_a_minute_is_the_last(folder: Path) -> None:
+    clock = Clock()
+    revival = Revival(str(folder.parent), clock)
+    training(revival)
+    assert revival.after_death("signal 9")
+    clock.now += AT_MOST_EVERY - 1
+    assert revival.after_death("signal 9") == ()
+    said = revival.farewell("signal 9")
+    assert said.what == (
+        f"The engine process died (signal 9) at step 412. What it recorded is kept in {folder}. "
+        "Run ▸ Start the engine again brings another one."
+    )
+    clock.now += AT_MOST_EVERY + 1
+    assert revival.after_death("signal 9")
+
+
+def test_without_a_recorded_run_nothing_is_started_again(folder: Path) -> None:
+    for root in ("", str(folder.parent / "nowhere")):
+        revival = Revival(root, Clock())
+        training(revival)
+        assert revival.after_death("signal 9") == ()
+    other = Revival(str(folder.parent), Clock())
+    other.on_event(STARTED, 78)
+    other.on_event(DIALS, 78)  # no folder is of process 78
+    assert other.after_death("signal 9") == ()
+    assert other.left == ""
+
+
+def test_a_fault_of_cuda_is_told_from_one_of_ours() -> None:
+    fault = "RuntimeError: CUDA error: device-side assert triggered"
+    assert poisons(told.Failed(f"Training stopped by a fault: {fault}", ""))
+    assert poisons(told.Failed("x: AcceleratorError: CUDA error: unspecified launch failure", ""))
+    assert not poisons(told.Failed("x: OutOfMemoryError: CUDA out of memory.", ""))
+    assert not poisons(told.Failed("x: ValueError: shapes differ", ""))
+    assert not poisons(told.Paused(3))
+
+
+def test_a_session_that_was_never_started_closes() -> None:
+    assert ProcessSession().close()

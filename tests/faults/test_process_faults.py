@@ -1,0 +1,158 @@
+"""The engine's process is killed, or CUDA breaks in it: another goes on from the checkpoint."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import torch
+
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.process_session import ProcessSession
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.run import Run
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.snapshot import restore
+from dgn_engine.runs.verifying import verify
+from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
+from tests.faults.tables import Table
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+CONFIG = RunConfig(
+    net=NetConfig(options=(("width", 16), ("depth", 4))),
+    training=TrainingConfig(learning_rate=1e-3, epochs=0, pace=100.0),
+    probe_examples=20,
+    device="cpu",
+)
+Some = TypeVar("Some")
+
+
+class Heard:
+    """A session and what it has said."""
+
+    def __init__(self, session: ProcessSession) -> None:
+        self.session = session
+        self.events: list[told.Event] = []
+        self.steps: list[int] = []
+
+    def all_of(self, kind: type[Some]) -> list[Some]:
+        self.events += self.session.drain()
+        frame = self.session.latest()
+        if frame is not None:
+            self.steps.append(frame.step)
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def wait_for(self, kind: type[Some], count: int = 1) -> Some:
+        deadline = time.monotonic() + 90.0
+        while len(self.all_of(kind)) < count:
+            assert time.monotonic() < deadline, self.events[-5:]
+            time.sleep(0.005)
+        return self.all_of(kind)[count - 1]
+
+    def wait_for_step(self, step: int) -> None:
+        deadline = time.monotonic() + 90.0
+        while self.all_of(told.Stopped) or not self.steps or self.steps[-1] < step:
+            assert time.monotonic() < deadline, self.events[-5:]
+            time.sleep(0.005)
+
+
+@pytest.fixture
+def heard(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Heard]:
+    found = Heard(ProcessSession(runs_root=str(tmp_path), serve=request.param))
+    found.session.start()
+    yield found
+    assert found.session.close()
+    assert multiprocessing.active_children() == []
+
+
+def begin(heard: Heard) -> None:
+    """A run whose step 40 is kept in a checkpoint."""
+    heard.session.send(do.Watch((do.ProbeRequest("gates"),)))
+    heard.session.send(do.StartRun(CONFIG, paused=True))
+    heard.session.send(do.Advance(40))
+    heard.wait_for(told.Paused)
+    heard.session.send(do.SwapRegime("FR-II"))  # before which a checkpoint is written
+    heard.wait_for(told.RegimeSwapped)
+    heard.session.send(do.Resume())
+
+
+def kill() -> None:
+    (child,) = multiprocessing.active_children()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGKILL)
+
+
+def assert_undisturbed(heard: Heard, tmp_path: Path) -> None:
+    """The run that went on is the one that was never interrupted, bit for bit."""
+    heard.session.send(do.Pause())
+    heard.wait_for(told.Paused, len(heard.all_of(told.Paused)) + 1)
+    assert heard.session.close()
+    (path,) = tmp_path.iterdir()
+    assert [str(one) for one in verify(path) if not one.harmless] == []
+    reader = RunReader(path)
+    step = reader.checkpoints[-1].step
+    folder = RunFolder(path)
+    snapshot = folder.newest_snapshot()
+    folder.close()
+    assert snapshot is not None
+    runs = [Run(1, CONFIG, lambda _: None, lambda *_: None, live=False) for _ in range(2)]
+    restore(runs[0], snapshot)
+    while runs[1].step_count < step:  # the swap came after the checkpoint, and is undone
+        runs[1].step()
+    for name, tensor in runs[1].trainer.network.state_dict().items():
+        assert torch.equal(runs[0].trainer.network.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("heard", [None], indirect=True, ids=["real"])
+def test_a_killed_engine_process_is_replaced_once_a_minute(
+    heard: Heard, tmp_path: Path, table: Table
+) -> None:
+    row = table.row("SIGKILL of the engine's process (--process)")
+    begin(heard)
+    heard.wait_for_step(90)
+    kill()
+    row.injected += 1
+    restarted = heard.wait_for(told.EngineRestarted)
+    assert restarted.how == "signal 9"
+    assert restarted.undone == ("regime FR-II",) or restarted.step > 40
+    assert 40 <= restarted.step <= restarted.died_at
+    row.lost = restarted.died_at - restarted.step
+    heard.steps.clear()
+    heard.wait_for_step(restarted.died_at + 20)
+    assert not heard.all_of(told.Failed)
+    row.survived += 1
+    kill()
+    row.injected += 1
+    heard.wait_for(told.Stopped)
+    (failed,) = heard.all_of(told.Failed)
+    (folder,) = tmp_path.iterdir()
+    assert f"kept in {folder}" in failed.what
+    assert heard.session.left == str(folder)
+    assert [str(one) for one in verify(folder) if not one.harmless] == []
+    row.survived += 1
+    row.remark = "the first goes on; a second within a minute stays down, with a notice"
+
+
+@pytest.mark.parametrize("heard", [serve_until_cuda_breaks], indirect=True, ids=["cuda"])
+def test_a_fault_of_cuda_costs_the_process_and_not_the_run(
+    heard: Heard, tmp_path: Path, table: Table
+) -> None:
+    row = table.row("a fault of CUDA in the engine's process")
+    begin(heard)
+    row.injected += 1
+    restarted = heard.wait_for(told.EngineRestarted)
+    assert restarted.how == "a fault of CUDA"
+    assert "device-side assert" in heard.wait_for(told.Failed).what
+    row.lost = max(0, BREAKS_AT - restarted.step)
+    heard.wait_for_step(BREAKS_AT + 40)
+    assert_undisturbed(heard, tmp_path)
+    row.survived += 1
+    row.remark = "another process goes on from the checkpoint, bit for bit"
