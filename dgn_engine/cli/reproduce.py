@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dgn_engine.experiments import Request
     from dgn_engine.reporting.conducting import Task
     from dgn_engine.reporting.document import Document
-    from dgn_engine.sweep.running import Executor
 
 FAILED, INTERRUPTED = 3, 130
 ALL = "all"
@@ -36,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", default="", help="instead of the experiment's data set")
     parser.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
     parser.add_argument("--device", choices=get_args(Device), default="auto")
-    parser.add_argument("--executor", default="", help="packed, processes, dask; else chosen")
+    parser.add_argument(
+        "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
+    )
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
     parser.add_argument("--cluster", default="", metavar="tcp://…", help="of an existing cluster")
     parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
     parser.add_argument("--report-only", action="store_true", help="from what is there already")
@@ -72,7 +74,7 @@ def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
             f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
         )
     request = _request(arguments, protocol)
-    return Task(name, experiment, request, out or default_folder(name, request))
+    return Task(name, experiment, request, (out or default_folder(name, request)).absolute())
 
 
 def reproduce(arguments: argparse.Namespace, task: Task) -> Document:
@@ -82,14 +84,18 @@ def reproduce(arguments: argparse.Namespace, task: Task) -> Document:
     from dgn_engine.reporting.conducting import conduct, plan_of, report
     from dgn_engine.reporting.cost import cost_in_words
     from dgn_engine.reporting.terminal import print_document
+    from dgn_engine.sweep.executors import find_executor
 
     if arguments.report_only:
         document = report(task, plan_of(task))
     else:
+        executor = find_executor(
+            arguments.executor, plan_of(task).units, arguments.cluster, arguments.workers
+        )
         if not arguments.quiet:
             print(cost_in_words(task), file=sys.stderr)
         with Interrupt() as interrupt, Bar(task.name, sys.stderr, arguments.quiet) as bar:
-            document = conduct(task, _executor(arguments), bar.look, interrupt.asked)
+            document = conduct(task, executor, bar.look, interrupt.asked)
     print_document(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         print(
@@ -97,12 +103,6 @@ def reproduce(arguments: argparse.Namespace, task: Task) -> Document:
             file=sys.stderr,
         )
     return document
-
-
-def _executor(arguments: argparse.Namespace) -> Executor:
-    from dgn_engine.reporting.serial import Serial
-
-    return Serial()
 
 
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:

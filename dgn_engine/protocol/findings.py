@@ -36,7 +36,8 @@ class Row:
 class Claim:
     """One claim of published.json with what decides it; `id` as there ('npf-1').
 
-    `low` and `high`: the 95 % interval of `value`; equal where it is exact.
+    `low` and `high`: the 95 % interval of `value`; NaN below two values. `exact`: decided by
+    rounding alone, so that `n` does not matter.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Claim:
     n: int
     verdict: Verdict
     remark: str = ""
+    exact: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dgn_engine.runs import about
 from dgn_engine.runs.durable import write_file
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.running import Executor, Progress
-from dgn_engine.sweep.unit import Unit, check_units, to_json
+from dgn_engine.sweep.unit import Training, Unit, check_units, to_json, unit_folder
 
 EVERY = 0.5  # seconds between two writings of the progress
 Look = Callable[[Standing, Progress | None], None]
@@ -114,7 +114,7 @@ def report(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
         versions=about.versions(),
-        machine=_machine(task.request, took),
+        machine=_machine(plan, task.folder, took),
         seconds=results.seconds,
         rows=tuple(_line(row) for row in found.rows),
         claims=found.claims,
@@ -175,11 +175,23 @@ def _unit_line(unit: Unit, results: Results, told: Progress | None) -> UnitLine:
     return UnitLine(unit.id, state, results.seconds_of(unit.id), told.trouble if told else "")
 
 
-def _machine(request: Request, took: float) -> dict[str, object]:
+def _machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
     return {
         "processor": about.processor(),
         "cores": os.cpu_count(),
         "platform": platform.platform(),
-        "device": request.device,
+        "device": ", ".join(sorted(_devices(plan, root))) or "cpu",
         "wall_seconds": took if math.isfinite(took) else None,
     }
+
+
+def _devices(plan: Plan, root: Path) -> set[str]:
+    """Those that the runs were begun on."""
+    seen = set()
+    for unit in plan.units:
+        if isinstance(unit, Training):
+            try:
+                seen.add(str(about.read(unit_folder(root, unit.id)).get("device", "")))
+            except Refusal:
+                continue
+    return seen - {""}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawn
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dgn_engine.protocol.findings import Figure, Line
+from dgn_engine.reporting import words
 from dgn_engine.reporting.house import series_of, tokens
 
 WIDTH, HEIGHT = 504.0, 240.0  # points: 7 inches, the text width of a page
@@ -85,7 +86,7 @@ def draw(figure: Figure) -> Drawn:
     axes.margins(x=0.02, y=0.06)
     axes.autoscale_view()
     _name(drawn, axes, figure, ends, light)
-    place = (_LEFT / WIDTH, 1 - 15.0 / height)
+    place = (8.0 / WIDTH, 1 - 15.0 / height)
     drawn.text(*place, figure.title, size=TITLE, color=light["text"], weight="bold")
     return drawn
 
@@ -100,11 +101,14 @@ def _dress(axes: Axes, figure: Figure, light: dict[str, str]) -> None:
     axes.grid(axis="y", color=light["line"], linewidth=0.5)
     axes.set_axisbelow(True)
     for which, log in (("x", figure.log_x), ("y", figure.log_y)):
+        axis = getattr(axes, f"{which}axis")
         if log:
             getattr(axes, f"set_{which}scale")("log")
+            axis.set_major_locator(_DecadesOrMore())
+            axis.set_major_formatter(FuncFormatter(lambda value, _: words.number(value)))
+            axis.set_minor_locator(NullLocator())
         else:
-            getattr(axes, f"{which}axis").set_major_locator(MaxNLocator(5))
-    axes.minorticks_off()
+            axis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel(figure.x, size=LABEL, color=light["muted"], labelpad=2)
     axes.set_ylabel(figure.y, size=LABEL, color=light["muted"], labelpad=3)
 
@@ -151,19 +155,33 @@ def _name(
         share = float(np.clip(share, 0.0, 1.0)) if np.isfinite(share) else 0.0
         places.append((share * height, index, colour))
     gap = LABEL + 2.0
-    places.sort()
-    low = -gap
-    spread: list[tuple[float, int, str]] = []
-    for place, index, colour in places:
-        low = max(place, low + gap)
-        spread.append((low, index, colour))
-    over = max(0.0, spread[-1][0] - height) if spread else 0.0
-    top = np.inf
-    for place, index, colour in reversed(spread):
-        top = min(
-            place - (over if place - over < top else 0.0), top - gap if top < np.inf else height
-        )
+    heights = apart([place for place, _, _ in places], gap, height)
+    for (_, index, colour), place in zip(places, heights, strict=True):
         axes.text(
-            1.012, top / height, figure.lines[index].label, transform=axes.transAxes,
+            1.012, place / height, figure.lines[index].label, transform=axes.transAxes,
             size=LABEL, color=colour, va="center",
         )  # fmt: skip
+
+
+def apart(places: Sequence[float], gap: float, top: float) -> list[float]:
+    """The places moved so that none is nearer than `gap` to another or, if it fits, above `top`."""
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    moved = list(places)
+    low = -np.inf
+    for index in order:
+        low = moved[index] = max(places[index], low + gap)
+    high = top + gap
+    for index in reversed(order):
+        high = moved[index] = min(moved[index], high - gap)
+    return moved
+
+
+class _DecadesOrMore(LogLocator):
+    """Decades; 1, 2 and 5 of each where there are fewer than two of them."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        """Of the range that is shown."""
+        few = vmin > 0 and np.log10(vmax / vmin) < 2
+        self.set_params(subs=(1.0, 2.0, 5.0) if few else (1.0,))
+        values = super().tick_values(vmin, vmax)
+        return [value for value in values if 0.999 * vmin <= value <= 1.001 * vmax]

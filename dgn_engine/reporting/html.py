@@ -34,7 +34,7 @@ def _page(document: Document) -> Iterator[str]:
     if document.claims:
         yield from _claims(document)
     for figure in document.figures:
-        yield f"<figure>{inline_svg(figure)}<figcaption>{escape(figure.title)}</figcaption></figure>"
+        yield f'<figure aria-label="{escape(figure.title)}">{inline_svg(figure)}</figure>'
     yield from _list("Remarks", document.remarks)
     yield from _list("How it was scaled down", document.scaled_down)
     yield from _list("What was chosen", document.choices)

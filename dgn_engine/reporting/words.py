@@ -15,12 +15,15 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
     """Two decimals for percentages, four significant digits for all else."""
     if not math.isfinite(value):
         return NOTHING
+    sign = "+" if signed else ""
     if unit == "%":
-        text = f"{value:+.2f}" if signed else f"{value:.2f}"
-    elif value == 0 or 0.001 <= abs(value) < 1e5:
-        text = f"{value:+.4g}" if signed else f"{value:.4g}"
+        text = f"{value:{sign}.2f}"
+    elif 1000 <= abs(value) < 1e6:
+        text = f"{value:{sign},.0f}"
+    elif value == 0 or 0.001 <= abs(value) < 1000:
+        text = f"{value:{sign}.4g}"
     else:
-        text = f"{value:+.2e}" if signed else f"{value:.2e}"
+        text = f"{value:{sign}.2e}"
     return text.replace("-", MINUS)
 
 
@@ -43,10 +46,10 @@ def printed(found: Printed | None, unit: str) -> str:
 
 def interval(claim: Claim) -> str:
     """'[0.42, 1.31]', or nothing where there is none."""
+    if claim.exact:
+        return "exact"
     if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
         return NOTHING
-    if claim.low == claim.high:
-        return "exact"
     return f"[{number(claim.low)}, {number(claim.high)}]"
 
 
