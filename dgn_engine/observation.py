@@ -54,6 +54,10 @@ class Observation:
         self._due = dict.fromkeys(self._wanted, 0.0)
         self._every.clear()
 
+    def compare_anew(self) -> None:
+        """Something else stands beside the network: what compares with it is due at once."""
+        self._due.update({name: 0.0 for name in self._wanted if self._probes[name].compares})
+
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Probes whose time has come; `catch_up`: all that have not seen this step."""
         now = time.monotonic()

@@ -42,7 +42,7 @@ class Opening:
         elif isinstance(command, do.CloseComparison):
             self.beside.close()
             if shown is not None:
-                shown.observation.invalidate()
+                shown.observation.compare_anew()
         elif shown is None:
             raise Refusal("There is no run: start one before you open a file.")
         elif isinstance(command, do.OpenFile):
@@ -51,10 +51,10 @@ class Opening:
             self._files.pick(command.ticket, command.tensors, wanted_by(shown))
         elif isinstance(command, do.CompareRun):
             self.beside.open(of_run(Path(command.folder)), ground_of(shown))
-            shown.observation.invalidate()
+            shown.observation.compare_anew()
         elif isinstance(command, do.CompareFile):
             self.beside.open(of_listing(self._files.listing(command.ticket)), ground_of(shown))
-            shown.observation.invalidate()
+            shown.observation.compare_anew()
             self._files.forget(command.ticket)
         else:
             self._copy(command, shown)

@@ -103,6 +103,7 @@ class Probe:
     title: str
     read: Callable[[Sight, Mapping[str, OptionValue], object], Result]
     cost: Callable[[Architecture, int], float] = no_cost
+    compares: bool = False  # it reads `Sight.other`, too
 
 
 def numpy(tensor: Tensor) -> Array:

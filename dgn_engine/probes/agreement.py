@@ -66,4 +66,4 @@ def _difference(a: Tensor, b: Tensor) -> Tensor:
     return a - b
 
 
-PROBE = Probe("Gates of A and B", read)
+PROBE = Probe("Gates of A and B", read, compares=True)

@@ -40,7 +40,11 @@ def draw(view: View) -> Shown:
         return Empty(reading.absent or "The share of equal gates of A and B, with the next frame.")
     first = _by_layer(reading) if choice(view, LEFT) == "layers" else _over_steps(view)
     charts = (first, _map(view, reading, int(choice(view, LAYER))))
-    note = f"B: {view.beside.name}. Equal: on the same side of ½ for the same example."
+    note = f"{b_name(view.beside)}. Equal: on the same side of ½ for the same example."
+    if np.isnan(reading.arrays["equal"]).any() or len(view.beside.layers) != len(
+        reading.arrays["equal"]
+    ):
+        note += " Layers of other shapes are left out."
     return Scene(charts, _facts(view, reading), reading.step, note)
 
 
