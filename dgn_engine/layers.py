@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dgn_engine.architecture import Architecture, Conv, Weighted
+from dgn_engine.architecture import Architecture, Gating
 from dgn_engine.protocol.events import LayerInfo
 
 
 def layer_infos(architecture: Architecture) -> tuple[LayerInfo, ...]:
-    """One for each gate layer, in order."""
-
-    def kind(layer: Weighted) -> str:
-        return "conv" if isinstance(layer, Conv) else "dense"
-
-    pairs = zip(architecture.weighted, architecture.gated_shapes, strict=False)
-    return tuple(
-        LayerInfo(index, f"{kind(layer)} {index + 1}", kind(layer), shape)
-        for index, (layer, shape) in enumerate(pairs)
-    )
+    """One for each gate layer, in order; 'sum' is the gate after an addition."""
+    pairs = zip(architecture.gated, architecture.gated_shapes, strict=True)
+    infos = []
+    for index, (node, shape) in enumerate(pairs):
+        kind = "conv" if len(shape) == 3 else "dense"
+        word = "sum" if isinstance(node, Gating) else kind
+        infos.append(LayerInfo(index, f"{word} {index + 1}", kind, shape))
+    return tuple(infos)

@@ -21,8 +21,10 @@ from dgn_engine.architecture import (
     GlobalMaxPool,
     MaxPool,
     Merge,
+    Skip,
     Weighted,
     fan_in,
+    is_gated,
     weight_shape,
 )
 from dgn_engine.config import Initialisation
@@ -32,8 +34,8 @@ from dgn_engine.config import Initialisation
 class Trace:
     """Everything one pass computed, for n examples.
 
-    `inputs[l]`: what weight layer l was fed, (n, a) or (n, C, H, W); `pre[l]`: its output before
-    the gate, for the gated layers; `gates[l]`: the gate that multiplied it; `output`: (n, classes).
+    `inputs[l]`: what weight layer l was fed, (n, a) or (n, C, H, W); `pre[l]`: what gate layer l
+    was made from and `gates[l]` what it multiplied it with; `output`: (n, classes).
     `masks[i]`: for max pooling i, the flat position (n, C, H', W') that each output was taken from.
     """
 
@@ -69,7 +71,7 @@ def run(
     taken: list[Tensor] = []
     pre: list[Tensor] = []
     gates: list[Tensor] = []
-    kept: list[Tensor] = []  # what the open residual blocks add at their end
+    kept: list[Tensor] = []  # of the open blocks: what their skips begin with, then their ends
     z = x
     for node in architecture.nodes:
         match node:
@@ -86,16 +88,18 @@ def run(
                 z = z.flatten(1)
             case Fork():
                 kept.append(z)
+            case Skip():
+                z, kept[-1] = kept[-1], z
             case Merge():
-                z = node.post * (node.pre * z + kept.pop())
+                z = node.post * (node.pre * kept.pop() + z)
             case Dense() | Conv():
                 place = len(inputs)
                 inputs.append(z)
                 z = apply_weight(node, weights[place], biases[place], z)
-                if node.gated:
-                    pre.append(z)
-                    gates.append(gate(len(gates), z))
-                    z = z * gates[-1]
+        if is_gated(node):
+            pre.append(z)
+            gates.append(gate(len(gates), z))
+            z = z * gates[-1]
     return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken))
 
 
@@ -103,26 +107,34 @@ def argmax(node: MaxPool | GlobalMaxPool, z: Tensor) -> Tensor:
     """Flat positions of the largest of each window: (n, C, H', W') for maps (n, C, H, W)."""
     if isinstance(node, GlobalMaxPool):
         return z.detach().flatten(2).argmax(2)[..., None, None]
-    indices: Tensor = F.max_pool2d_with_indices(z.detach(), [node.kernel] * 2, [node.stride] * 2)[1]
+    sizes = ([node.kernel] * 2, [node.stride] * 2, [node.padding] * 2)
+    indices: Tensor = F.max_pool2d_with_indices(z.detach(), *sizes)[1]
     return indices
 
 
 class Stack(nn.Module):
-    """The weights of one network: `weights.l` and, where there are any, `biases.l`."""
+    """The weights of one network: `weights.l` and, where there are any, `biases.l`.
 
-    def __init__(self, architecture: Architecture, bias: bool = False) -> None:
+    `bias`: for all layers, or for each of them; `biases` is empty where none has one, and None
+    stands for a layer without one.
+    """
+
+    def __init__(self, architecture: Architecture, bias: bool | Sequence[bool] = False) -> None:
         super().__init__()
         self.architecture = architecture
         layers = architecture.weighted
+        each = [bias] * len(layers) if isinstance(bias, bool) else list(bias)
         self.weights = nn.ParameterList([torch.zeros(weight_shape(layer)) for layer in layers])
-        self.biases = nn.ParameterList(
-            [torch.zeros(layer.outputs) for layer in layers] if bias else []
-        )
+        biases = [
+            torch.zeros(layer.outputs) if has else None
+            for layer, has in zip(layers, each, strict=True)
+        ]
+        self.biases = nn.ParameterList(biases if any(each) else [])
 
     def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Weights and biases, one of each per weight layer (None where there is no bias)."""
         weights = [cast(Tensor, weight) for weight in self.weights]
-        biases: list[Tensor | None] = [cast(Tensor, bias) for bias in self.biases]
+        biases: list[Tensor | None] = [cast("Tensor | None", bias) for bias in self.biases]
         return weights, biases or [None] * len(weights)
 
     def run(
@@ -145,8 +157,9 @@ class Stack(nn.Module):
         """
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
             weight.copy_(_fresh(layer, init, generator, sigma))
-        for bias in self.biases:
-            bias.zero_()
+        for bias in self.tensors()[1]:
+            if bias is not None:
+                bias.zero_()
 
 
 def _fresh(

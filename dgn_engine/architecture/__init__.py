@@ -1,18 +1,20 @@
 """What a network is made of: a chain of nodes, the same for its feature and its value network."""
 
-from dgn_engine.architecture.chain import Architecture
+from dgn_engine.architecture.chain import Architecture, is_gated
 from dgn_engine.architecture.nodes import (
     AveragePool,
     Conv,
     Dense,
     Flatten,
     Fork,
+    Gating,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
     Merge,
     Node,
     Pooling,
+    Skip,
     Weighted,
     fan_in,
     weight_shape,
@@ -25,13 +27,16 @@ __all__ = [
     "Dense",
     "Flatten",
     "Fork",
+    "Gating",
     "GlobalAveragePool",
     "GlobalMaxPool",
     "MaxPool",
     "Merge",
     "Node",
     "Pooling",
+    "Skip",
     "Weighted",
     "fan_in",
+    "is_gated",
     "weight_shape",
 ]

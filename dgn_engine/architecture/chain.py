@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
+from dgn_engine.architecture.branches import check_places, with_skips
 from dgn_engine.architecture.nodes import (
     AveragePool,
     Conv,
     Dense,
     Fork,
+    Gating,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
     Merge,
     Node,
+    Skip,
     Weighted,
 )
-from dgn_engine.architecture.shapes import check_merge, shape_after
+from dgn_engine.architecture.shapes import shape_after
 from dgn_engine.refusal import Refusal
 
 
@@ -25,41 +29,44 @@ from dgn_engine.refusal import Refusal
 class Architecture:
     """A chain of nodes from `input_shape` (no batch axis) to the logits.
 
-    The last node is an ungated `Dense`; every other weighted node is gated, so there is one gate
-    layer fewer than there are weight layers (THEORY §1). Raises `Refusal` where shapes do not fit.
+    The last node is an ungated `Dense`. A gate layer is a gated weight layer or a `Gating`; in a
+    chain without blocks there is one fewer than there are weight layers (THEORY §1). Every block
+    has its `Skip` here, whether it was written or not. Raises `Refusal` where shapes do not fit.
     """
 
     input_shape: tuple[int, ...]
     nodes: tuple[Node, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", with_skips(self.nodes))
+        check_places(self.nodes)
         list(self.shapes())
-        weighted = self.weighted
-        if not weighted or weighted[-1].gated or not all(w.gated for w in weighted[:-1]):
+        last = self.nodes[-1] if self.nodes else None
+        if (
+            not isinstance(last, Dense)
+            or last.gated
+            or not (self.gated or self.weighted == (last,))
+        ):
             raise Refusal("A network needs gated layers followed by one output layer.")
-        for place, node in enumerate(self.nodes):
-            behind = self.nodes[place - 1] if place else None
-            if isinstance(node, (MaxPool, GlobalMaxPool)) and not isinstance(behind, Conv):
-                raise Refusal(
-                    f"Node {place} ({type(node).__name__}) must directly follow a convolution: "
-                    "its mask selects among the convolution's gates."
-                )
 
     def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
-        """Each node with the shape that leaves it (no batch axis)."""
+        """Each node with the shape that leaves it (no batch axis); after a `Skip` that is the
+        shape of what its `Fork` kept."""
         shape = self.input_shape
         kept: list[tuple[int, ...]] = []
         for place, node in enumerate(self.nodes):
             if isinstance(node, Fork):
                 kept.append(shape)
+            elif isinstance(node, Skip):
+                shape, kept[-1] = kept[-1], shape
             elif isinstance(node, Merge):
-                check_merge(place, shape, kept)
-            elif kept and not isinstance(node, (Dense, Conv)):
-                raise Refusal(f"Node {place} ({type(node).__name__}) may not be inside a block.")
+                block = kept.pop()
+                if block != shape:
+                    raise Refusal(
+                        f"Node {place} (Merge) adds {block} to {shape}; the shapes must be equal."
+                    )
             shape = shape_after(node, shape, place)
             yield node, shape
-        if kept:
-            raise Refusal("A residual block is not closed: a Fork needs its Merge.")
 
     @property
     def weighted(self) -> tuple[Weighted, ...]:
@@ -67,11 +74,14 @@ class Architecture:
         return tuple(node for node in self.nodes if isinstance(node, (Dense, Conv)))
 
     @property
+    def gated(self) -> tuple[Weighted | Gating, ...]:
+        """The nodes that are gated, in order: one gate layer each."""
+        return tuple(node for node in self.nodes if is_gated(node))
+
+    @property
     def gated_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shape of each gate layer: (w,) or (C, H, W)."""
-        return tuple(
-            shape for node, shape in self.shapes() if isinstance(node, (Dense, Conv)) and node.gated
-        )
+        return tuple(shape for node, shape in self.shapes() if is_gated(node))
 
     @property
     def max_pools(self) -> int:
@@ -99,3 +109,8 @@ class Architecture:
     def classes(self) -> int:
         """Number of logits."""
         return self.weighted[-1].outputs
+
+
+def is_gated(node: Node) -> TypeGuard[Weighted | Gating]:
+    """Whether this node has a gate layer."""
+    return isinstance(node, Gating) or (isinstance(node, (Dense, Conv)) and node.gated)

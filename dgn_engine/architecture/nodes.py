@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dense:
-    """A weight layer on vectors: weight (outputs, inputs)."""
+    """A weight layer on vectors: weight (outputs, inputs); `gated`: its gate follows at once."""
 
     inputs: int
     outputs: int
@@ -42,29 +42,42 @@ class AveragePool:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Largest of each window, no padding, directly after a convolution: its arg-max is one more
-    hard gate, which the feature network makes where there is one (THEORY §1)."""
+    """Largest of each window: its arg-max is one more hard gate, which the feature network makes
+    where there is one (THEORY §1). Padding is never the largest."""
 
     kernel: int = 2
     stride: int = 2
+    padding: int = 0
 
 
 @dataclass(frozen=True)
 class GlobalMaxPool:
-    """Largest over all positions, directly after a convolution: (C, H, W) → (C,)."""
+    """Largest over all positions: (C, H, W) → (C,)."""
 
 
 @dataclass(frozen=True)
 class Fork:
-    """A residual block begins: z is kept for the `Merge` that ends it."""
+    """A residual block begins: z is kept for its skip."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """The block's branch ends here, its skip begins with the z of the `Fork`: what follows up to
+    the `Merge` is the projection of the skip (one more weight layer in torchvision's ResNets).
+    A block without a projection needs no `Skip`; the architecture puts it in."""
 
 
 @dataclass(frozen=True)
 class Merge:
-    """A residual block ends: z ← post·(pre·block(z) + z), nothing but weight layers between."""
+    """A residual block ends: z ← post·(pre·block(z) + skip(z))."""
 
     pre: float = 1.0
     post: float = 1.0
+
+
+@dataclass(frozen=True)
+class Gating:
+    """A gate layer of its own, z ← z ⊙ G: behind a `Merge` the gate after the addition."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +87,7 @@ class Flatten:
 
 Weighted = Dense | Conv
 Pooling = GlobalAveragePool | AveragePool | MaxPool | GlobalMaxPool | Flatten
-Node = Weighted | Pooling | Fork | Merge
+Node = Weighted | Pooling | Fork | Skip | Merge | Gating
 
 
 def weight_shape(layer: Weighted) -> tuple[int, ...]:

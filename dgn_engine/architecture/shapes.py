@@ -8,29 +8,22 @@ from dgn_engine.architecture.nodes import (
     Dense,
     Flatten,
     Fork,
+    Gating,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
     Merge,
     Node,
+    Skip,
 )
 from dgn_engine.refusal import Refusal
-
-
-def check_merge(place: int, shape: tuple[int, ...], kept: list[tuple[int, ...]]) -> None:
-    """Close the innermost of the open blocks; refused where there is none or shapes differ."""
-    if not kept:
-        raise Refusal(f"Node {place} (Merge) has no Fork before it.")
-    before = kept.pop()
-    if before != shape:
-        raise Refusal(f"Node {place} (Merge) adds {shape} to {before}; the shapes must be equal.")
 
 
 def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
     """The shape that leaves node number `place`; raises `Refusal` where it cannot take `shape`."""
     where = f"Node {place} ({type(node).__name__})"
     match node:
-        case Fork() | Merge():
+        case Fork() | Skip() | Merge() | Gating():
             return shape
         case Dense():
             if shape != (node.inputs,):
@@ -53,9 +46,12 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
                 raise Refusal(f"{where} needs a map, but {shape} arrives.")
             return (shape[0],)
         case AveragePool() | MaxPool():
-            if len(shape) != 3 or min(shape[1:]) < node.kernel:
+            margin = node.padding if isinstance(node, MaxPool) else 0
+            if len(shape) != 3 or min(shape[1:]) + 2 * margin < node.kernel:
                 raise Refusal(f"{where} needs a map as large as its window, but {shape} arrives.")
-            rows, columns = ((side - node.kernel) // node.stride + 1 for side in shape[1:])
+            if 2 * margin > node.kernel:
+                raise Refusal(f"{where}: its padding may be half of its window at most.")
+            rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
         case Flatten():
             size = 1

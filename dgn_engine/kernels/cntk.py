@@ -36,7 +36,10 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
     """
     if not isinstance(architecture.nodes[0], Conv):
         raise Refusal("The convolutional limit needs a network that starts with a convolution.")
+    last = architecture.nodes[-1]
     for node in architecture.nodes:
+        if isinstance(node, (Conv, Dense)) and not node.gated and node is not last:
+            raise Refusal("The convolutional limit needs a gate behind every layer but the last.")
         if not isinstance(node, (Conv, Dense, Flatten, GlobalAveragePool)):
             raise Refusal(
                 f"The convolutional limit does not know {type(node).__name__}; use global average "

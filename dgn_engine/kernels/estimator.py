@@ -48,8 +48,8 @@ def estimate_path_kernel(
     if architecture.residual and normalise != "width":
         raise Refusal("For residual blocks the estimate is weighted by σ; use normalise 'width'.")
     n, widths = x_value.shape[0], 1.0
-    for layer in gates:
-        widths *= float(layer.shape[1])
+    for layer in architecture.weighted[:-1]:
+        widths *= float(layer.outputs)
     total = torch.zeros((n, n), dtype=accumulator(x_value), device=x_value.device)
     squares = torch.zeros_like(total)
     nothing: list[Tensor | None] = [None] * len(architecture.weighted)
@@ -72,8 +72,9 @@ def estimate_path_kernel(
 
 def _signs(architecture: Architecture, generator: torch.Generator, like: Tensor) -> list[Tensor]:
     weights = []
-    for layer in architecture.weighted:
+    last = len(architecture.weighted) - 1
+    for place, layer in enumerate(architecture.weighted):
         signs = torch.randint(0, 2, weight_shape(layer), generator=generator)
-        sigma = layer.outputs**-0.5 if layer.gated else 1.0
+        sigma = 1.0 if place == last else layer.outputs**-0.5
         weights.append((sigma * (2.0 * signs - 1.0)).to(like))
     return weights

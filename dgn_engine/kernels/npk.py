@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense
+from dgn_engine.architecture import Architecture, Conv, Dense, Gating
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.refusal import Refusal
@@ -53,6 +53,8 @@ def npk_cost(architecture: Architecture, n: int) -> float:
             before = (shape[1] + 2 * node.padding) * (shape[2] + 2 * node.padding)
             positions = after[1] * after[2]
             cost += pairs * (2 * after[0] * positions**2 + 2 * node.kernel * before**2)
+        elif isinstance(node, Gating) and len(after) == 3:
+            cost += pairs * 2 * after[0] * (after[1] * after[2]) ** 2
         elif isinstance(node, Dense) and node.gated:
             cost += 2.0 * n * n * node.outputs
         shape = after

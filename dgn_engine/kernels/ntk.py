@@ -20,6 +20,7 @@ from dgn_engine.kernels.contraction import (
     side,
 )
 from dgn_engine.kernels.sweep import (
+    AtGate,
     LayerFactors,
     Pass,
     feature_sweep,
@@ -143,7 +144,7 @@ def _block(network: GatedNetwork, trace: NetworkTrace, feature_trained: bool) ->
 
 def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> Pass:
     weights, biases = stack.tensors()
-    bias = biases[0] is not None
+    bias = [bias is not None for bias in biases]
     return Pass(
         stack.architecture,
         weights,
@@ -160,26 +161,36 @@ def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
     """Every trained weight layer with its deltas, in an order that depends on the kind only."""
     run, layers = block.value, block.value.architecture.weighted
     sources: list[Tensor | None] = [None] * len(block.wires)
+    into = None if block.slope is None else _into(sources, block.slope, block.wires)
     # Where the network makes its own gates, both sweeps go down together: a source is filled
     # just before the feature sweep reads it.
     own = block.slope is not None and block.feature is None
     beside = feature_sweep(run, sources) if own else None
-    for step in value_sweep(run, top, with_gates=block.slope is not None):
-        place, feature = step.place, None
-        if block.slope is not None and step.gate_gradient is not None:
-            source = step.gate_gradient * block.slope[place].unsqueeze(1)
-            target, route = block.wires[place]
-            source = route.transpose(source, axis=2)
-            held = sources[target]
-            sources[target] = source if held is None else held + source
-            feature = next(beside).delta if beside is not None else None
-        yield LayerFactors(layers[place], run.bias, run.inputs[place], step.delta, feature)
+    for step in value_sweep(run, top, into):
+        place = step.place
+        feature = next(beside).delta if beside is not None else None
+        yield LayerFactors(layers[place], run.bias[place], run.inputs[place], step.delta, feature)
     if block.feature is None:
         return
     layers = block.feature.architecture.weighted
     for step in feature_sweep(block.feature, sources):
-        inputs = block.feature.inputs[step.place]
-        yield LayerFactors(layers[step.place], block.feature.bias, inputs, None, step.delta)
+        if step.delta is not None:
+            bias, inputs = block.feature.bias[step.place], block.feature.inputs[step.place]
+            yield LayerFactors(layers[step.place], bias, inputs, None, step.delta)
+
+
+def _into(
+    sources: list[Tensor | None], slope: tuple[Tensor, ...], wires: tuple[tuple[int, Route], ...]
+) -> AtGate:
+    """Adds what reaches a gate to the source of the feature layer that makes it."""
+
+    def at_gate(place: int, gradient: Tensor) -> None:
+        target, route = wires[place]
+        source = route.transpose(gradient * slope[place].unsqueeze(1), axis=2)
+        held = sources[target]
+        sources[target] = source if held is None else held + source
+
+    return at_gate
 
 
 def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKernels:

@@ -1,11 +1,9 @@
-"""Pairs of positions: what a layer, its gates and a pooling do to K (B, H, W, H', W').
+"""Pairs of positions: what a layer and a pooling do to K (B, H, W, H', W').
 
 Legend: B pairs of examples, one row example s against several s'; C channels.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,35 +11,6 @@ from torch.nn import functional as F
 
 from dgn_engine.architecture import AveragePool, Conv
 from dgn_engine.kernels.gram import accumulator
-
-
-@dataclass(frozen=True)
-class Gated:
-    """The gates of a convolution for a row of pairs, and the max pooling behind it, if any."""
-
-    mask: Tensor | None
-    row: int
-    columns: slice
-
-    def times(self, gates: Tensor, K: Tensor) -> Tensor:
-        """⟨G(s,·,p), G(s',·,p')⟩/C · K, and where a max pooling follows, its mask (one more gate
-        per channel and window) and the sum over both windows."""
-        channels = gates.shape[1]
-        if self.mask is None:
-            return K * (position_gram(gates, self.row, self.columns) / channels)
-        chosen = gates.flatten(2).gather(2, self.mask.flatten(2))
-        # Each window takes one position per channel, so pairs of windows are summed by channel:
-        # K̂(q, q') = Σ_{c} G(s,c,a_c(q)) G(s',c,a'_c(q')) K(a_c(q), a'_c(q')).
-        flat = K.reshape(K.shape[0], K.shape[1] * K.shape[2], -1)
-        place, places = self.mask[self.row].flatten(1), self.mask[self.columns].flatten(2)
-        one, many = chosen[self.row], chosen[self.columns]
-        total = flat.new_zeros((flat.shape[0], place.shape[1], places.shape[2]))
-        for c in range(channels):
-            rows = flat[:, place[c]]
-            wanted = places[:, c][:, None].expand(-1, rows.shape[1], -1)
-            total += rows.gather(2, wanted) * one[c][None, :, None] * many[:, c][:, None]
-        sides = self.mask.shape[2:]
-        return (total / channels).reshape(-1, *sides, *sides)
 
 
 def both_windows(K: Tensor, node: AveragePool) -> Tensor:

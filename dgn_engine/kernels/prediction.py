@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dgn_engine.architecture import Architecture
 from dgn_engine.kernels.recursion import path_recursion
+from dgn_engine.kernels.walk import LayerScale
 from dgn_engine.refusal import Refusal
 
 
@@ -39,7 +40,7 @@ def predicted_value_kernel(
     if architecture.residual:
         return _residual_prediction(architecture, gates, x_value, sigmas, masks)
     paths = path_recursion(architecture, gates, x_value, masks=masks)
-    widths = sum(math.log(layer.shape[1]) for layer in gates)
+    widths = sum(math.log(layer.outputs) for layer in architecture.weighted[:-1])
     return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
 
 
@@ -50,15 +51,15 @@ def _residual_prediction(
     sigmas: Sequence[float],
     masks: Sequence[Tensor],
 ) -> Tensor:
-    """Σ_J β_J H^J as Σ_l ∂/∂σ_l² of the path kernel in which each layer weighs σ_l²: the same
-    dual numbers that give S, because ∂(σ²GGᵀ)/∂σ² = GGᵀ."""
+    """Σ_J β_J H^J as Σ_l ∂/∂σ_l² of the path kernel in which each layer weighs σ_l²: dual
+    numbers, as they give S, at the weight layers."""
     _log_constant(architecture, sigmas)  # refuses what does not fit
-    roots = [float(layer.shape[1]) ** 0.5 for layer in gates]  # the recursion divides by widths
-    plain = [root * layer for root, layer in zip(roots, gates, strict=True)]
-    weighted = [sigma * layer for sigma, layer in zip(sigmas, plain, strict=False)]
-    paths = path_recursion(
-        architecture, weighted, x_value, sensitivities=plain, masks=masks, by_width=True
-    )
+    # The recursion divides by widths: σ_l² is multiplied with them.
+    widths = [float(layer.outputs) for layer in architecture.weighted[:-1]]
+    scales = [
+        LayerScale(sigma**2 * width, width) for sigma, width in zip(sigmas, widths, strict=False)
+    ]
+    paths = path_recursion(architecture, gates, x_value, masks=masks, by_width=True, scales=scales)
     assert paths.derivative is not None
     # The output layer weighs σ², too, and is the last term of the sum.
     total = paths.derivative.mul_(sigmas[-1] ** 2).add_(paths.kernel)

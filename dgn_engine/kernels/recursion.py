@@ -2,12 +2,13 @@
 
 Legend: n examples, P = H·W positions of a map, C channels, B pairs handled at once. Every layer's
 τ is divided by its width on the way, so that nothing overflows; `normalised` multiplies it back.
-A residual block turns K into post²(pre²·block(K) + K): all 2ᵇ sub-networks at the cost of one.
+A residual block turns K into post²(pre²·block(K) + skip(K)): all 2ᵇ sub-networks at the cost of
+one. The nodes are walked in `walk`; `terms` says what a gate after an addition does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,24 +21,19 @@ from dgn_engine.architecture import (
     Conv,
     Dense,
     Flatten,
-    Fork,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
-    Merge,
+    Node,
+    is_gated,
 )
+from dgn_engine.architecture.branches import channels_matter
 from dgn_engine.kernels import popcount
-from dgn_engine.kernels.blocks import Blocks, widths_outside_blocks
 from dgn_engine.kernels.gram import accumulator, input_gram
-from dgn_engine.kernels.positions import (
-    Gated,
-    both_windows,
-    box_sum,
-    position_gram,
-    same_place,
-    total,
-)
+from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
+from dgn_engine.kernels.terms import Layers, MapPairs, Tile
 from dgn_engine.kernels.tiles import mirror, row_tiles
+from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
 from dgn_engine.refusal import Refusal
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
@@ -46,8 +42,8 @@ TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster th
 @dataclass(frozen=True)
 class PathKernels:
     """`kernel`: the recursion's result (n, n); `derivative`: its derivative under
-    GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l over the layers
-    outside residual blocks."""
+    GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l over the weight
+    layers outside residual blocks, the output layer left out."""
 
     kernel: Tensor
     derivative: Tensor | None
@@ -62,12 +58,14 @@ def path_recursion(
     tile_bytes: int = TILE_BYTES,
     masks: Sequence[Tensor] = (),
     by_width: bool = False,
+    scales: Sequence[LayerScale] | None = None,
 ) -> PathKernels:
     """Run the recursion for gates (n, *gated_shape) of each gate layer.
 
     `by_width`: inside residual blocks, too, each τ stays divided by its width; otherwise a block
     is added to its skip as path counts.
     `masks`: the arg-max positions of each max pooling, as `Trace.masks` holds them.
+    `scales`: a number for each weight layer but the last, and its derivative by a dual number.
     `x_value` (n, *input_shape) starts it at Σ; None starts it at K_0 ≡ 1, which gives Λ.
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
     """
@@ -78,9 +76,9 @@ def path_recursion(
         raise Refusal(
             f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
         )
-    layers = _Layers(architecture, gates, x_value, sensitivities, masks, by_width)
-    kernel, derivative = _map_part(layers, tile_bytes)
-    _vector_part(layers, kernel, derivative)
+    plan = _Plan(architecture, Layers(gates, sensitivities), x_value, masks, by_width, scales)
+    kernel, derivative = _map_part(plan, tile_bytes)
+    _vector_part(plan, kernel, derivative)
     mirror(kernel)
     if derivative is not None:
         mirror(derivative)
@@ -100,41 +98,95 @@ def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str
             )
 
 
-def _vector_part(layers: _Layers, kernel: Tensor, derivative: Tensor | None) -> None:
+@dataclass(frozen=True)
+class _Plan:
+    """All that the recursion over pairs reads."""
+
+    architecture: Architecture
+    layers: Layers
+    x_value: Tensor | None
+    masks: Sequence[Tensor]
+    by_width: bool
+    scales: Sequence[LayerScale] | None
+
+    @property
+    def dual(self) -> bool:
+        """Whether there is a derivative."""
+        return self.layers.sensitivities is not None or self.scales is not None
+
+    @property
+    def map_nodes(self) -> int:
+        """How many nodes come before the first vector; none without convolutions."""
+        nodes = self.architecture.nodes
+        if not any(isinstance(node, Conv) for node in nodes):
+            return 0
+        lengths = [len(shape) for _, shape in self.architecture.shapes()]
+        return lengths.index(1) + 1
+
+    def walk(self, walk: Walk, part: slice) -> None:
+        """Take the nodes of this part, gates, masks and scales counted from the first node on."""
+        nodes = self.architecture.nodes
+        matter = channels_matter(nodes)[1:]
+        before = nodes[: part.start]
+        place = sum(is_gated(node) for node in before)
+        pooled = sum(isinstance(node, MaxPool) for node in before)
+        weight = sum(isinstance(node, (Dense, Conv)) for node in before)
+        for node, by_channel in zip(nodes[part], matter[part], strict=True):
+            match node:
+                case Dense() | Conv():
+                    scale = None if self.scales is None else self.scales[weight]
+                    walk.weigh(_linear(node), node.outputs, scale)
+                    weight += 1
+                case AveragePool():
+                    walk.average(node)
+                case MaxPool() | GlobalMaxPool():
+                    walk.max_pool(self.masks[pooled], by_channel)
+                    pooled += 1
+                case _:
+                    walk.branch(node)
+            if is_gated(node):
+                walk.gate(place)
+                place += 1
+            if not by_channel:
+                walk.settle()
+
+
+def _linear(node: Dense | Conv) -> Callable[[Tensor], Tensor]:
+    """What the weights of a layer do to K, each of them one."""
+    return (lambda K: K) if isinstance(node, Dense) else (lambda K: box_sum(K, node))
+
+
+def _vector_part(plan: _Plan, kernel: Tensor, derivative: Tensor | None) -> None:
     """Multiply the upper half of (n, n) by Σ, where no map came before, and each dense τ_l."""
-    n, maps = kernel.shape[0], layers.has_maps
-    x_value = None if maps or layers.x_value is None else _entered(layers)
-    first = sum(isinstance(node, Conv) for node in layers.architecture.nodes)
+    n, first = kernel.shape[0], plan.map_nodes
+    x_value = None if first or plan.x_value is None else _entered(plan)
+    nodes = plan.architecture.nodes
+    start = first or next(place for place, node in enumerate(nodes) if not _is_pooling(node))
     for rows in row_tiles(n, n):
         columns = slice(rows.start, n)
         K = kernel[rows, columns]
         if x_value is not None:
             K = K * input_gram(x_value[rows], x_value[columns])
-        dual = None if derivative is None else derivative[rows, columns]
-        blocks = Blocks(layers.by_width)
-        place = first
-        for node in layers.architecture.nodes[layers.map_nodes :]:
-            if isinstance(node, Dense) and node.gated:
-                tau = _tau(layers.gates[place], rows, columns)
-                if dual is not None and layers.sensitivities is not None:
-                    dual = dual * tau
-                    dual += _tau(layers.sensitivities[place], rows, columns).mul_(K)
-                K = K * tau
-                blocks.widen(node.outputs)
-                place += 1
-            else:
-                K, dual = blocks.step(node, K, dual)
+        walk = Walk(plan.layers, Tile(rows, columns), plan.by_width, K)
+        if derivative is not None:
+            walk.start_dual(derivative[rows, columns])
+        plan.walk(walk, slice(start, len(nodes) - 1))
+        K, dual = walk.kernels()
         kernel[rows, columns] = K
         if derivative is not None and dual is not None:
             derivative[rows, columns] = dual
 
 
-def _entered(layers: _Layers) -> Tensor:
+def _is_pooling(node: Node) -> bool:
+    return isinstance(node, (GlobalAveragePool, AveragePool, Flatten))
+
+
+def _entered(plan: _Plan) -> Tensor:
     """The input of the first dense layer (n, a); average pooling sums, because paths are counted
     and the mean's 1/P² belongs to β."""
-    z = layers.x_value
+    z = plan.x_value
     assert z is not None
-    for node in layers.architecture.nodes:
+    for node in plan.architecture.nodes:
         match node:
             case GlobalAveragePool():
                 z = z.sum(dim=(2, 3))
@@ -147,53 +199,22 @@ def _entered(layers: _Layers) -> Tensor:
     return z
 
 
-def _tau(layer: Tensor, rows: slice, columns: slice) -> Tensor:
-    """A tile of G Gᵀ / w for a dense gate layer (n, w), in the accumulator's type."""
-    gram = input_gram(layer[rows], layer[columns])
-    return gram.to(accumulator(layer)).div_(layer.shape[1])
-
-
-@dataclass(frozen=True)
-class _Layers:
-    """All that the recursion over pairs reads."""
-
-    architecture: Architecture
-    gates: Sequence[Tensor]
-    x_value: Tensor | None
-    sensitivities: Sequence[Tensor] | None
-    masks: Sequence[Tensor]
-    by_width: bool
-
-    @property
-    def has_maps(self) -> bool:
-        """Whether there are convolutions, and so pairs of positions."""
-        return any(isinstance(node, Conv) for node in self.architecture.nodes)
-
-    @property
-    def map_nodes(self) -> int:
-        """How many nodes come before the first vector; none without convolutions."""
-        if not self.has_maps:
-            return 0
-        lengths = [len(shape) for _, shape in self.architecture.shapes()]
-        return lengths.index(1) + 1
-
-
-def _map_part(layers: _Layers, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
+def _map_part(plan: _Plan, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
     """The convolutions and the pooling after them, the upper half of (n, n) each; 1 and 0 where
     there are none."""
-    fast = None
-    if layers.sensitivities is None:
-        fast = popcount.map_kernel(layers.architecture, layers.gates, layers.x_value)
+    gates, fast = plan.layers.gates, None
+    if not plan.dual:
+        fast = popcount.map_kernel(plan.architecture, gates, plan.x_value)
     if fast is not None:
         return fast, None
-    first = layers.gates[0]
+    first = gates[0]
     n = first.shape[0]
     kernel = torch.ones((n, n), dtype=accumulator(first), device=first.device)
-    derivative = None if layers.sensitivities is None else torch.zeros_like(kernel)
-    if not layers.has_maps:
+    derivative = torch.zeros_like(kernel) if plan.dual else None
+    if not plan.map_nodes:
         return kernel, derivative
-    for row, columns in _tiles(layers.architecture, n, first.element_size(), tile_bytes):
-        tile, change = _pairs(layers, row, columns)
+    for row, columns in _tiles(plan.architecture, n, first.element_size(), tile_bytes):
+        tile, change = _pairs(plan, row, columns)
         kernel[row, columns] = tile
         if derivative is not None and change is not None:
             derivative[row, columns] = change
@@ -204,64 +225,43 @@ def _tiles(
     architecture: Architecture, n: int, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
     """Row s with columns s' ≥ s: the symmetric half, a bounded number of pairs at a time."""
-    positions = max(shape[1] * shape[2] for shape in _map_shapes(architecture))
-    pairs = max(1, tile_bytes // (item * positions**2))
+    pairs = max(1, tile_bytes // (item * _numbers(architecture)))
     for row in range(n):
         for left in range(row, n, pairs):
             yield row, slice(left, min(n, left + pairs))
 
 
-def _map_shapes(architecture: Architecture) -> list[tuple[int, ...]]:
-    shapes = [architecture.input_shape, *(shape for _, shape in architecture.shapes())]
-    return [shape for shape in shapes if len(shape) == 3]
+def _numbers(architecture: Architecture) -> int:
+    """Most numbers that one pair of examples has in a term."""
+    shape = architecture.input_shape
+    most = (shape[1] * shape[2]) ** 2
+    matter = channels_matter(architecture.nodes)[1:]
+    for (node, shape), by_channel in zip(architecture.shapes(), matter, strict=True):
+        if len(shape) == 3:
+            channels = shape[0] if by_channel and keeps_channels(node) else 1
+            most = max(most, channels * (shape[1] * shape[2]) ** 2)
+    return most
 
 
-def _pairs(layers: _Layers, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
+def _pairs(plan: _Plan, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
     """The map part of pairs (row, s') for s' in `columns`: (B,) each."""
-    K = _start(layers, row, columns)
-    if layers.architecture.residual:
+    K = _start(plan, row, columns)
+    if plan.architecture.residual:
         K = K.to(accumulator(K))  # blocks add up path counts, which may be large
-    dual: Tensor | None = None
-    blocks = Blocks(layers.by_width)
-    nodes = layers.architecture.nodes
-    place = pooled = 0
-    for node, following in zip(nodes, (*nodes[1:], None), strict=True):
-        match node:
-            case Conv():
-                mask = None
-                if isinstance(following, (MaxPool, GlobalMaxPool)):
-                    mask, pooled = layers.masks[pooled], pooled + 1
-                gated = Gated(mask, row, columns)
-                K = box_sum(K, node)
-                if layers.sensitivities is not None:
-                    change = gated.times(layers.sensitivities[place], K)
-                    if dual is not None:
-                        change = change + gated.times(layers.gates[place], box_sum(dual, node))
-                    dual = change
-                K = gated.times(layers.gates[place], K)
-                blocks.widen(node.outputs)
-                place += 1
-            case AveragePool():
-                K = both_windows(K, node)
-                dual = None if dual is None else both_windows(dual, node)
-            case GlobalAveragePool() | GlobalMaxPool():
-                return total(K), None if dual is None else total(dual)
-            case Flatten():
-                return same_place(K), None if dual is None else same_place(dual)
-            case MaxPool():
-                continue  # its windows were summed with the gates of the convolution before it
-            case Fork() | Merge():
-                K, dual = blocks.step(node, K, dual)
-            case Dense():
-                break
-    raise AssertionError("a map must be pooled or flattened before a dense layer")
+    walk = Walk(plan.layers, MapPairs(row, columns), plan.by_width, K)
+    end = plan.map_nodes
+    head = plan.architecture.nodes[end - 1]
+    plan.walk(walk, slice(0, end if isinstance(head, GlobalMaxPool) else end - 1))
+    K, dual = walk.kernels()
+    leave = same_place if isinstance(head, Flatten) else total
+    return leave(K), None if dual is None else leave(dual)
 
 
-def _start(layers: _Layers, row: int, columns: slice) -> Tensor:
+def _start(plan: _Plan, row: int, columns: slice) -> Tensor:
     """K_0 of the pairs: the inputs' Gram between positions, or one."""
-    if layers.x_value is not None:
-        return position_gram(layers.x_value, row, columns)
-    sides = layers.architecture.input_shape[1:]
-    like = layers.gates[0]
+    if plan.x_value is not None:
+        return position_gram(plan.x_value, row, columns)
+    sides = plan.architecture.input_shape[1:]
+    like = plan.layers.gates[0]
     count = columns.stop - columns.start
     return torch.ones((count, *sides, *sides), dtype=like.dtype, device=like.device)

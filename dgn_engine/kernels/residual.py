@@ -8,7 +8,18 @@ from itertools import combinations
 
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Fork, Merge, Node
+from dgn_engine.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Fork,
+    GlobalMaxPool,
+    MaxPool,
+    Merge,
+    Node,
+    Skip,
+    is_gated,
+)
 from dgn_engine.kernels.npk import neural_path_kernel
 from dgn_engine.refusal import Refusal
 
@@ -17,12 +28,15 @@ MOST_BLOCKS = 12  # 2ᵇ sub-networks are listed one by one
 
 @dataclass(frozen=True)
 class SubNetwork:
-    """The chain that is left when the skips of the blocks J are removed and the other blocks
-    dropped: `gates` are the places of its gate layers in the whole network, `factor` is
+    """The chain that is left when the skips of the blocks J are removed, with their projections,
+    and the other blocks dropped: `gates`, `weights` and `masks` are the places of its gate layers,
+    weight layers and max poolings in the whole network, `factor` is
     Γ(J)² = Π_{j∈J} pre_j² · Π_all post_j² ([COMP] Lemma 4.2 is all factors one)."""
 
     architecture: Architecture
     gates: tuple[int, ...]
+    weights: tuple[int, ...]
+    masks: tuple[int, ...]
     factor: float
 
 
@@ -43,39 +57,63 @@ def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork
     if not set(kept) <= set(range(blocks)):
         raise Refusal(f"Blocks {sorted(kept)} were asked for; the network has {blocks}.")
     nodes: list[Node] = []
-    gates: list[int] = []
-    factor, place, block, inside = 1.0, 0, -1, False
+    places: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
+    seen = dict.fromkeys(places, 0)
+    factor, block, present = 1.0, -1, True
     for node in architecture.nodes:
         if isinstance(node, Fork):
-            block, inside = block + 1, True
-            continue
-        if isinstance(node, Merge):
+            block += 1
+            present = block in kept
+        elif isinstance(node, Skip):
+            present = block not in kept
+        elif isinstance(node, Merge):
             factor *= node.post**2 * (node.pre**2 if block in kept else 1.0)
-            inside = False
-            continue
-        present = not inside or block in kept
-        if present:
+            present = True
+        elif present:
             nodes.append(node)
-        if isinstance(node, (Dense, Conv)) and node.gated:
-            if present:
-                gates.append(place)
-            place += 1
-    return SubNetwork(Architecture(architecture.input_shape, tuple(nodes)), tuple(gates), factor)
+        for what, there in _parts(node):
+            if there and present:
+                places[what].append(seen[what])
+            seen[what] += there
+    if not places["gates"]:
+        raise Refusal("A sub-network without any gate layer has no path kernel of its own.")
+    return SubNetwork(
+        Architecture(architecture.input_shape, tuple(nodes)),
+        gates=tuple(places["gates"]),
+        weights=tuple(places["weights"]),
+        masks=tuple(places["masks"]),
+        factor=factor,
+    )
+
+
+def _parts(node: Node) -> tuple[tuple[str, bool], ...]:
+    return (
+        ("gates", is_gated(node)),
+        ("weights", isinstance(node, (Dense, Conv))),
+        ("masks", isinstance(node, (MaxPool, GlobalMaxPool))),
+    )
 
 
 def sub_network_kernel(
-    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor, kept: Collection[int]
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor,
+    kept: Collection[int],
+    masks: Sequence[Tensor] = (),
 ) -> Tensor:
     """H^J (n, n), float64, its factor Γ(J)² included; H is the sum over all 2ᵇ choices of J."""
     part = sub_network(architecture, kept)
     own = [gates[place] for place in part.gates]
-    if not own:
-        raise Refusal("A sub-network without any gate layer has no path kernel of its own.")
-    return neural_path_kernel(part.architecture, own, x_value).mul_(part.factor)
+    pooled = [masks[place] for place in part.masks]
+    kernel = neural_path_kernel(part.architecture, own, x_value, masks=pooled)
+    return kernel.mul_(part.factor)
 
 
 def sub_network_shares(
-    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor,
+    masks: Sequence[Tensor] = (),
 ) -> dict[tuple[int, ...], float]:
     """trace H^J / trace H for every J, fewest blocks first; the shares add up to one."""
     blocks = residual_blocks(architecture)
@@ -83,7 +121,7 @@ def sub_network_shares(
         raise Refusal(f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.")
     choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]
     traces = {
-        kept: float(sub_network_kernel(architecture, gates, x_value, kept).trace())
+        kept: float(sub_network_kernel(architecture, gates, x_value, kept, masks).trace())
         for kept in choices
     }
     total = sum(traces.values())

@@ -71,6 +71,8 @@ def route(architecture: Architecture) -> Route | None:
         if not isinstance(node, Conv):
             head = node
             break
+        if not node.gated:
+            return None
         convolutions.append(node)
         shapes.append(shape)
     if not convolutions or not isinstance(head, (GlobalAveragePool, Flatten)):

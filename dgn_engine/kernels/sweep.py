@@ -6,7 +6,7 @@ Legend: n examples, c logits of this sweep; a delta is ∂(logit)/∂(what leave
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +20,15 @@ from dgn_engine.architecture import (
     Dense,
     Flatten,
     Fork,
+    Gating,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
     Merge,
     Node,
+    Skip,
     Weighted,
+    is_gated,
 )
 
 
@@ -48,12 +51,13 @@ class LayerFactors:
 class Pass:
     """One forward pass as tensors: the weights, what each weight layer was fed, and slopes.
 
-    `gates[l]` multiplied q_l; `slopes[l]` is ∂z_l/∂q_l where gates move with their own q_l.
+    Of gate layer l, `gates[l]` multiplied q_l = `pre[l]`; `slopes[l]` is ∂z_l/∂q_l where gates
+    move with their own q_l. `bias` and `inputs` by weight layer.
     """
 
     architecture: Architecture
     weights: Sequence[Tensor]
-    bias: bool
+    bias: Sequence[bool]
     inputs: Sequence[Tensor]
     pre: Sequence[Tensor]
     gates: Sequence[Tensor]
@@ -63,12 +67,14 @@ class Pass:
 
 @dataclass(frozen=True)
 class Deltas:
-    """Reached at weight layer `place`: the delta of its output, and (gated layers, where asked
-    for) E ⊙ q, the sensitivity of the logits to its gate."""
+    """Reached at weight layer `place`: the delta of its output; None where it is zero."""
 
     place: int
-    delta: Tensor
-    gate_gradient: Tensor | None
+    delta: Tensor | None
+
+
+AtGate = Callable[[int, Tensor], None]
+"""Told of a gate layer and E ⊙ q, the sensitivity of the logits to its gate."""
 
 
 def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Tensor:
@@ -77,60 +83,68 @@ def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Ten
     return unit.sum(0)[None, None] if summed else unit[None]
 
 
-def value_sweep(run: Pass, top: Tensor, with_gates: bool) -> Iterator[Deltas]:
-    """Deltas with every gate a constant, from the output layer down to the first; the gradients
-    of the gates themselves only `with_gates`."""
+def value_sweep(run: Pass, top: Tensor, at_gate: AtGate | None = None) -> Iterator[Deltas]:
+    """Deltas with every gate a constant, from the output layer down to the first weight layer;
+    `at_gate` is told of every gate that lies behind a layer before its deltas are yielded."""
     E = top
-    masks, kept = list(run.masks), []
-    for place, node, shape in _backwards(run.architecture):
+    masks = list(run.masks)
+    kept: list[Tensor] = []  # of the open blocks: what goes to their ends, then to their forks
+    for step in _backwards(run.architecture):
+        node = step.node
+        if is_gated(node):
+            if at_gate is not None:
+                at_gate(step.gate, E * run.pre[step.gate].unsqueeze(1))
+            E = E * run.gates[step.gate].unsqueeze(1)
         match node:
             case Dense() | Conv():
-                gradient = None
-                if node.gated:
-                    if with_gates:
-                        gradient = E * run.pre[place].unsqueeze(1)
-                    E = E * run.gates[place].unsqueeze(1)
-                yield Deltas(place, E, gradient)
-                if not place:
+                yield Deltas(step.weight, E)
+                if not step.weight:
                     return
-                E = weight_adjoint(node, run.weights[place], E, shape)
+                E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
             case Merge():
-                kept.append(node.post * E)
-                E = node.pre * node.post * E
+                kept.append(node.pre * node.post * E)
+                E = node.post * E
+            case Skip():
+                E, kept[-1] = kept[-1], E
             case Fork():
                 E = E + kept.pop()
+            case Gating():
+                pass
             case _:
-                E = pool_adjoint(node, E, shape, masks)
+                E = pool_adjoint(node, E, step.shape, masks)
 
 
 def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Deltas]:
     """Deltas that enter at the gates: `sources[l]` = Σ ∂(logit)/∂G · χ'(q_l) of gate layer l.
 
-    The deltas above the highest source are zero and are not yielded.
+    The deltas above the highest source are zero.
     """
     E: Tensor | None = None
     masks = list(run.masks)
     kept: list[Tensor | None] = []
-    for place, node, shape in _backwards(run.architecture):
+    for step in _backwards(run.architecture):
+        node = step.node
+        if is_gated(node):
+            carried = None if E is None else E * run.slopes[step.gate].unsqueeze(1)
+            E = _added(carried, sources[step.gate])
         match node:
             case Dense() | Conv():
-                if not node.gated:
-                    continue
-                carried = None if E is None else E * run.slopes[place].unsqueeze(1)
-                delta = _added(carried, sources[place])
-                if delta is None:
-                    continue
-                yield Deltas(place, delta, None)
-                if not place:
+                yield Deltas(step.weight, E)
+                if not step.weight:
                     return
-                E = weight_adjoint(node, run.weights[place], delta, shape)
+                if E is not None:
+                    E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
             case Merge():
-                kept.append(None if E is None else node.post * E)
-                E = None if E is None else node.pre * node.post * E
+                kept.append(None if E is None else node.pre * node.post * E)
+                E = None if E is None else node.post * E
+            case Skip():
+                E, kept[-1] = kept[-1], E
             case Fork():
                 E = _added(E, kept.pop())
+            case Gating():
+                pass
             case _ if E is not None:
-                E = pool_adjoint(node, E, shape, masks)
+                E = pool_adjoint(node, E, step.shape, masks)
             case MaxPool() | GlobalMaxPool():
                 masks.pop()
 
@@ -142,13 +156,26 @@ def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
     return one + two
 
 
-def _backwards(architecture: Architecture) -> Iterator[tuple[int, Node, tuple[int, ...]]]:
-    """Nodes from last to first: how many weight layers came before, and the shape that enters."""
-    steps: list[tuple[int, Node, tuple[int, ...]]] = []
-    shape, place = architecture.input_shape, 0
+@dataclass(frozen=True)
+class _Step:
+    """A node with the number of its weight and of its gate layer, where it has them, and the
+    shape that enters it, without batch."""
+
+    node: Node
+    weight: int
+    gate: int
+    shape: tuple[int, ...]
+
+
+def _backwards(architecture: Architecture) -> Iterator[_Step]:
+    """Nodes from last to first."""
+    steps: list[_Step] = []
+    shape = architecture.input_shape
+    weight = gate = 0
     for node, after in architecture.shapes():
-        steps.append((place, node, shape))
-        place += isinstance(node, (Dense, Conv))
+        steps.append(_Step(node, weight, gate, shape))
+        weight += isinstance(node, (Dense, Conv))
+        gate += is_gated(node)
         shape = after
     return reversed(steps)
 

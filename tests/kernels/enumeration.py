@@ -18,7 +18,11 @@ from dgn_engine.architecture import (
     Dense,
     Flatten,
     Fork,
+    GlobalMaxPool,
+    MaxPool,
     Merge,
+    Skip,
+    is_gated,
     weight_shape,
 )
 from dgn_engine.stack import run
@@ -33,7 +37,7 @@ def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:
         if isinstance(node, Flatten) and len(shape) == 3:
             spread = shape[1] * shape[2]
         if isinstance(node, (Conv, Dense)):
-            outputs = range(node.outputs) if node.gated else range(1)
+            outputs = range(1) if node is architecture.nodes[-1] else range(node.outputs)
             window = [range(node.kernel)] * 2 if isinstance(node, Conv) else []
             longer = []
             for chain in chains:
@@ -47,25 +51,34 @@ def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:
     return chains
 
 
-def without_skips(architecture: Architecture) -> Iterator[tuple[Architecture, list[int], float]]:
-    """Every choice of residual blocks as a plain chain: its gate layers, and pre·post products."""
+def without_skips(
+    architecture: Architecture,
+) -> Iterator[tuple[Architecture, list[int], list[int], float]]:
+    """Every choice of block or skip as a plain chain: its gate layers, its max poolings, and the
+    product of pre and post."""
     blocks = sum(isinstance(node, Merge) for node in architecture.nodes)
     for keep in product((False, True), repeat=blocks):
-        nodes, gates, scale, place, block, open_block = [], [], 1.0, 0, 0, False
+        nodes, gates, masks, scale, block = [], [], [], 1.0, -1
+        gate = mask = 0
+        used = True
         for node in architecture.nodes:
             match node:
                 case Fork():
-                    open_block = True
+                    block += 1
+                    used = keep[block]
+                case Skip():
+                    used = not keep[block]
                 case Merge():
                     scale *= node.post * (node.pre if keep[block] else 1.0)
-                    open_block, block = False, block + 1
+                    used = True
                 case _:
-                    used = keep[block] if open_block else True
                     nodes += [node] if used else []
-                    if isinstance(node, (Conv, Dense)):
-                        gates += [place] if used and node.gated else []
-                        place += 1
-        yield Architecture(architecture.input_shape, tuple(nodes)), gates, scale
+            gates += [gate] if used and is_gated(node) else []
+            gate += is_gated(node)
+            pools = isinstance(node, (MaxPool, GlobalMaxPool))
+            masks += [mask] if used and pools else []
+            mask += pools
+        yield Architecture(architecture.input_shape, tuple(nodes)), gates, masks, scale
 
 
 def features(
@@ -75,10 +88,10 @@ def features(
     masks: list[Tensor] | None = None,
 ) -> Tensor:
     """φ (n, bundles of all sub-networks) for x (n, *input_shape); pooling sums."""
-    parts = [
-        scale * chain_features(chain, [gates[place] for place in places], x, masks)
-        for chain, places, scale in without_skips(architecture)
-    ]
+    parts = []
+    for chain, places, pooled, scale in without_skips(architecture):
+        own = None if masks is None else [masks[place] for place in pooled]
+        parts.append(scale * chain_features(chain, [gates[p] for p in places], x, own))
     return torch.cat(parts, dim=1)
 
 

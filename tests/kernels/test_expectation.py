@@ -6,11 +6,24 @@ from itertools import product
 
 import pytest
 import torch
+from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
+from dgn_engine.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Fork,
+    Gating,
+    GlobalAveragePool,
+    Merge,
+    Node,
+    Skip,
+    weight_shape,
+)
 from dgn_engine.refusal import Refusal
-from tests.kernels.tiny import images, make_network
+from dgn_engine.stack import run
+from tests.kernels.tiny import ARCHITECTURES, images, make_network, random_gates, random_masks
 
 DENSE = Architecture((2,), (Dense(2, 2), Dense(2, 2), Dense(2, 1, gated=False)))
 POOLED = Architecture(
@@ -59,38 +72,70 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
     torch.testing.assert_close(predicted, beta / positions**2 * H, rtol=1e-12, atol=1e-12)
 
 
-def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_networks() -> None:
-    blocks = (
-        Fork(),
-        Dense(1, 2),
-        Dense(2, 1),
-        Merge(pre=0.7, post=1.3),
-        Fork(),
-        Dense(1, 1),
-        Merge(),
-    )
-    nodes = (Dense(2, 1), *blocks, Dense(1, 2), Dense(2, 1, gated=False))
+PLAIN_BLOCKS = (
+    Dense(2, 1), Fork(), Dense(1, 2), Dense(2, 1), Merge(pre=0.7, post=1.3),
+    Fork(), Dense(1, 1), Merge(), Dense(1, 2), Dense(2, 1, gated=False),
+)  # fmt: skip
+GATED_SUMS = (  # projected and plain skips, ungated ends of blocks, gates after the additions
+    Dense(2, 1), Fork(), Dense(1, 2, gated=False), Skip(), Dense(1, 2, gated=False), Merge(pre=0.7),
+    Gating(), Fork(), Dense(2, 1), Dense(1, 2, gated=False), Merge(post=1.3), Gating(),
+    Dense(2, 1, gated=False),
+)  # fmt: skip
+
+
+def mean_over_signs(
+    architecture: Architecture, gates: list[Tensor], x: Tensor, sigmas: list[float]
+) -> Tensor:
+    """E[JJᵀ] (n, n) of the one logit, J by automatic differentiation, over every sign pattern."""
+    sizes = [torch.zeros(weight_shape(layer)) for layer in architecture.weighted]
+    bits = sum(size.numel() for size in sizes)
+    nothing: list[Tensor | None] = [None] * len(sizes)
+
+    def logits(weights: list[Tensor]) -> Tensor:
+        return run(architecture, weights, nothing, x, lambda place, _: gates[place]).output[:, 0]
+
+    def kernel(signs: Tensor) -> Tensor:
+        parts = signs.split([size.numel() for size in sizes])
+        weights = [s * p.reshape(z.shape) for s, p, z in zip(sigmas, parts, sizes, strict=True)]
+        J = torch.cat([leaf.flatten(1) for leaf in torch.func.jacrev(logits)(weights)], dim=1)
+        return J @ J.T
+
+    patterns = torch.tensor(list(product((-1.0, 1.0), repeat=bits)), dtype=torch.float64)
+    return torch.func.vmap(kernel, chunk_size=1024)(patterns).mean(0)
+
+
+@pytest.mark.parametrize("nodes", [PLAIN_BLOCKS, GATED_SUMS], ids=["plain", "gated sums"])
+def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_networks(
+    nodes: tuple[Node, ...],
+) -> None:
     architecture = Architecture((2,), nodes)
     network = make_network(architecture, own=False, soft=True)
     x = images(architecture, 3)
-    weights, sigmas = list(network.value.weights), [0.6, 0.8, 1.1, 0.9, 0.7, 1.2]
-    sizes = [weight.numel() for weight in weights]
-    total, count = torch.zeros((3, 3), dtype=torch.float64), 2 ** sum(sizes)
-    for signs in product((-1.0, 1.0), repeat=sum(sizes)):
-        parts = torch.tensor(signs, dtype=torch.float64).split(sizes)
-        with torch.no_grad():
-            for weight, part, sigma in zip(weights, parts, sigmas, strict=True):
-                weight.copy_(sigma * part.reshape(weight.shape))
-        total += k.tangent_kernels(network, x, feature_trained=False).value
+    sigmas = [0.6, 0.8, 1.1, 0.9, 0.7, 1.2]
     gates = [gate.detach() for gate in network.trace(x).value.gates]
     predicted = k.predicted_value_kernel(architecture, gates, x, sigmas)
-    torch.testing.assert_close(total / count, predicted, rtol=1e-12, atol=1e-12)
+    mean = mean_over_signs(architecture, gates, x, sigmas)
+    torch.testing.assert_close(mean, predicted, rtol=1e-12, atol=1e-12)
     terms = torch.zeros((3, 3), dtype=torch.float64)
     for kept in ((), (0,), (1,), (0, 1)):
         part = k.sub_network(architecture, kept)
-        used = [sigmas[place] for place in part.gates] + sigmas[-1:]
+        used = [sigmas[place] for place in part.weights]
         beta = k.value_kernel_constant(part.architecture, used)
         terms += beta * k.sub_network_kernel(architecture, gates, x, kept)
+    torch.testing.assert_close(terms, predicted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_prediction_for_torchvision_s_blocks_is_the_weighted_sum_of_sub_networks() -> None:
+    architecture = ARCHITECTURES["basic-blocks"]
+    x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
+    masks = random_masks(architecture, 3)
+    sigmas = [0.5 + 0.1 * place for place in range(len(architecture.weighted))]
+    terms = torch.zeros((3, 3), dtype=torch.float64)
+    for kept in ((), (0,), (1,), (0, 1)):
+        part = k.sub_network(architecture, kept)
+        beta = k.value_kernel_constant(part.architecture, [sigmas[p] for p in part.weights])
+        terms += beta * k.sub_network_kernel(architecture, gates, x, kept, masks)
+    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas, masks)
     torch.testing.assert_close(terms, predicted, rtol=1e-12, atol=1e-12)
 
 

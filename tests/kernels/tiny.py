@@ -13,10 +13,12 @@ from dgn_engine.architecture import (
     Dense,
     Flatten,
     Fork,
+    Gating,
     GlobalAveragePool,
     GlobalMaxPool,
     MaxPool,
     Merge,
+    Skip,
 )
 from dgn_engine.gating import Gate
 from dgn_engine.network import GatedNetwork
@@ -87,8 +89,54 @@ ARCHITECTURES: dict[str, Architecture] = {
          Fork(), Conv(1, 2, kernel=1, padding=0), Conv(2, 1), Merge(post=1.3), GlobalAveragePool(),
          Fork(), Dense(1, 1), Merge(), Dense(1, 2), Dense(2, 2, gated=False)),
     ),
+    "gated-sums": Architecture(
+        (3,),
+        (Dense(3, 3), Fork(), Dense(3, 2), Dense(2, 2, gated=False), Skip(),
+         Dense(3, 2, gated=False), Merge(pre=0.7, post=1.2), Gating(),
+         Fork(), Dense(2, 2), Dense(2, 2, gated=False), Merge(), Gating(),
+         Fork(), Dense(2, 2), Merge(pre=1.3), Gating(), Dense(2, 2, gated=False)),
+    ),
+    "ungated-layers": Architecture(
+        (1, 3, 3),
+        (Conv(1, 2, kernel=2, padding=0, gated=False), Conv(2, 2, kernel=2, padding=1),
+         GlobalAveragePool(), Dense(2, 2, gated=False), Dense(2, 2), Dense(2, 2, gated=False)),
+    ),
+    "basic-blocks": Architecture(  # torchvision's: padded max pooling, then both kinds of block
+        (1, 4, 4),
+        (Conv(1, 2, kernel=2, padding=0), MaxPool(kernel=3, stride=2, padding=1),
+         Fork(), Conv(2, 1), Conv(1, 2, kernel=1, padding=0, gated=False), Merge(), Gating(),
+         Fork(), Conv(2, 1, kernel=2, stride=2, padding=0),
+         Conv(1, 2, kernel=1, padding=0, gated=False), Skip(),
+         Conv(2, 2, kernel=1, stride=2, padding=0, gated=False), Merge(post=0.8), Gating(),
+         GlobalAveragePool(), Dense(2, 2, gated=False)),
+    ),
+    "max-after-sum": Architecture(  # as in DavidNet
+        (1, 4, 4),
+        (Conv(1, 2, kernel=2, padding=0), MaxPool(stride=1),
+         Fork(), Conv(2, 2, kernel=1, padding=0),
+         Conv(2, 2, kernel=2, padding=1, gated=False), MaxPool(stride=1), Merge(pre=0.6),
+         GlobalMaxPool(), Dense(2, 2, gated=False)),
+    ),
+    "average-then-gated-sum": Architecture(
+        (1, 4, 4),
+        (Conv(1, 2, kernel=2, padding=0), AveragePool(stride=1), Fork(),
+         Conv(2, 2, kernel=1, padding=0), Merge(), Gating(), MaxPool(stride=1), Gating(),
+         Flatten(), Dense(2, 2, gated=False)),
+    ),
+    "pool-in-block": Architecture(
+        (1, 4, 3),
+        (Conv(1, 2, kernel=2, padding=1, gated=False), Gating(), Fork(),
+         Conv(2, 2, kernel=1, padding=0), MaxPool(kernel=2, stride=2), Skip(),
+         Conv(2, 2, kernel=2, stride=2, padding=0), Merge(pre=1.4), Gating(),
+         Conv(2, 1, kernel=2, padding=0), Flatten(), Dense(1, 2, gated=False)),
+    ),
 }  # fmt: skip
 
+
+# Those whose every hidden weight layer has a gate layer of its own, and nothing else has one.
+ONE_GATE_A_LAYER = [
+    name for name, chain in ARCHITECTURES.items() if chain.gated == chain.weighted[:-1]
+]
 
 every_architecture = pytest.mark.parametrize("name", list(ARCHITECTURES))
 
