@@ -41,6 +41,8 @@ def message(
         return f"Diverged at step {view.diverged:,}", "The loss is no longer finite.", ""
     if state == "unavailable":
         return f"Not in {view.regime or 'this regime'}", empty.reason, ""
+    if view.run is not None and view.run.inspected:
+        return "Not training", empty.reason, ""
     return f"Waiting for {'the first frame' if view.run else 'a run'}", empty.reason, ""
 
 
