@@ -45,7 +45,8 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, Command]]:
     )
     parser.add_argument("--version", action="version", version=f"dgn {__version__}")
     chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands = discover("dgn_engine.cli", "COMMAND", Command)
+    found = discover("dgn_engine.cli", "COMMAND", Command)
+    commands = {module.replace("_", "-"): command for module, command in found.items()}
     for name, command in commands.items():
         command.add_arguments(
             chosen.add_parser(name, help=command.about, description=command.about)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
+from dgn_engine.cli._carrying import FAILED, INTERRUPTED, carry
 from dgn_engine.refusal import Refusal
-
-FAILED, INTERRUPTED = 3, 130
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,13 @@ def reproduce_all(arguments: argparse.Namespace) -> int:
 
 
 def _one(arguments: argparse.Namespace, name: str) -> _End:
-    from dgn_engine.cli.reproduce import reproduce, task_of
+    from dgn_engine.cli.reproduce import task_of
     from dgn_engine.reporting.facts import verdicts
 
     began = time.monotonic()
     try:
         out = arguments.out / name if arguments.out else None
-        document = reproduce(arguments, task_of(arguments, name, out))
+        document = carry(arguments, task_of(arguments, name, out))
     except Refusal as refusal:
         print(f"dgn reproduce: {name}: {refusal}", file=sys.stderr)
         return _End(name, "refused", time.monotonic() - began)

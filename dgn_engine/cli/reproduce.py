@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
 from dgn_engine.cli._command import Command
 from dgn_engine.config import Device
 from dgn_engine.refusal import Refusal
@@ -14,9 +14,7 @@ from dgn_engine.refusal import Refusal
 if TYPE_CHECKING:
     from dgn_engine.experiments import Request
     from dgn_engine.reporting.conducting import Task
-    from dgn_engine.reporting.document import Document
 
-FAILED, INTERRUPTED = 3, 130
 ALL = "all"
 
 
@@ -35,14 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", default="", help="instead of the experiment's data set")
     parser.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
     parser.add_argument("--device", choices=get_args(Device), default="auto")
-    parser.add_argument(
-        "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
-    )
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
-    parser.add_argument("--cluster", default="", metavar="tcp://…", help="of an existing cluster")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
-    parser.add_argument("--report-only", action="store_true", help="from what is there already")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    add_carrying_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,8 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         from dgn_engine.cli._reproduce_all import reproduce_all
 
         return reproduce_all(arguments)
-    document = reproduce(arguments, task_of(arguments, arguments.name, arguments.out))
-    return {"done": 0, "failed": FAILED}.get(document.state, INTERRUPTED)
+    return exit_code(carry(arguments, task_of(arguments, arguments.name, arguments.out)))
 
 
 def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
@@ -75,34 +65,6 @@ def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
         )
     request = _request(arguments, protocol)
     return Task(name, experiment, request, (out or default_folder(name, request)).absolute())
-
-
-def reproduce(arguments: argparse.Namespace, task: Task) -> Document:
-    """Carry it out, say how it goes, print what came out."""
-    from dgn_engine.cli._interrupt import Interrupt
-    from dgn_engine.cli._reproduce_progress import Bar
-    from dgn_engine.reporting.conducting import conduct, plan_of, report
-    from dgn_engine.reporting.cost import cost_in_words
-    from dgn_engine.reporting.terminal import print_document
-    from dgn_engine.sweep.executors import find_executor
-
-    if arguments.report_only:
-        document = report(task, plan_of(task))
-    else:
-        executor = find_executor(
-            arguments.executor, plan_of(task).units, arguments.cluster, arguments.workers
-        )
-        if not arguments.quiet:
-            print(cost_in_words(task), file=sys.stderr)
-        with Interrupt() as interrupt, Bar(task.name, sys.stderr, arguments.quiet) as bar:
-            document = conduct(task, executor, bar.look, interrupt.asked)
-    print_document(document, task.folder, sys.stdout)
-    if document.state == "interrupted":
-        print(
-            f"dgn reproduce: interrupted; the same command goes on with it in {task.folder}.",
-            file=sys.stderr,
-        )
-    return document
 
 
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:

@@ -22,6 +22,7 @@ from dgn_engine.reporting.standing import Standing, Tally
 from dgn_engine.reporting.writing import write_report
 from dgn_engine.runs import about
 from dgn_engine.runs.durable import write_file
+from dgn_engine.sweep.performing import state_of
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.running import Executor, Progress
 from dgn_engine.sweep.unit import Training, Unit, check_units, to_json, unit_folder
@@ -83,6 +84,19 @@ def conduct(
     document = report(task, plan, state, tally.last, took)
     standing.write(tally.standing(state), task.folder)
     return document
+
+
+def report_again(task: Task) -> Document:
+    """The report of what is there; raises `Refusal` where a unit is not done."""
+    plan = plan_of(task)
+    states = [(unit.id, state_of(unit, task.folder)) for unit in plan.units]
+    open_ = [name for name, state in states if state not in ("done", "diverged")]
+    if open_:
+        raise Refusal(
+            f"{len(open_)} of {len(states)} runs and calculations in {task.folder} are not done "
+            f"('{open_[0]}' first); the same command without --report-only goes on with them."
+        )
+    return report(task, plan)
 
 
 def report(

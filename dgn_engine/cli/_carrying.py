@@ -1,0 +1,60 @@
+"""What `dgn reproduce` and `dgn gate-information` share: how a plan is carried out and shown."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dgn_engine.reporting.conducting import Task
+    from dgn_engine.reporting.document import Document
+
+FAILED, INTERRUPTED = 3, 130
+
+
+def add_carrying_options(parser: argparse.ArgumentParser) -> None:
+    """Where it is computed and where it is written."""
+    parser.add_argument(
+        "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
+    )
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
+    parser.add_argument("--cluster", default="", metavar="tcp://…", help="of an existing cluster")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
+    parser.add_argument("--report-only", action="store_true", help="from what is there already")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+
+
+def carry(arguments: argparse.Namespace, task: Task) -> Document:
+    """Carry it out, say how it goes, print what came out."""
+    from dgn_engine.cli._interrupt import Interrupt
+    from dgn_engine.cli._reproduce_progress import Bar
+    from dgn_engine.reporting.conducting import conduct, plan_of, report_again
+    from dgn_engine.reporting.cost import cost_in_words
+    from dgn_engine.reporting.terminal import print_document
+    from dgn_engine.sweep.executors import find_executor
+
+    if arguments.report_only:
+        document = report_again(task)
+    else:
+        executor = find_executor(
+            arguments.executor, plan_of(task).units, arguments.cluster, arguments.workers
+        )
+        if not arguments.quiet:
+            print(cost_in_words(task), file=sys.stderr)
+        with Interrupt() as interrupt, Bar(task.name, sys.stderr, arguments.quiet) as bar:
+            document = conduct(task, executor, bar.look, interrupt.asked)
+    print_document(document, task.folder, sys.stdout)
+    if document.state == "interrupted":
+        print(
+            f"dgn {arguments.command}: interrupted; the same command goes on with it in "
+            f"{task.folder}.",
+            file=sys.stderr,
+        )
+    return document
+
+
+def exit_code(document: Document) -> int:
+    """0 when done, 3 when a run failed for good, 130 when it was interrupted."""
+    return {"done": 0, "failed": FAILED}.get(document.state, INTERRUPTED)
