@@ -29,7 +29,9 @@ def find_executor(
     if workers < 0:
         raise Refusal(f"--workers is {workers}; it must be at least 0.")
     if cluster or name == "dask":
-        raise Refusal("The executor 'dask' is not there yet.")
+        from dgn_engine.sweep.on_dask import OnDask
+
+        return OnDask(cluster or "local", workers)
     if name == "serial":
         from dgn_engine.sweep.serial import Serial
 

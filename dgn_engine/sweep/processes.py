@@ -166,6 +166,7 @@ class Crowd:
         with contextlib.suppress(OSError):
             printed = worker.log.read_text("utf-8", "replace").strip()
             text = f"{text}\n{last_lines(printed)}".strip()
+            worker.log.unlink()
         write_log(self._root, task.unit.id, text)
         self._tell(News(task.unit.id, "lost", trouble=text))
 

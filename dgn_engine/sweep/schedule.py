@@ -10,7 +10,7 @@ from dgn_engine.sweep.running import Progress, Told
 from dgn_engine.sweep.unit import Unit
 
 TRIES = 3  # of a unit that fails, or whose worker is lost again and again at the same place
-PATIENCE = 120  # times that a unit whose run another process writes is put back
+PATIENCE = 300  # times that a unit whose run another process writes is put back
 SOUND: tuple[Told, ...] = ("done", "skipped", "diverged")
 _OVER: tuple[Told, ...] = (*SOUND, "failed")
 

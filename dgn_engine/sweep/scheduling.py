@@ -12,14 +12,15 @@ from dgn_engine.refusal import Refusal
 from dgn_engine.runs.lock import Lock
 from dgn_engine.runs.places import LOCK, RUN
 from dgn_engine.sweep.attempt import Task
-from dgn_engine.sweep.news import News
+from dgn_engine.sweep.news import News, Whose
 from dgn_engine.sweep.performing import state_of
 from dgn_engine.sweep.running import Progress, Told
 from dgn_engine.sweep.schedule import Schedule
+from dgn_engine.sweep.silence import Silence
 from dgn_engine.sweep.unit import Calculation, Unit, check_units, unit_folder
 
 WAIT = 0.2  # seconds between two looks at whether to stop
-AGAIN = 0.5  # seconds before a unit whose run another process writes is tried again
+AGAIN = 1.0  # seconds before a unit whose run another process writes is tried again
 GRACE = 60.0  # seconds that what runs has to save itself
 
 
@@ -75,6 +76,8 @@ class _Sweep:
         self._told, self._stop = told, stop
         self._stopping = False
         self._not_before: dict[str, float] = {}
+        self._silence = Silence(root)
+        self._ended: set[Whose] = set()  # whose locks do not count any more
 
     def run(self, units: Sequence[Unit]) -> None:
         with self._crew.gather(units, self._hear, self._stop):
@@ -88,7 +91,7 @@ class _Sweep:
     def _begin(self) -> None:
         now = time.monotonic()
         ready = [
-            Task(unit, self._root)
+            Task(unit, self._root, tuple(self._ended))
             for unit in self._schedule.ready()
             if self._not_before.get(unit.id, 0.0) <= now
         ]
@@ -107,6 +110,8 @@ class _Sweep:
     def _hear(self, news: News) -> None:
         if news.word == "held":
             self._not_before[news.unit] = time.monotonic() + AGAIN
+            if news.holder is not None and self._silence.fell(news.unit, news.holder):
+                self._ended.add(news.holder)
         for progress in self._schedule.hear(news, self._stopping or self._stop()):
             self._told(progress)
 

@@ -1,70 +1,12 @@
-"""Units that are quick to carry out, and what became of them."""
+"""What every test of sweeps may ask for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
-from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.sweep.running import Executor, Progress, Told
-from dgn_engine.sweep.unit import Made, Training, Unit
-
-SMALL = RunConfig(
-    data=DataConfig(name="digits", train_limit=200, test_limit=100),
-    net=NetConfig(name="fc", options=(("width", 8), ("depth", 3))),
-    gating=GatingConfig(regime="FR-II"),
-    training=TrainingConfig(epochs=3, batch=20, learning_rate=1e-2),
-    device="cpu",
-    probe_examples=10,
-)
-
-
-def small(seed: int, regime: str = "FR-II", epochs: int = 3) -> Training:
-    """A run of some hundredths of a second an epoch."""
-    training = replace(SMALL.training, epochs=epochs, keep_best=regime == "ReLU")
-    gating = replace(SMALL.gating, regime=regime)
-    return Training(
-        f"{regime}-s{seed}", replace(SMALL, seed=seed, gating=gating, training=training)
-    )
-
-
-def learnt(seed: int) -> list[Unit]:
-    """A ReLU network, and another that is gated by its best weights."""
-    relu, fixed = small(seed, "ReLU"), small(seed, "FL")
-    return [relu, replace(fixed, gates_from=Made(relu.id, f"{KEPT}/{BEST}"))]
-
-
-class Seen:
-    """What an executor told, in order."""
-
-    def __init__(self) -> None:
-        self.all: list[Progress] = []
-
-    def __call__(self, progress: Progress) -> None:
-        self.all.append(progress)
-
-    def of(self, unit: str) -> list[Progress]:
-        return [progress for progress in self.all if progress.unit == unit]
+from tests.sweep.small import Seen
 
 
 @pytest.fixture
 def seen() -> Seen:
     return Seen()
-
-
-def never() -> bool:
-    return False
-
-
-def run(
-    executor: Executor,
-    units: list[Unit],
-    root: Path,
-    told: Callable[[Progress], None] = lambda _: None,
-    stop: Callable[[], bool] = never,
-) -> dict[str, Told]:
-    return executor.run(units, root, told, stop)

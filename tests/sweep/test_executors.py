@@ -1,0 +1,173 @@
+"""Serial and processes: the same bits, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.config import NetConfig
+from dgn_engine.protocol.events import RunContinued
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import lock
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.places import LOCK
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.sweep import scheduling, silence
+from dgn_engine.sweep.executors import find_executor
+from dgn_engine.sweep.processes import Processes
+from dgn_engine.sweep.running import Progress
+from dgn_engine.sweep.serial import Serial
+from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
+from tests.sweep.small import LONG, Seen, content, learnt, mixed, run, small
+
+
+def test_what_is_done_is_skipped_and_its_score_is_told(tmp_path: Path, seen: Seen) -> None:
+    units: list[Unit] = learnt(0)
+    assert run(Serial(), units, tmp_path) == {"ReLU-s0": "done", "FL-s0": "done"}
+    before = content(units, tmp_path)
+    assert set(run(Serial(), units, tmp_path, seen).values()) == {"skipped"}
+    assert content(units, tmp_path) == before
+    assert all(progress.score is not None for progress in seen.all)
+
+
+def test_a_unit_that_fails_is_tried_twice_again_and_told_with_its_log(
+    tmp_path: Path, seen: Seen
+) -> None:
+    relu, fixed = learnt(0)
+    assert isinstance(relu, Training)
+    broken = replace(relu, config=replace(relu.config, net=NetConfig(name="nonsense")))
+    states = run(Serial(), [broken, fixed, small(1)], tmp_path, seen)
+    assert states == {"ReLU-s0": "failed", "FL-s0": "failed", "FR-II-s1": "done"}
+    assert [p.state for p in seen.of("ReLU-s0")].count("queued") == 2
+    assert "There is no network 'nonsense'" in seen.of("ReLU-s0")[-1].trouble
+    assert "'ReLU-s0', which it needs, failed" in seen.of("FL-s0")[-1].trouble
+    log = (tmp_path / "logs" / "ReLU-s0.txt").read_text("utf-8")
+    assert log.count("There is no network 'nonsense'") == 3
+
+
+def test_a_fault_of_ours_is_told_with_the_end_of_its_traceback(tmp_path: Path, seen: Seen) -> None:
+    fault = Calculation("table", "dgn_engine.sweep.unit:no_such_function")
+    assert run(Serial(), [fault], tmp_path, seen) == {"table": "failed"}
+    assert "Traceback" in seen.all[-1].trouble
+    assert "no_such_function" in seen.all[-1].trouble.splitlines()[-1]
+
+
+def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    run(Serial(), [small(0)], tmp_path)
+    with pytest.raises(Refusal, match="another configuration"):
+        run(Serial(), [small(0, epochs=4)], tmp_path)
+    held = lock.Lock(tmp_path / LOCK)
+    held.take()
+    try:
+        with pytest.raises(Refusal, match="is being written by process"):
+            run(Serial(), [small(0)], tmp_path)
+    finally:
+        held.release()
+
+
+def test_a_run_that_somebody_else_writes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "AGAIN", 0.0)
+    unit = small(0)
+    other = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
+    waits: list[Progress] = []
+
+    def told(progress: Progress) -> None:
+        if progress.trouble:
+            waits.append(progress)
+            if len(waits) == 5:
+                other.close()
+
+    assert run(Serial(), [unit], tmp_path, told) == {unit.id: "done"}
+    assert [progress.state for progress in waits] == ["queued"] * 5
+
+
+def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduling, "AGAIN", 0.0)
+    monkeypatch.setattr(silence.Silence, "fell", lambda *_: True)
+    unit = small(0)
+    RunFolder.create(unit_folder(tmp_path, unit.id), unit.config).close()
+    path = unit_folder(tmp_path, unit.id) / LOCK
+    left = {"pid": 7, "host": "elsewhere", "boot": "b", "inode": path.stat().st_ino}
+    path.write_text(json.dumps(left))
+    assert run(Serial(), [unit], tmp_path) == {unit.id: "done"}
+
+
+def test_silence_is_a_run_that_does_not_change(tmp_path: Path) -> None:
+    from dgn_engine.sweep.news import Whose
+
+    unit, whose = small(0), Whose(7, "elsewhere")
+    folder = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
+    listening = silence.Silence(tmp_path, quiet=0.0)
+    patient = silence.Silence(tmp_path, quiet=1e9)
+    assert listening.fell(unit.id, whose)
+    assert not patient.fell(unit.id, whose)
+    assert not patient.fell(unit.id, whose)
+    folder.close()
+
+
+def test_a_lock_of_this_machine_is_never_freed(tmp_path: Path) -> None:
+    held = lock.Lock(tmp_path / LOCK)
+    held.take()
+    lock.free(tmp_path / LOCK, os.getpid(), platform.node())
+    assert lock.holder(tmp_path / LOCK) is not None
+    held.release()
+
+
+@pytest.mark.slow
+def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
+    tmp_path: Path,
+) -> None:
+    units, root = mixed(), tmp_path / "sweep"
+    run(Serial(), units, tmp_path / "serial")
+    far: dict[str, float] = {}
+
+    def watch(progress: Progress) -> None:
+        far[progress.unit] = progress.fraction
+
+    states = run(Processes(1), units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.2)
+    assert states == {LONG.id: "interrupted", **dict.fromkeys(list(states)[1:], "queued")}
+    assert not multiprocessing.active_children()
+
+    killed: list[int] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.unit == LONG.id and progress.fraction > 0.5 and not killed:
+            killed.extend(child.pid or 0 for child in multiprocessing.active_children())
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    states = run(Processes(2), units, root, kill)
+    assert killed
+    assert set(states.values()) <= {"done", "skipped"}
+    assert content(units, root) == content(units, tmp_path / "serial")
+    went_on = [
+        event
+        for event in RunReader(unit_folder(root, LONG.id)).events
+        if isinstance(event, RunContinued)
+    ]
+    assert [event.step > 0 for event in went_on] == [True]  # the last time, from its checkpoint
+    assert not multiprocessing.active_children()
+
+
+def test_names_of_executors_and_their_options_are_checked() -> None:
+    for arguments, words in (
+        (("mapreduce",), "There is no executor 'mapreduce'"),
+        (("serial", (), "local"), "--cluster is for the executor 'dask'"),
+        (("dask", (), "http://x"), "it must be tcp://HOST:PORT"),
+        (("dask", (), "slurm:speed=9"), "knows no 'speed=9'"),
+        (("dask", (), "slurm:jobs=many"), "not a number"),
+        (("processes", (), "", -1), "--workers is -1"),
+    ):
+        with pytest.raises(Refusal, match=words):
+            find_executor(*arguments)
