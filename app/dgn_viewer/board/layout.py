@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QDockWidget, QMainWindow
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QStyle, QTabBar
 
 Docks = Mapping[str, QDockWidget]
 _DEEPEST = 20
@@ -62,7 +62,12 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
             dock.hide()
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
                 _float(window, dock, floating[name])
-    _share_out(window, docks, tree, window.width(), window.height())
+    if (room := window.layout()) is not None:
+        room.activate()  # so that the docks know how much there is
+    whole = QRect()
+    for name in _fronts(tree):  # a tab behind keeps some earlier place
+        whole = whole.united(docks[name].geometry())
+    _share_out(window, docks, tree, whole.width(), whole.height())
     for head in _fronts(tree):
         docks[head].raise_()
     return True
@@ -78,8 +83,21 @@ def _places(window: QMainWindow, docks: Docks) -> list[_Place]:
         left = [n for n in left if n not in tabs]
         # Only the tab in front is laid out; the others keep some earlier place.
         front = next((n for n in tabs if not docks[n].visibleRegion().isEmpty()), name)
-        found.append(_Place((front, *(n for n in tabs if n != front)), docks[front].geometry()))
+        rect = docks[front].geometry()
+        if len(tabs) > 1:
+            rect = _with_tabs(window, rect)
+        found.append(_Place((front, *(n for n in tabs if n != front)), rect))
     return found
+
+
+def _with_tabs(window: QMainWindow, rect: QRect) -> QRect:
+    """The place of a dock and of the tabs at its edge, which belong to it."""
+    near = rect.adjusted(0, -2, 0, 2)
+    direct = Qt.FindChildOption.FindDirectChildrenOnly
+    for bar in window.findChildren(QTabBar, options=direct):
+        if bar.isVisible() and bar.geometry().intersects(near):
+            return rect.united(bar.geometry())
+    return rect
 
 
 def _node(places: list[_Place]) -> dict[str, Any]:
@@ -181,12 +199,17 @@ def _share_out(
     parts, shares = node.get("parts", ()), node.get("shares", ())
     if not parts:
         return
-    room = width if node["across"] else height
+    between = _separator(window) * (len(parts) - 1)
+    room = (width if node["across"] else height) - between
     sizes = [max(1, round(room * share / sum(shares))) for share in shares]
     window.resizeDocks([docks[_head(part)] for part in parts], sizes, _direction(node))
     for part, size in zip(parts, sizes, strict=True):
         inner = (size, height) if node["across"] else (width, size)
         _share_out(window, docks, part, *inner)
+
+
+def _separator(window: QMainWindow) -> int:
+    return window.style().pixelMetric(QStyle.PixelMetric.PM_DockWidgetSeparatorExtent, None, window)
 
 
 def _direction(node: dict[str, Any]) -> Qt.Orientation:

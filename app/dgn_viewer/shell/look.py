@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QMainWindow
 from dgn_viewer.board.docks import PanelDocks
 
 _NAMES = ("light", "dark")
+_SMALLEST = (800, 500)  # pixels of the window, however it was saved
+_LARGEST = 1 << 14
 _LONGEST = 200  # characters of a chosen option
 
 
@@ -35,7 +37,9 @@ def put_on(window: QMainWindow, docks: PanelDocks, told: str) -> str:
     free = not (window.isMaximized() or window.isFullScreen())
     if isinstance(size, list) and [type(one) for one in size] == [int, int] and free:
         room = window.screen().availableGeometry().size()
-        wanted = QSize(max(1, min(size[0], 1 << 14)), max(1, min(size[1], 1 << 14)))
+        wanted = QSize(
+            *(max(least, min(side, _LARGEST)) for side, least in zip(size, _SMALLEST, strict=True))
+        )
         window.resize(wanted.boundedTo(room.expandedTo(window.size())))
     docks.put_layout(look.get("layout"))
     _choose(docks, look.get("panels"))

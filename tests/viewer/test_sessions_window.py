@@ -1,0 +1,347 @@
+"""A session saved in one window is the same picture in another; what was interrupted is offered."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.commands import Command, ContinueRun, Pause, ShowRun, SwapRegime
+from dgn_engine.protocol.events import RunShown, RunsListed
+from dgn_engine.protocol.recorded import RecordedRun
+from dgn_engine.runs import places
+from dgn_engine.runs.reader import RunReader
+from dgn_viewer.application import Options, Viewer
+from dgn_viewer.drawing.ago import ago
+from dgn_viewer.inspector.runs_page import RunsPage, why_not, words_of
+from dgn_viewer.scene import Scene
+from dgn_viewer.window import Window
+from tests.viewer.conftest import PATIENCE_MS, small_run
+
+Open = Callable[..., Viewer]
+
+
+@pytest.fixture
+def open_viewer(qtbot: QtBot, tmp_path: Path, make_viewer: Open) -> Iterator[Open]:
+    """A window with settings and runs of its own; `make_viewer` looks for what is left."""
+    made: list[Viewer] = []
+
+    def make(name: str, config: RunConfig | None = None) -> Viewer:
+        home = tmp_path / name
+        home.mkdir(exist_ok=True)
+        viewer = Viewer(
+            Options(
+                config or small_run(),
+                theme="light",
+                size=(1280, 800),
+                settings=home / "settings.ini",
+                runs_root=str(home / "runs"),
+            )
+        )
+        made.append(viewer)
+        viewer.start()
+        qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=PATIENCE_MS)
+        return viewer
+
+    yield make
+    assert {viewer.close() for viewer in made} <= {True}
+
+
+def pictures(window: Window) -> dict[str, Any]:
+    window.display.draw_now()
+    shown = {name: window.docks.hosts[name].shown() for name in window.docks.visible()}
+    return {name: plain(scene) for name, scene in shown.items()}
+
+
+def plain(value: Any) -> Any:
+    """Comparable with ==, NaN included."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        named = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return (type(value).__name__, named)
+    if isinstance(value, np.ndarray):
+        return (value.shape, np.asarray(value, np.float64).tobytes())
+    return tuple(plain(one) for one in value) if isinstance(value, tuple) else repr(value)
+
+
+def arrangement(window: Window) -> Any:
+    """The docks, with their shares of the room in twentieths: the row above them takes some."""
+
+    def rounded(node: Any) -> Any:
+        if isinstance(node, float):
+            return round(20 * node)
+        if isinstance(node, dict):
+            return {key: rounded(value) for key, value in node.items()}
+        return [rounded(value) for value in node] if isinstance(node, list) else node
+
+    return rounded(window.docks.layout())
+
+
+def stand(window: Window, qtbot: QtBot) -> None:
+    window.send(Pause())
+    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: all_read(window), timeout=PATIENCE_MS)
+
+
+def all_read(window: Window) -> bool:
+    hosts = [window.docks.hosts[name] for name in window.docks.visible()]
+    probes = {request.probe for host in hosts for request in host.requests()}
+    readings = window.history.readings
+    return all(p in readings and readings[p].step == window.history.step for p in probes)
+
+
+def said(window: Window) -> str:
+    return " | ".join(notice.text for notice in window.notices.recent)
+
+
+def press(window: Window, text: str) -> None:
+    buttons = [b for card in window.notices.cards for b in card.findChildren(QPushButton)]
+    next(button for button in buttons if button.text() == text).click()
+
+
+def chosen_in_dialog(window: Window, action: str, path: Path) -> None:
+    window.registry[action].trigger()
+    dialog = window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(path))
+    dialog.reject()
+    dialog.setParent(None)  # type: ignore[call-overload]  # stub: None is allowed
+    dialog.deleteLater()
+
+
+def drop(window: Window, path: Path) -> None:
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    args = (
+        Qt.DropAction.CopyAction,
+        data,
+        Qt.MouseButton.LeftButton,
+        Qt.KeyboardModifier.NoModifier,
+    )
+    centre = window.rect().center()
+    QApplication.sendEvent(window, QDragEnterEvent(centre, *args))
+    QApplication.sendEvent(window, QDropEvent(QPointF(centre), *args, QEvent.Type.Drop))
+
+
+def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
+    open_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    first = open_viewer("first").window
+    qtbot.waitUntil(lambda: first.history.step > 60, timeout=PATIENCE_MS)
+    first.send(SwapRegime("FR-II"))
+    qtbot.waitUntil(lambda: first.situation.regime == "FR-II")
+    first.toggle_panel("overlap")
+    first.tabifyDockWidget(first.docks._docks["ntk"], first.docks._docks["training"])
+    first.docks.hosts["gate_maps"].set_choice("layer", "1")
+    first.choose_theme("dark")
+    stand(first, qtbot)
+    file = tmp_path / "saved.dgn"
+    chosen_in_dialog(first, "file.save_session", file)
+    qtbot.waitUntil(lambda: "Session of step" in said(first), timeout=PATIENCE_MS)
+    step = first.history.step
+
+    second = open_viewer("second").window
+    qtbot.waitUntil(lambda: second.history.step > 5, timeout=PATIENCE_MS)
+    drop(second, file)
+    qtbot.waitUntil(lambda: second.situation.recorded is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: second.history.step == step)
+    qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
+    assert second.theme.name == "dark"
+    assert second.settings.theme == "system"  # a stranger's is worn, not kept
+    assert not second.docks.is_open("overlap")
+    assert second.docks.hosts["gate_maps"].choices() == {"layer": "1"}
+    before, after = pictures(first), pictures(second)
+    assert before.keys() == after.keys()
+    assert [name for name, scene in before.items() if scene != after[name]] == []
+    scenes = [h.shown() for n, h in second.docks.hosts.items() if n in second.docks.visible()]
+    assert sum(isinstance(scene, Scene) for scene in scenes) >= 3
+    assert "is not lost" in said(second)
+    assert second.recorded.bar.isVisible()
+    assert second.registry["run.toggle"].text() == "Continue"
+
+    press(second, "Continue")
+    qtbot.waitUntil(lambda: second.situation.running, timeout=PATIENCE_MS)
+    assert second.situation.recorded is None
+    assert not second.recorded.bar.isVisible()
+    qtbot.waitUntil(lambda: second.history.step > step + 20, timeout=PATIENCE_MS)
+    assert second.situation.regime == "FR-II"
+    assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
+    folders = [path for path in (tmp_path / "second" / "runs").iterdir() if path.is_dir()]
+    assert sorted(RunReader(path).status for path in folders) == ["running", "stopped"]
+
+
+def test_a_hostile_session_leaves_run_and_window_alone(
+    open_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = open_viewer("first").window
+    qtbot.waitUntil(lambda: window.history.step > 5, timeout=PATIENCE_MS)
+    places_before, run = arrangement(window), window.situation.run
+    (tmp_path / "x.dgn").write_bytes(b"PK\x03\x04<b>no session</b>")
+    drop(window, tmp_path / "x.dgn")
+    qtbot.waitUntil(lambda: "x.dgn" in said(window), timeout=PATIENCE_MS)
+    there = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > there + 5)
+    assert window.situation.run is run
+    assert arrangement(window) == places_before
+
+
+LOOKS = (
+    "[]",
+    '{"theme": "<b>", "size": ["a", -1], "layout": [], "panels": []}',
+    '{"size": [true, 99999999999999999999], "layout": {"tree": {"tabs": ["nobody", 3]}}}',
+    '{"panels": {"gate_maps": {"layer": "99", "no": "x", "map": 4}, "ghost": {"a": "b"}}}',
+    '{"layout": {"tree": {"across": 1, "shares": [0, 1e300], "parts": [{}, {"tabs": []}]}}}',
+    '{"layout": {"tree": ' + '{"shares": [1], "parts": [' * 60 + "]}" * 60 + "}}",
+)
+
+
+def test_a_look_that_makes_no_sense_is_passed_over(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    qtbot.wait(50)
+    before = arrangement(window)
+    for look in LOOKS:
+        json.loads(look)
+        window.recorded.asked.on_event(RunShown("x", "saved", 3, "x.dgn", look=look))
+        qtbot.wait(20)
+        assert arrangement(window) == before
+        assert window.theme.name == "light"
+    window.recorded.asked.on_event(RunShown("x", "saved", 3, look='{"size": [1, 1]}'))
+    assert window.width() >= 800
+
+
+def test_a_layout_comes_back_with_what_is_closed_and_what_floats(viewer: Viewer) -> None:
+    window = viewer.window
+    docks = window.docks
+    docks.toggle("ntk")
+    docks._docks["training"].setFloating(True)
+    QApplication.processEvents()
+    told = docks.layout()
+    assert [*told["floating"]] == ["training"]
+    docks.arrange()
+    assert docks.put_layout(told)
+    QApplication.processEvents()
+    assert docks._docks["training"].isFloating()
+    assert not docks.is_open("ntk")
+    assert docks.layout()["tree"].keys() == told["tree"].keys()
+    docks.toggle("ntk")  # it has a place to come back to
+    QApplication.processEvents()
+    assert docks.is_open("ntk")
+
+
+def crashed(folder: Path) -> Path:
+    """As a kill leaves it: without its last words, and locked by nobody."""
+    copy = folder.with_name("crashed")
+    shutil.copytree(folder, copy)
+    log = copy / places.LOG
+    lines = [line for line in log.read_bytes().splitlines(True) if b'"Closed"' not in line]
+    log.write_bytes(b"".join(lines))
+    return copy
+
+
+def test_after_a_crash_the_next_start_offers_the_run(
+    open_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    viewer = open_viewer("home")
+    qtbot.waitUntil(lambda: viewer.window.history.step > 40, timeout=PATIENCE_MS)
+    assert viewer.close()
+    (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
+    assert not said(viewer.window)  # there was nothing to offer
+    lost = crashed(folder)
+    step = RunReader(lost).checkpoints[-1].step
+
+    window = open_viewer("home").window
+    qtbot.waitUntil(lambda: "was interrupted at step" in said(window), timeout=PATIENCE_MS)
+    assert window.situation.running  # nothing waits for the answer
+    press(window, "Show")
+    qtbot.waitUntil(lambda: window.situation.recorded is not None, timeout=PATIENCE_MS)
+    window.registry["run.toggle"].trigger()
+    qtbot.waitUntil(lambda: window.situation.running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.history.step > step + 10, timeout=PATIENCE_MS)
+    assert RunReader(lost).status == "running"
+
+
+def listed(*runs: RecordedRun) -> RunsListed:
+    return RunsListed("runs", runs)
+
+
+def a_run(name: str, status: str, **changes: Any) -> RecordedRun:
+    run = RecordedRun(
+        name, name, status, 1200, 4500, "DL", "fc", "digits", 0, 0.961, 1000.0, resumable=True
+    )
+    return dataclasses.replace(run, **changes)
+
+
+def test_a_run_that_was_dismissed_is_not_offered_again(viewer: Viewer) -> None:
+    window = viewer.window
+    asked, recent = window.recorded.asked, window.notices.recent
+
+    def offered(*runs: RecordedRun) -> bool:
+        recent.clear()
+        asked._offered = False
+        asked.on_event(listed(*runs))
+        return bool(recent)
+
+    assert not offered()
+    assert not offered(a_run("a", "stopped"), a_run("b", "interrupted", resumable=False))
+    assert offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
+    assert "a was interrupted at step 1,200" in recent[-1].text
+    assert "1 more: File, Open run…" in recent[-1].text
+    press(window, "Dismiss")
+    assert not offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
+    assert offered(a_run("c", "interrupted"), a_run("a", "interrupted"))
+
+
+def test_the_list_of_runs_shows_and_continues_what_can_be(qtbot: QtBot, viewer: Viewer) -> None:
+    sent: list[Command] = []
+    page = RunsPage(sent.append, viewer.window.theme)
+    qtbot.addWidget(page)
+    assert not page.go_on.isEnabled()
+    runs = (a_run("a", "running"), a_run("b", "stopped"), a_run("c", "damaged"))
+    page.show_runs(listed(*runs))
+    assert page.rows.count() == 3
+    assert not page.go_on.isEnabled()
+    assert "being written" in page.message.text()
+    page.rows.setCurrentRow(1)
+    page.look.click()
+    page.go_on.click()
+    assert sent == [ShowRun("b"), ContinueRun("b")]
+    page.rows.setCurrentRow(2)
+    assert not page.look.isEnabled()
+    assert "repair" in page.message.text()
+    page.show_runs(RunsListed("nowhere", ()))
+    assert page.message.text() == "There are no runs in nowhere."
+    assert words_of(runs[1], 4700.0) == (
+        "DL · fc · digits · seed 0",
+        "stopped at step 1,200 of 4,500 · best 96.1 % · 1 h ago",
+    )
+    assert why_not(runs[1]) == ""
+
+
+def test_the_list_opens_in_the_inspector(open_viewer: Open, qtbot: QtBot) -> None:
+    window = open_viewer("home").window
+    window.registry["file.open_run"].trigger()
+    page = window.inspector.page
+    assert isinstance(page, RunsPage)
+    qtbot.waitUntil(lambda: page.rows.count() == 1)
+    assert "running at step" in words_of(page._runs[0], 0.0)[1]
+
+
+def test_times_are_told_in_words() -> None:
+    assert [ago(s) for s in (-5, 10, 70, 7300, 90_000, 900_000)] == [
+        "just now",
+        "just now",
+        "1 min ago",
+        "2 h ago",
+        "1 day ago",
+        "10 days ago",
+    ]
