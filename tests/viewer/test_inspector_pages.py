@@ -51,7 +51,16 @@ LEFT = Qt.MouseButton.LeftButton
 CATALOGUE = Catalogue(
     regimes=(
         RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
-        RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
+        RegimeEntry(
+            "FL",
+            "FL",
+            "",
+            own_gates=False,
+            soft=False,
+            trains_feature=False,
+            group="Fixed gates",
+            takes_gates=True,
+        ),
         RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
     ),
     nets=(
@@ -228,24 +237,24 @@ def test_rows_that_do_not_matter_are_hidden(form: RunPage) -> None:
 
 
 def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) -> None:
-    fields = form.form
+    fields = form.form.data
     assert not fields.download.isVisibleTo(fields)
-    fields.data.pick("mnist")
+    fields.name.pick("mnist")
     assert fields.download.isVisibleTo(fields)
     assert fields.hint.text() == "Not here; tick download."
     fields.download.setChecked(True)
-    assert fields.config().data.download
-    fields.data.pick("digits")
-    assert not fields.config().data.download
+    assert fields.config().download
+    fields.name.pick("digits")
+    assert not fields.config().download
 
 
 def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Command]) -> None:
-    form.form.data.pick("folder")
+    form.form.data.name.pick("folder")
     press(form.start)
     assert sent == []
     assert "No folder is named" in form.message.text()
-    form.form.folder.line.setFocus()
-    QTest.keyClicks(form.form.folder.line, "/data/flowers")
+    form.form.data.folder.line.setFocus()
+    QTest.keyClicks(form.form.data.folder.line, "/data/flowers")
     press(form.start)
     command = sent[0]
     assert isinstance(command, StartRun)
@@ -253,7 +262,7 @@ def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Comma
 
 
 def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Command]) -> None:
-    form.form.pair.show_pair((4, 4))
+    form.form.data.pair.show_pair((4, 4))
     press(form.start)
     assert sent == []
     assert form.message.isVisible()

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPalette, QWheelEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionComboBox,
-    QStyleOptionViewItem,
-    QStylePainter,
-    QWidget,
-)
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePainter, QWidget
 
+from dgn_viewer.controls.listed_item import GROUP, HINT, ListedItem
 from dgn_viewer.style import tip
 
 
@@ -29,37 +22,7 @@ class Choice:
     title: str = ""
     about: str = ""
     hint: str = ""  # muted, behind the title
-
-
-_HINT = Qt.ItemDataRole.UserRole + 1
-_GAP = 16
-
-
-class _HintedItem(QStyledItemDelegate):
-    """An entry of the list with its hint at the right."""
-
-    def sizeHint(
-        self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
-    ) -> QSize:
-        size, hint = super().sizeHint(option, index), index.data(_HINT)
-        wide = option.fontMetrics.horizontalAdvance(hint) + _GAP if hint else 0
-        return QSize(size.width() + wide, size.height())
-
-    def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionViewItem,
-        index: QModelIndex | QPersistentModelIndex,
-    ) -> None:
-        super().paint(painter, option, index)
-        if hint := index.data(_HINT):
-            chosen = option.state & QStyle.StateFlag.State_Selected
-            role = (
-                QPalette.ColorRole.HighlightedText if chosen else QPalette.ColorRole.PlaceholderText
-            )
-            painter.setPen(option.palette.color(role))
-            right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-            painter.drawText(option.rect.adjusted(0, 0, -8, 0), right, hint)
+    group: str = ""  # its heading in the list
 
 
 class ChoiceBox(QComboBox):
@@ -76,7 +39,7 @@ class ChoiceBox(QComboBox):
         self._shown = ""
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.setItemDelegate(_HintedItem(self))
+        self.setItemDelegate(ListedItem(self))
         self.activated.connect(self._ask)
 
     def offer(self, choices: Sequence[Choice]) -> None:
@@ -85,7 +48,8 @@ class ChoiceBox(QComboBox):
         self.clear()
         for place, choice in enumerate(self._choices):
             self.addItem(choice.title or choice.short, choice.value)
-            self.setItemData(place, choice.hint, _HINT)
+            self.setItemData(place, choice.hint, HINT)
+            self.setItemData(place, choice.group, GROUP)
             if choice.about:
                 self.setItemData(place, tip(choice.about), Qt.ItemDataRole.ToolTipRole)
         view = self.view()

@@ -19,29 +19,38 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.refusal import Refusal
+from dgn_viewer.controls.listed_item import GROUP, ListedItem
 from dgn_viewer.controls.whole_field import WholeField
 from dgn_viewer.style import icon, tip
 from dgn_viewer.theme import LIGHT, Theme
 
-_ARROW = 36  # pixels of a combo box that are not text
+_ARROW = 44  # pixels of a combo box that are not text
 
 
 class PickBox(QComboBox):
     """One of several values."""
 
-    def __init__(self, entries: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        entries: Sequence[tuple[str, str]] = (),
+        elide: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+    ) -> None:
         super().__init__()
+        self._elide = elide
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(8)
+        self.setItemDelegate(ListedItem(self))
         self.offer(entries)
 
-    def offer(self, entries: Sequence[tuple[str, str]]) -> None:
-        """The values and their titles."""
+    def offer(self, entries: Sequence[tuple[str, str]], groups: Sequence[str] = ()) -> None:
+        """The values and their titles, and the heading that each stands under."""
         self.clear()
-        for value, title in entries:
+        for place, (value, title) in enumerate(entries):
             self.addItem(title, value)
-            self.setItemData(self.count() - 1, tip(title), Qt.ItemDataRole.ToolTipRole)
+            self.setItemData(place, tip(title), Qt.ItemDataRole.ToolTipRole)
+            self.setItemData(place, groups[place] if groups else "", GROUP)
 
     def pick(self, value: str) -> None:
         """Choose this value, if it is offered."""
@@ -58,13 +67,12 @@ class PickBox(QComboBox):
         event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """A title that is too long ends in dots."""
+        """A title that is too long ends in dots, or begins with them."""
         painter = QStylePainter(self)
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
-        end = Qt.TextElideMode.ElideRight
         option.currentText = self.fontMetrics().elidedText(
-            option.currentText, end, self.width() - _ARROW
+            option.currentText, self._elide, self.width() - _ARROW
         )
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
@@ -112,6 +120,31 @@ class PathField(QWidget):
         dialog.fileSelected.connect(self.show_path)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
+
+
+class ListField(QLineEdit):
+    """Whole numbers, one for each layer; empty where there are none."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        super().__init__()
+        self._name = name
+        self.setPlaceholderText(hint)
+        self.setAccessibleName(f"{name}, a whole number for each gate layer")
+        self.setAcceptDrops(False)
+
+    def numbers(self) -> tuple[int, ...]:
+        """What is filled in; raises `Refusal` where it is no list of whole numbers."""
+        try:
+            return tuple(int(part) for part in self.text().replace(",", " ").split())
+        except ValueError:
+            raise Refusal(
+                f"{self._name} is '{self.text()}'; it must be whole numbers, one for each gate "
+                "layer, such as 0 3 0."
+            ) from None
+
+    def show_numbers(self, numbers: Sequence[int]) -> None:
+        """Show these."""
+        self.setText(" ".join(str(number) for number in numbers))
 
 
 class PairField(QWidget):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import cast, get_args
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from dgn_engine.config import (
-    DataConfig,
     Device,
     GatingConfig,
     Initialisation,
@@ -19,15 +17,16 @@ from dgn_engine.config import (
     TrainingConfig,
     ValueInput,
 )
-from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry, RegimeEntry
-from dgn_engine.refusal import Refusal
+from dgn_engine.protocol.catalogue import Catalogue, NetEntry, RegimeEntry
 from dgn_viewer.controls.number_field import NumberField
-from dgn_viewer.inspector.form_fields import PairField, PathField, PickBox, WholeField
+from dgn_viewer.controls.whole_field import WholeField
+from dgn_viewer.inspector.advanced_form import AdvancedForm
+from dgn_viewer.inspector.data_form import DataForm
+from dgn_viewer.inspector.form_fields import PathField, PickBox
 from dgn_viewer.inspector.form_section import OptionsForm, Section
 from dgn_viewer.theme import Theme
 
 _MANY = 10**9
-_FOLDER = "folder"
 
 
 def _pick(words: object) -> PickBox:
@@ -35,7 +34,8 @@ def _pick(words: object) -> PickBox:
 
 
 class RunForm(QWidget):
-    """Fields for everything that decides a run. Rows that do not matter are not shown."""
+    """Fields for what decides a run. Rows that do not matter are not shown, and what few ask for
+    is folded away."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,16 +44,12 @@ class RunForm(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 4, 16, 12)
         column.setSpacing(16)
-        for section in (
-            self._data(),
-            self._network(),
-            self._gating(),
-            self._training(),
-            self._run(),
-        ):
+        self.data, self.advanced = DataForm(), AdvancedForm()
+        sections = (self._network(), self._gating(), self._training(), self._run())
+        for section in (self.data, *sections, self.advanced):
             column.addWidget(section)
         column.addStretch(1)
-        for box in (self.data, self.init, self.regime, self.optimiser):
+        for box in (self.init, self.regime, self.optimiser):
             box.currentIndexChanged.connect(self._show_rows)
         self.net.currentIndexChanged.connect(self._show_options)
         self.gates_from.line.textChanged.connect(self._show_rows)
@@ -62,9 +58,10 @@ class RunForm(QWidget):
     def offer(self, catalogue: Catalogue) -> None:
         """What can be chosen."""
         self._catalogue = catalogue
-        self.data.offer([(entry.id, entry.title) for entry in catalogue.data])
+        self.data.offer(catalogue.data)
         self.net.offer([(entry.id, entry.title) for entry in catalogue.nets])
-        self.regime.offer([(entry.id, entry.title) for entry in catalogue.regimes])
+        regimes = catalogue.regimes
+        self.regime.offer([(e.id, e.title) for e in regimes], [e.group for e in regimes])
         devices = dict.fromkeys(("auto", *catalogue.devices))
         self.device.offer([(name, name) for name in devices])
         self._show_options()
@@ -72,7 +69,7 @@ class RunForm(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         """Colour the icons."""
-        for field in (self.folder, self.root, self.gates_from):
+        for field in (self.data, self.gates_from, self.advanced):
             field.set_theme(theme)
 
     # RunConfig ⇄ fields
@@ -80,13 +77,7 @@ class RunForm(QWidget):
     def fill(self, config: RunConfig) -> None:
         """Show this configuration."""
         data, net, gating, training = config.data, config.net, config.gating, config.training
-        name, _, path = data.name.partition(":")
-        self.data.pick(name)
-        self.folder.show_path(path)
-        self.root.show_path(data.root)
-        self.download.setChecked(data.download)
-        self.pair.show_pair(data.binary)
-        self.train_limit.setValue(data.train_limit)
+        self.data.fill(data)
         self.net.pick(net.name)
         self._show_options()
         self.options.show_values(dict(net.options))
@@ -96,6 +87,7 @@ class RunForm(QWidget):
         self.regime.pick(gating.regime)
         self.beta.show_value(gating.beta)
         self.epsilon.show_value(gating.epsilon)
+        self.gate_probability.show_value(gating.gate_probability)
         self.value_input.pick(gating.value_input)
         self.gates_from.show_path(gating.gates_from)
         self.pretrain_epochs.setValue(gating.pretrain_epochs)
@@ -110,12 +102,14 @@ class RunForm(QWidget):
         self.seed.setValue(config.seed)
         self.device.pick(config.device)
         self.probe_examples.setValue(config.probe_examples)
+        self.advanced.fill(config)
         self._show_rows()
 
     def config(self) -> RunConfig:
         """What is filled in; raises `Refusal` with what is wrong and where."""
-        return RunConfig(
-            data=self._data_config(),
+        regime = self._entry_of_regime()
+        config = RunConfig(
+            data=self.data.config(),
             net=NetConfig(
                 name=self.net.value(),
                 options=self.options.values(),
@@ -137,23 +131,12 @@ class RunForm(QWidget):
             device=cast(Device, self.device.value()),
             probe_examples=self.probe_examples.value(),
         )
-
-    def _data_config(self) -> DataConfig:
-        name, folder = self.data.value(), self.folder.path()
-        if name == _FOLDER and not folder:
-            raise Refusal("No folder is named: choose a folder, or an archive, of images.")
-        entry = self._entry_of_data()
-        unavailable = entry is not None and not entry.available
-        return DataConfig(
-            name=f"{_FOLDER}:{folder}" if name == _FOLDER else name,
-            root="" if name == _FOLDER else self.root.path(),
-            download=unavailable and self.download.isChecked(),
-            binary=self.pair.pair(),
-            train_limit=self.train_limit.value(),
-        )
+        return self.advanced.put_into(config, regime is None or not regime.own_gates)
 
     def _gating_config(self) -> GatingConfig:
-        fixed = self.regime.value() == "FL"
+        regime = self._entry_of_regime()
+        fixed = regime is not None and regime.takes_gates
+        drawn = regime is not None and regime.drawn_gates
         return GatingConfig(
             regime=self.regime.value(),
             beta=self.beta.value(),
@@ -162,28 +145,22 @@ class RunForm(QWidget):
             wiring=self._wiring if self.keep_wiring.isChecked() else (),
             gates_from=self.gates_from.path() if fixed else "",
             pretrain_epochs=self.pretrain_epochs.value() if fixed else 0,
+            gate_probability=self.gate_probability.value() if drawn else 0.5,
         )
 
     # which rows are shown
 
     def _show_rows(self) -> None:
-        entry = self._entry_of_data()
-        unavailable = entry is not None and not entry.available
-        folder = self.data.value() == _FOLDER
-        rows = self._data_rows
-        self.hint.setText(entry.hint if entry is not None and unavailable else "")
-        rows.show_row(self.hint, unavailable)
-        rows.show_row(self.download, unavailable and not folder)
-        rows.show_row(self.folder, folder)
-        rows.show_row(self.root, not folder)
         self._net_rows.show_row(self.sigma, self.init.value() == "bernoulli")
         regime = self._entry_of_regime()
         soft, own = regime is not None and regime.soft, regime is not None and regime.own_gates
-        fixed = self.regime.value() == "FL"
+        fixed = regime is not None and regime.takes_gates
         rows = self._gating_rows
         rows.show_row(self.beta, soft)
         rows.show_row(self.epsilon, soft)
+        rows.show_row(self.gate_probability, regime is not None and regime.drawn_gates)
         rows.show_row(self.value_input, not own)
+        self.advanced.show_wires(not own)
         rows.show_row(self.gates_from, fixed)
         rows.show_row(self.pretrain_epochs, fixed and not self.gates_from.path())
         rows.show_row(self.keep_wiring, bool(self._wiring) and not own)
@@ -200,9 +177,6 @@ class RunForm(QWidget):
         order = " ".join(str(place + 1) for place in wiring)
         self.keep_wiring.setText(f"keep the gate order {order}")
 
-    def _entry_of_data(self) -> DataEntry | None:
-        return next((e for e in self._catalogue.data if e.id == self.data.value()), None)
-
     def _entry_of_net(self) -> NetEntry | None:
         return next((e for e in self._catalogue.nets if e.id == self.net.value()), None)
 
@@ -210,27 +184,6 @@ class RunForm(QWidget):
         return next((e for e in self._catalogue.regimes if e.id == self.regime.value()), None)
 
     # the fields, section by section
-
-    def _data(self) -> Section:
-        self.data = PickBox()
-        self.hint = QLabel()
-        self.hint.setProperty("role", "small")
-        self.hint.setWordWrap(True)
-        self.hint.setTextFormat(Qt.TextFormat.PlainText)
-        self.download = QCheckBox("download it")
-        self.folder = PathField("Folder or archive of images", "class-named folders", folder=True)
-        self.root = PathField("Folder of data sets", "DGN_DATA_ROOT, then the cache", folder=True)
-        self.pair = PairField()
-        self.train_limit = WholeField(0, _MANY, zero="all")
-        rows = self._data_rows = Section("Data")
-        rows.add("data set", self.data)
-        rows.add("", self.hint)
-        rows.add("", self.download)
-        rows.add("folder", self.folder)
-        rows.add("kept in", self.root, "Where data sets lie on this machine")
-        rows.add("two classes ±1", self.pair, "The first becomes -1, the second +1")
-        rows.add("training examples", self.train_limit, "The first so many, balanced over classes")
-        return rows
 
     def _network(self) -> Section:
         self.net = PickBox()
@@ -254,6 +207,7 @@ class RunForm(QWidget):
         self.pretrain_epochs = WholeField(0, _MANY, zero="as many as epochs")
         self.beta = NumberField(0.1, 1000, rungs=(1, 2, 3, 4, 5, 6, 8))
         self.epsilon = NumberField(0.0, 1.0)
+        self.gate_probability = NumberField(0.0, 1.0, rungs=(1, 2, 3, 4, 5, 6, 7, 8, 9))
         self.value_input = _pick(ValueInput)
         self.keep_wiring = QCheckBox()
         rows = self._gating_rows = Section("Gating")
@@ -262,6 +216,7 @@ class RunForm(QWidget):
         rows.add("ReLU epochs first", self.pretrain_epochs)
         rows.add("steepness β", self.beta)
         rows.add("ε", self.epsilon, "Soft gates are (1+ε)/(1+exp(-βq))")
+        rows.add("open with p", self.gate_probability, "The chance of each coin to open its gate")
         rows.add("value input", self.value_input, "What the value network is fed")
         rows.add("", self.keep_wiring)
         return rows

@@ -181,14 +181,17 @@ def panel_actions(panels: Mapping[str, PanelSpec]) -> tuple[ActionSpec, ...]:
 def regime_actions(catalogue: Catalogue) -> tuple[ActionSpec, ...]:
     """One action per regime, and 'FL' once more with the value network kept."""
     actions: list[ActionSpec] = []
+    groups = list(dict.fromkeys(entry.group for entry in catalogue.regimes))
     for place, entry in enumerate(catalogue.regimes, start=1):
-        actions.append(_regime_action(entry, (f"Alt+{place}",) if place <= 9 else ()))
+        section = groups.index(entry.group)
+        shortcuts = (f"Alt+{place}",) if place <= 9 else ()
+        actions.append(_regime_action(entry, shortcuts, section))
         if entry.id == "FL":
-            actions.append(_fl_kept())
+            actions.append(_fl_kept(section))
     return tuple(actions)
 
 
-def _fl_kept() -> ActionSpec:
+def _fl_kept(section: int) -> ActionSpec:
     return ActionSpec(
         "regime.FL.keep",
         "FL, value network kept",
@@ -196,10 +199,11 @@ def _fl_kept() -> ActionSpec:
         lambda shell: shell.send(SwapRegime("FL", restart_value=False)),
         tip="Freeze the feature network; the value network goes on from where it is",
         enabled=_has_run,
+        section=section,
     )
 
 
-def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...]) -> ActionSpec:
+def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...], section: int) -> ActionSpec:
     return ActionSpec(
         f"regime.{entry.id}",
         entry.title if entry.title.startswith(entry.id) else f"{entry.id} · {entry.title}",
@@ -209,4 +213,5 @@ def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...]) -> ActionSpec
         tip=f"{entry.about} The value network is drawn anew." if entry.id == "FL" else entry.about,
         enabled=_has_run,
         checked=lambda shell: shell.situation.regime == entry.id,
+        section=section,
     )

@@ -82,9 +82,11 @@ class RunToolbar(QToolBar):
         choices: list[Choice] = []
         for entry in catalogue.regimes:
             hint = "value network drawn anew" if entry.id == "FL" else ""
-            choices.append(Choice(entry.id, entry.id, entry.title, entry.about, hint))
+            group = entry.group
+            choices.append(Choice(entry.id, entry.id, entry.title, entry.about, hint, group))
             if entry.id == "FL":
-                choices.append(Choice(_FL_KEPT, "FL", "FL, value network kept", FL_KEPT_ABOUT))
+                kept = "FL, value network kept"
+                choices.append(Choice(_FL_KEPT, "FL", kept, FL_KEPT_ABOUT, group=group))
         self.regime.offer(choices)
 
     def _show(self) -> None:

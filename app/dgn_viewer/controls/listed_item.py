@@ -1,0 +1,62 @@
+"""An entry of a combo box's list: under the heading of its group, with a hint at its right."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
+from PySide6.QtGui import QFont, QPainter, QPalette
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem
+
+HINT = Qt.ItemDataRole.UserRole + 1  # muted, behind the title
+GROUP = Qt.ItemDataRole.UserRole + 2  # the heading above the first entry of a group
+_GAP = 16
+_HEADING = 26  # pixels
+
+Index = QModelIndex | QPersistentModelIndex
+
+
+class ListedItem(QStyledItemDelegate):
+    """Draws headings without making them entries: places in the list stay what they are."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        """Of the entry with its heading and its hint."""
+        size, hint = super().sizeHint(option, index), index.data(HINT)
+        wide = option.fontMetrics.horizontalAdvance(hint) + _GAP if hint else 0
+        return QSize(size.width() + wide, size.height() + self._above(index))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        """The heading, then the entry below it."""
+        above = self._above(index)
+        if above:
+            self._paint_heading(painter, option, index, above)
+            option.rect = option.rect.adjusted(0, above, 0, 0)
+        super().paint(painter, option, index)
+        if hint := index.data(HINT):
+            chosen = option.state & QStyle.StateFlag.State_Selected
+            role = (
+                QPalette.ColorRole.HighlightedText if chosen else QPalette.ColorRole.PlaceholderText
+            )
+            painter.setPen(option.palette.color(role))
+            right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+            painter.drawText(option.rect.adjusted(0, 0, -8, 0), right, hint)
+
+    def _above(self, index: Index) -> int:
+        group = index.data(GROUP)
+        if not group or (index.row() and index.sibling(index.row() - 1, 0).data(GROUP) == group):
+            return 0
+        return _HEADING
+
+    def _paint_heading(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: Index, height: int
+    ) -> None:
+        painter.save()
+        font = QFont(option.font)
+        font.setPixelSize(11)
+        font.setWeight(QFont.Weight.DemiBold)
+        painter.setFont(font)
+        painter.setPen(option.palette.color(QPalette.ColorRole.PlaceholderText))
+        place = QRect(
+            option.rect.left() + 8, option.rect.top(), option.rect.width() - 8, height - 3
+        )
+        left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom
+        painter.drawText(place, left, str(index.data(GROUP)))
+        painter.restore()
