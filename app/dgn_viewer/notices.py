@@ -117,6 +117,8 @@ class Card(QFrame):
         column.setSpacing(8)
         column.addLayout(self._headline())
         self.offers = [self._offer(offer) for offer in notice.offers]
+        for button in self.offers[1:]:
+            button.setProperty("role", "quiet")  # the first is what is meant
         if self.offers:
             row = QHBoxLayout()
             row.setSpacing(8)
@@ -148,9 +150,9 @@ class Card(QFrame):
 
     def _offer(self, offer: Offer) -> QPushButton:
         button = QPushButton(offer.text, self)
-        button.setProperty("role", "quiet")
 
         def take() -> None:
+            self.window().setFocus(Qt.FocusReason.OtherFocusReason)  # this button goes
             self.closed.emit(self)
             offer.do()
 
