@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test faults fuzz lint bench bench-peers package screenshot clean ready
+.PHONY: help run test faults fuzz safety-report lint bench bench-peers package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -36,14 +36,21 @@ test: ready $(VENV)/installed-test
 faults: export QT_QPA_PLATFORM := offscreen
 faults: export OMP_NUM_THREADS := 1
 faults: ready $(VENV)/installed-test
-	$(IN) -m pytest -m faults -s -q tests/faults
+	rm -f build/faults.json
+	DGN_FAULTS_JSON=build/faults.json $(IN) -m pytest -m faults -s -q tests/faults
 
 # atheris beside the environment, not in it; where it has no build for this Python, hypothesis.
 FUZZ_RUNS ?= 100000
 fuzz: ready $(VENV)/installed-test
 	@$(PIP) --quiet --no-deps --target build/atheris 'atheris>=3,<4' || \
 	  echo "atheris cannot be installed for this Python; hypothesis instead."
-	PYTHONPATH=build/atheris $(IN) -m tests.faults.guided_fuzzing --runs $(FUZZ_RUNS)
+	rm -f build/fuzz.json
+	PYTHONPATH=build/atheris DGN_FAULTS_JSON=build/fuzz.json \
+	  $(IN) -m tests.faults.guided_fuzzing --runs $(FUZZ_RUNS)
+
+# The figures of both, in docs/safety.md.
+safety-report: $(VENV)/installed-test
+	$(IN) -m tests.faults.report build/faults.json build/fuzz.json --into docs/safety.md
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .

@@ -26,7 +26,8 @@ class Publishing:
         """After a step, or again and again while none is taken; the frame if it shows more than
         the last.
         """
-        due = run.observation.due(run.step_count, not running)
+        # A diverged run has no gates to read: what was seen last stays.
+        due = () if run.diverged else run.observation.due(run.step_count, not running)
         if due:
             run.observation.look(due, run.sight(self._beside.gates), run.step_count)
         now = time.monotonic()

@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
 from dgn_engine.process_session import ProcessSession
-from dgn_engine.protocol.commands import StartRun
+from dgn_engine.protocol.commands import ContinueRun, StartRun
 from dgn_engine.protocol.events import Event, Failed
 from dgn_engine.session import Session
 from dgn_viewer import appearance
@@ -124,15 +124,19 @@ class Viewer:
         return ended
 
     def _start_again(self) -> None:
-        """Another engine in the place of one that has stopped; the run begins anew, and waits."""
+        """Another engine in the place of one that has stopped; the run waits where its folder has
+        it, or at its beginning.
+        """
         if not self.pump.stopped:
             return
+        left = self.engine.left if isinstance(self.engine, ProcessSession) else ""
         self.engine.close(PATIENCE)
         self.engine = new_engine(self._options)
         self.pump.take_over(self.engine)
         self.engine.start()
         config = self.window.situation.config_now() or self._options.config
-        self.pump.send(StartRun(config, paused=True))
+        again = ContinueRun(left, paused=True) if left else StartRun(config, paused=True)
+        self.pump.send(again)
         self.window.display.watch_again()
 
     def _on_fault(self, what: str, traceback: str) -> None:

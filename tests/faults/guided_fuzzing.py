@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.faults import fuzz_targets
+from tests.faults import fuzz_targets, tables
 
 RUNS = 100_000  # of each target
 _DONE = re.compile(r"Done (\d+) (?:runs )?in (\d+) second")
@@ -42,6 +42,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         broken += bool(trouble)
         verdict = trouble or "read or refused, nothing run"
         print(f"{target:24} {tried:10,} {seconds:8.0f} {covered:>9}  {verdict}", flush=True)
+        tables.keep(
+            "guided",
+            [
+                {
+                    "target": target,
+                    "how": how,
+                    "inputs": tried,
+                    "seconds": round(seconds),
+                    "branches": covered,
+                    "broken": bool(trouble),
+                }
+            ],
+        )
     print(f"{total:,} inputs, {broken} targets broken")
     return 1 if broken else 0
 

@@ -44,7 +44,8 @@ def viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Viewer]:
 
 
 def filled(viewer: Viewer) -> bool:
-    return all(isinstance(host.shown(), Scene) for host in viewer.window.docks.hosts.values())
+    docks = viewer.window.docks
+    return all(isinstance(docks.hosts[name].shown(), Scene) for name in docks.visible())
 
 
 def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
@@ -75,3 +76,47 @@ def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
     assert window.situation.step == 0
     window.registry["run.toggle"].trigger()
     qtbot.waitUntil(lambda: window.history.step > 5 and filled(viewer), timeout=20_000)
+
+
+def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_panels(
+    qtbot: QtBot, tmp_path: Path
+) -> None:
+    options = Options(
+        RUN,
+        theme="light",
+        size=(1440, 900),
+        settings=tmp_path / "settings.ini",
+        process=True,
+        runs_root=str(tmp_path / "runs"),
+    )
+    viewer = Viewer(options)
+    viewer.start()
+    window = viewer.window
+    try:
+        qtbot.waitUntil(lambda: window.history.step > 20, timeout=STARTS)
+        window.registry["regime.FR-II"].trigger()  # before which the run is written
+        qtbot.waitUntil(lambda: window.situation.regime == "FR-II", timeout=10_000)
+        (child,) = multiprocessing.active_children()
+        child.kill()
+
+        def told() -> list[str]:
+            return [n.text for n in window.notices.recent if "started again" in n.text]
+
+        qtbot.waitUntil(lambda: bool(told()), timeout=STARTS)
+        assert "The engine process died (signal 9) at step" in told()[0]
+        assert "checkpoint of step" in told()[0]
+        assert "To be changed again: regime FR-II." in told()[0]
+        assert window.situation.phase == "running"
+        step = window.history.step
+        qtbot.waitUntil(lambda: window.history.step > step + 5, timeout=20_000)
+        qtbot.waitUntil(lambda: filled(viewer), timeout=20_000)
+        (again,) = multiprocessing.active_children()
+        again.kill()  # a second time within a minute
+        qtbot.waitUntil(lambda: window.situation.phase == "stopped", timeout=20_000)
+        assert "is kept in" in window.notices.recent[-1].text
+        assert window.registry["run.start_engine"].isEnabled()
+    finally:
+        assert viewer.close()
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        application.setStyleSheet("")

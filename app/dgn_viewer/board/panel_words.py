@@ -35,10 +35,11 @@ def message(
         why = f"{cost} Fewer probe examples or smaller images cost less."
         return "Too expensive at this size", why, "Compute anyway"
     faults = {r.facts["fault"] for r in readings_of(spec, view) if r.absent and "fault" in r.facts}
+    if view.diverged is not None:
+        why = empty.reason if faults else "The loss is no longer finite."
+        return f"Diverged at step {view.diverged:,}", why, ""
     if faults:
         return "Out of memory" if MISFIT in faults else "No reading", empty.reason, ""
-    if view.diverged is not None:
-        return f"Diverged at step {view.diverged:,}", "The loss is no longer finite.", ""
     if state == "unavailable":
         return f"Not in {view.regime or 'this regime'}", empty.reason, ""
     if view.run is not None and view.run.inspected:

@@ -12,7 +12,7 @@ from dgn_viewer.drawing.both import b_name, reading_beside, seen_beside, why_not
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.layer_names import layer_name, layer_tag, layers_in
 from dgn_viewer.panel import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.scene import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown, finite_range
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 
@@ -71,7 +71,7 @@ def _matrix(view: View, reading: Reading, layer: int) -> Matrix:
     bar = "0 closed, 1 open"
     if conv or soft:
         bar = "mean gate over positions" if conv else "gate value"
-    top = float(np.nanmax(values)) if values.size else 1.0
+    top = finite_range(values)[1] if values.size else 1.0
     return Matrix(
         name=f"gates of {layer_name(view, layer)}",
         values=values,

@@ -87,7 +87,7 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             "Start the engine again",
             "Run",
             lambda shell: shell.start_engine(),
-            tip="After the engine has stopped: the same run from its beginning, paused",
+            tip="After the engine has stopped: the same run, paused, where its folder has it",
             enabled=lambda shell: shell.situation.phase == "stopped",
             section=1,
         ),

@@ -1,0 +1,144 @@
+"""docs/safety.md from what `make faults` and `make fuzz` wrote: `make safety-report`.
+
+Only the part of the document below its mark is written; the words above it are somebody's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+MARK = "<!-- below: written by make safety-report -->"
+Row = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Put the tables into the document; 2 where a file is missing."""
+    parser = argparse.ArgumentParser(prog="report", description=__doc__)
+    parser.add_argument("results", type=Path, nargs="+", help="the JSON of make faults, make fuzz")
+    parser.add_argument("--into", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    found: dict[str, list[Row]] = {}
+    for path in given.results:
+        if not path.exists():
+            print(f"report: {path} is not there; run make faults and make fuzz.", file=sys.stderr)
+            return 2
+        for name, rows in json.loads(path.read_text("utf-8")).items():
+            found.setdefault(name, []).extend(rows)
+    words = given.into.read_text("utf-8").partition(MARK)[0]
+    given.into.write_text(f"{words}{MARK}\n\n{tables(found)}", "utf-8")
+    return 0
+
+
+def tables(found: dict[str, list[Row]]) -> str:
+    """All of it, as Markdown."""
+    hostile, honest = found.get("hostile", []), found.get("honest", [])
+    lines = [machine(), "", "## In short", "", *summary(found), "", "## Faults", ""]
+    lines += faults(found.get("faults", []))
+    lines += ["", "## Fuzzing", "", *fuzzing(found), "", "## Hostile and odd files", ""]
+    lines += files(hostile, "verdict")
+    lines += ["", "## Honest files", "", *files(honest, "found")]
+    return "\n".join(lines) + "\n"
+
+
+def machine() -> str:
+    """Where and when."""
+    names = ("torch", "numpy", "safetensors")
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    return (
+        f"Measured {datetime.now(UTC):%Y-%m-%d} on {platform.system()} {platform.machine()}, "
+        f"{_processor()}, {os.cpu_count()} cores (shared with other work), "
+        f"Python {platform.python_version()}, {versions}."
+    )
+
+
+def summary(found: dict[str, list[Row]]) -> Iterator[str]:
+    """The figures that matter, one a line."""
+    hostile, honest = found.get("hostile", []), found.get("honest", [])
+    refused = sum(row["refused"] for row in hostile)
+    yield "| what | figure |"
+    yield "| --- | --- |"
+    yield (
+        f"| hostile and odd kinds of file | {len(hostile)}: {refused} refused in one sentence, "
+        f"{len(hostile) - refused} shown without what is odd in them |"
+    )
+    yield f"| wrong verdicts | {sum(not row['right'] for row in (*hostile, *honest))} |"
+    yield "| code of a file that ran (a canary would tell) | none |"
+    taken = sum(row["right"] for row in honest)
+    yield f"| honest kinds taken in full, bit for bit | {taken} of {len(honest)} |"
+    both = [*hostile, *honest]
+    if both:
+        beyond = max(row["parent"] - row["stated"] for row in both) / 2**20
+        yield f"| longest for one file | {max(row['seconds'] for row in both):.1f} s |"
+        yield f"| most memory of the reading child | {max(r['child'] for r in both) >> 20} MB |"
+        yield f"| most that the parent grew beyond the stated tensors | {beyond:.1f} MB |"
+    inputs = sum(row["inputs"] for row in (*found.get("fuzzed", []), *found.get("guided", [])))
+    yield f"| fuzzed inputs that broke nothing | {inputs:,} |"
+    rows = found.get("faults", [])
+    injected, survived = (sum(row[key] for row in rows) for key in ("injected", "survived"))
+    yield f"| faults injected, survived | {injected:,}, {survived:,} |"
+    seconds = max((row["seconds"] for row in rows), default=0.0)
+    yield f"| seconds of training lost at most, at the usual cadence | {seconds:.1f} |"
+
+
+def faults(rows: Iterable[Row]) -> Iterator[str]:
+    """Each kind of fault."""
+    yield "| fault | injected | survived | steps lost at most | s lost at most | remark |"
+    yield "| --- | ---: | ---: | ---: | ---: | --- |"
+    for row in rows:
+        seconds = f"{row['seconds']:.1f}" if row["seconds"] else ""
+        yield (
+            f"| {row['fault']} | {row['injected']} | {row['survived']} | {row['lost']:,} | "
+            f"{seconds} | {row['remark']} |"
+        )
+
+
+def fuzzing(found: dict[str, list[Row]]) -> Iterator[str]:
+    """Counts of inputs."""
+    yield "| sort | inputs | taken as tensors | broke the reader |"
+    yield "| --- | ---: | ---: | ---: |"
+    for row in found.get("fuzzed", []):
+        yield f"| {row['sort']} | {row['inputs']:,} | {row['taken']:,} | 0 |"
+    for row in found.get("guided", []):
+        name = f"{row['target']} ({row['how']}; {row['branches']} branches)"
+        yield f"| {name} | {row['inputs']:,} | | {int(row['broken'])} |"
+
+
+def files(rows: Iterable[Row], last: str) -> Iterator[str]:
+    """Each kind of file."""
+    yield f"| kind | s | parent, MB | child, MB | {last} |"
+    yield "| --- | ---: | ---: | ---: | --- |"
+    for row in rows:
+        verdict = row["verdict"] if row["right"] else f"WRONG: {row['verdict']}"
+        yield (
+            f"| {_cell(row['kind'])} | {row['seconds']:.2f} | {row['parent'] / 2**20:.1f} | "
+            f"{row['child'] / 2**20:.0f} | {_cell(verdict[:160])} |"
+        )
+
+
+def _cell(text: str) -> str:
+    """Text that a table of Markdown shows as it is."""
+    plain = re.sub(r"([\\|*_<>`\[\]])", r"\\\1", text)
+    return "".join(c if c.isprintable() else "?" for c in plain)
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return platform.processor() or "unknown processor"
+    found = re.search(r"model name\s*:\s*(.+)", text)
+    return found[1] if found else "unknown processor"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
