@@ -1,5 +1,6 @@
 """Files dragged over the window: what is shown, what is sent, what is refused."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, OpenFile
+from dgn_engine.protocol.commands import Command, CompareRun, OpenFile
+from dgn_viewer.drawing.file_uses import USES, FileUse
 from dgn_viewer.shell.drops import DropTarget
 from dgn_viewer.theme import DARK
+
+CORNER = QPointF(5, 5)  # on no zone
 
 
 @pytest.fixture
@@ -53,11 +57,11 @@ def enter(widget: QWidget, data: QMimeData) -> bool:
     return event.isAccepted()
 
 
-def drop(widget: QWidget, data: QMimeData) -> None:
+def drop(widget: QWidget, data: QMimeData, at: QPointF = CORNER) -> None:
     """A drop follows an enter, as the platform does it."""
     enter(widget, data)
     event = QDropEvent(
-        QPointF(5, 5),
+        at,
         Qt.DropAction.CopyAction,
         data,
         Qt.MouseButton.LeftButton,
@@ -85,6 +89,41 @@ def test_one_file_dropped_anywhere_is_opened(
     drop(target.overlay, files(path))
     assert sent == [OpenFile(str(path))]
     assert not target.overlay.isVisible()
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.purpose)
+def test_each_zone_says_what_it_does_and_opens_the_file_for_that(
+    target: DropTarget, sent: list[Command], tmp_path: Path, use: FileUse
+) -> None:
+    window, path = window_of(target), tmp_path / "some.pt"
+    enter(window, files(path))
+    assert f"{use.title} {use.where}" in target.overlay.accessibleName()
+    middle = target.overlay.room_of(use.purpose).center()
+    target.overlay.light(middle.toPoint())
+    assert target.overlay.lit == use.purpose
+    drop(target.overlay, files(path), middle)
+    assert sent == [OpenFile(str(path), use.purpose)]
+
+
+def test_zones_do_not_overlap_and_fill_the_window(target: DropTarget, tmp_path: Path) -> None:
+    enter(window_of(target), files(tmp_path / "some.pt"))
+    rooms = [target.overlay.room_of(use.purpose) for use in USES]
+    for one, other in itertools.combinations(rooms, 2):
+        assert not one.intersects(other)
+    covered = sum(room.width() * room.height() for room in rooms)
+    assert covered > 0.6 * target.overlay.width() * target.overlay.height()
+
+
+def test_a_recorded_run_can_only_be_compared_with(
+    target: DropTarget, sent: list[Command], said: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    gates = target.overlay.room_of("gates").center()
+    drop(window_of(target), files(tmp_path), gates)
+    assert sent == []
+    assert said == [f"{tmp_path.name} is a recorded run: drop it on 'Compare'."]
+    drop(window_of(target), files(tmp_path), target.overlay.room_of("compare").center())
+    assert sent == [CompareRun(str(tmp_path))]
 
 
 def test_several_files_are_refused_in_a_sentence(
@@ -137,3 +176,15 @@ def test_the_overlay_covers_a_window_that_is_resized(target: DropTarget, tmp_pat
     assert target.overlay.size() == window_of(target).size()
     assert not target.overlay.grab().isNull()
     assert target.overlay.testAttribute(Qt.WidgetAttribute.WA_AcceptDrops)
+
+
+def test_a_session_has_the_whole_window_for_a_zone(
+    target: DropTarget, sent: list[Command], tmp_path: Path
+) -> None:
+    session = tmp_path / "a.dgn"
+    session.touch()
+    window = target.overlay.parentWidget()
+    assert enter(window, files(session))
+    assert target.overlay.accessibleName().startswith("Drop to open this session")
+    drop(window, files(session))
+    assert sent == [OpenFile(str(session))]

@@ -27,6 +27,7 @@ class DropZones(QWidget):
         self._theme = LIGHT
         self._headline = self._sentence = ""
         self._open: tuple[Purpose, ...] = ()  # that can be dropped on; none: refused
+        self._whole = False
         self.lit: Purpose = ""
         self.setAcceptDrops(True)
         self.hide()
@@ -36,8 +37,13 @@ class DropZones(QWidget):
         self._theme = theme
         self.update()
 
-    def appear(self, headline: str, sentence: str, purposes: Sequence[Purpose]) -> None:
-        """Cover the window; with no `purposes` say why nothing can be dropped."""
+    def appear(
+        self, headline: str, sentence: str, purposes: Sequence[Purpose], whole: bool = False
+    ) -> None:
+        """Cover the window; with no `purposes` it is one zone (`whole`), or says why there is
+        none.
+        """
+        self._whole = whole
         self._headline, self._sentence, self._open = headline, sentence, tuple(purposes)
         self.lit = ""
         words = [f"{zone.title} {zone.where}" for zone in USES if zone.purpose in self._open]
@@ -85,14 +91,15 @@ class DropZones(QWidget):
         if self._open:
             self._paint_zones(painter)
         else:
-            self._paint_refusal(painter)
+            self._paint_one(painter)
         painter.end()
 
-    def _paint_refusal(self, painter: QPainter) -> None:
+    def _paint_one(self, painter: QPainter) -> None:
         theme, frame = self._theme, QRectF(self.rect()).adjusted(16, 16, -16, -16)
-        self._outline(painter, frame, theme.refused, dashed=True)
+        tone, name = (theme.accent, "drop") if self._whole else (theme.refused, "close")
+        self._outline(painter, frame, tone, dashed=True)
         middle = frame.center()
-        symbol = icon("close", theme, 48, theme.refused).pixmap(48, 48)
+        symbol = icon(name, theme, 48, tone).pixmap(48, 48)
         painter.drawPixmap(int(middle.x()) - 24, int(middle.y()) - 84, symbol)
         self._write(painter, QRectF(48, middle.y() - 20, self.width() - 96, 32), 20, True)
         self._write(painter, QRectF(48, middle.y() + 16, self.width() - 96, 80), 14, False)

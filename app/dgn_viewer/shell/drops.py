@@ -11,10 +11,12 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, Purpose
 from dgn_engine.refusal import Refusal
+from dgn_engine.runs.sessions import ENDING
 from dgn_viewer.drawing.file_uses import USES
 from dgn_viewer.shell.drop_zones import PROMISE, DropZones
 from dgn_viewer.theme import Theme
 
+SESSION = "Drop to open this session"
 _GRACE_MS = 120  # between the window losing the drag and the overlay receiving it
 _DRAGS = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
 _EVERY: tuple[Purpose, ...] = tuple(zone.purpose for zone in USES)
@@ -67,7 +69,8 @@ class DropTarget(QObject):
         event.accept()
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
-            self.overlay.appear(*_words(event.mimeData()))
+            words = _words(event.mimeData())
+            self.overlay.appear(*words, whole=words[0] == SESSION)
             self.overlay.light(at)
         elif kind == QEvent.Type.DragMove:
             self.overlay.light(at)
@@ -112,4 +115,6 @@ def _words(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
         return "This cannot be taken", str(refusal), ()
     if path.is_dir():
         return f"{path.name} (recorded run)", "A recorded run can be compared with.", _OF_RUNS
+    if path.suffix == ENDING:
+        return SESSION, f"{path.name}. The run in progress ends and stays recorded.", ()
     return path.name, PROMISE, _EVERY
