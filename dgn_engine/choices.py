@@ -10,6 +10,7 @@ from dgn_engine.nets import net_entries
 from dgn_engine.probes import all_probes
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.regimes import regime_entries
+from dgn_engine.reporting.entries import experiment_entries
 
 
 def catalogue(data_root: Path | None) -> Catalogue:
@@ -20,4 +21,5 @@ def catalogue(data_root: Path | None) -> Catalogue:
         data=data_entries(data_root),
         probes=tuple(all_probes()),
         devices=available_devices(),
+        experiments=experiment_entries(),
     )

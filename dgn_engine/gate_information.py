@@ -19,10 +19,10 @@ from dgn_engine.data import load_examples
 from dgn_engine.devices import choose_device, set_threads
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._judging import judge
+from dgn_engine.inspecting import network_of
 from dgn_engine.refusal import Refusal
 from dgn_engine.residence import reside
 from dgn_engine.scoring import TestPass
-from dgn_engine.standing import network_of
 from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
 
@@ -33,7 +33,7 @@ ITSELF = "file"
 def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
     """The experiment for a file, trained as `config` says; raises `Refusal` where it is not read.
 
-    What a file of ours or a chain of dense layers says of its network replaces `config.net`.
+    `config.net` is the network that the gates fit; see `net_of`.
     """
     digest = _digest(file)
 
@@ -54,10 +54,8 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
     )
 
 
-def net_of(file: Path, named: NetConfig | None) -> NetConfig:
-    """The network that the file's gates fit: the one that was named, or what the file says."""
-    if named is not None:
-        return named
+def net_of(file: Path) -> NetConfig:
+    """The network that the file's gates fit, where the file says so; else `Refusal`."""
     listing = read_tensors(file)
     if imported.is_ours(listing):
         return RunConfig.from_toml(listing.metadata["config"]).net

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from importlib.resources import files
 
 from dgn_viewer.scene import Role
 
@@ -32,35 +34,11 @@ class Theme:
         return colour
 
 
-LIGHT = Theme(
-    name="light",
-    window="#F6F7F9",
-    panel="#FFFFFF",
-    line="#DDE1E7",
-    text="#1B1F26",
-    muted="#5B6472",
-    accent="#2F6FEB",
-    value="#0072B2",
-    feature="#D55E00",
-    cross="#009E73",
-    beside="#9B3F86",
-    refused="#B42318",
-    gate_closed="#E9ECF1",
-    gate_open="#22304A",
-)
-DARK = Theme(
-    name="dark",
-    window="#14171C",
-    panel="#1B1F26",
-    line="#2C323C",
-    text="#E7EAEF",
-    muted="#98A2B3",
-    accent="#6EA2FF",
-    value="#56B4E9",
-    feature="#E69F00",
-    cross="#2CC39A",
-    beside="#E58BC8",
-    refused="#FF7A6B",
-    gate_closed="#262C36",
-    gate_open="#DCE6F7",
-)
+def _theme(name: str) -> Theme:
+    """From the resources, where the reports of `dgn reproduce` find the same colours."""
+    text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
+    return Theme(name=name, **json.loads(text)[name])
+
+
+LIGHT = _theme("light")
+DARK = _theme("dark")

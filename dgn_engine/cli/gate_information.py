@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dgn_engine.experiments import Request
     from dgn_engine.gate_information import gate_information
     from dgn_engine.reporting.conducting import Task
-    from dgn_engine.runs.places import results_root
+    from dgn_engine.runs.places import CONFIG, results_root
 
     file: Path = arguments.file.absolute()
     config = _config(arguments, file)
@@ -53,21 +53,43 @@ def run(arguments: argparse.Namespace) -> int:
         data_root=config.data.root,
         device=config.device,
     )
-    return exit_code(
-        carry(arguments, Task("gate-information", experiment, request, folder.absolute()))
-    )
+    folder = folder.absolute()
+    kept = folder / CONFIG
+    if not arguments.report_only:
+        _keep(config, kept)
+    command = ("gate-information", str(file), str(kept), "--seeds", str(arguments.seeds))
+    task = Task("gate-information", experiment, request, folder, (*command, "--out", str(folder)))
+    return exit_code(carry(arguments, task))
 
 
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
-    """The options; the network of the file where none is named."""
+    """The options; the network that is named, else the file's, else that of CONFIG.toml."""
+    from dgn_engine.config import GatingConfig
     from dgn_engine.gate_information import net_of
 
     config = run_config(arguments)
-    named = config.net if arguments.net or arguments.config else None
-    net = net_of(file, named)
-    if named is None:
-        net = replace(net, bias=config.net.bias, init=config.net.init, sigma=config.net.sigma)
-    return replace(config, net=net)
+    net = config.net
+    if not arguments.net:
+        try:
+            found = net_of(file)
+            net = replace(net, name=found.name, options=found.options)
+        except Refusal:
+            if not arguments.config:
+                raise
+    gating = GatingConfig(beta=config.gating.beta, value_input=config.gating.value_input)
+    training = replace(config.training, weights_from="", pace=0.0)
+    return replace(config, net=net, gating=gating, training=training)
+
+
+def _keep(config: RunConfig, path: Path) -> None:
+    """With the result, so that it can be gone on with."""
+    from dgn_engine.runs.durable import write_file
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, config.to_toml().encode())
+    except OSError as error:
+        raise Refusal(f"{path.parent} cannot be written: {error.strerror}.") from None
 
 
 COMMAND = Command(

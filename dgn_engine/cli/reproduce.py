@@ -64,7 +64,23 @@ def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
             f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
         )
     request = _request(arguments, protocol)
-    return Task(name, experiment, request, (out or default_folder(name, request)).absolute())
+    folder = (out or default_folder(name, request)).absolute()
+    command = ("reproduce", name, *options_of(request), "--out", str(folder))
+    return Task(name, experiment, request, folder, command)
+
+
+def options_of(request: Request) -> tuple[str, ...]:
+    """The options that ask for the same again."""
+    said = [f"--{request.scale}", "--protocol", request.protocol]
+    for name in ("seeds", "epochs", "only", "data", "data_root"):
+        value = getattr(request, name)
+        if value:
+            said += [f"--{name.replace('_', '-')}", str(value)]
+    if request.steps:
+        said += ["--steps", ",".join(f"{step:g}" for step in request.steps)]
+    if request.device != "auto":
+        said += ["--device", request.device]
+    return tuple(said)
 
 
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:

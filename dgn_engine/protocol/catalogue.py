@@ -57,11 +57,25 @@ class DataEntry:
 
 
 @dataclass(frozen=True)
+class ExperimentEntry:
+    """An experiment of the papers as a menu shows it; its costs in words, estimates."""
+
+    id: str
+    title: str
+    paper: str
+    about: str
+    protocols: tuple[str, ...]
+    quick_cost: str
+    full_cost: str
+
+
+@dataclass(frozen=True)
 class Catalogue:
-    """Everything a run dialog can offer."""
+    """Everything that menus and forms can offer."""
 
     regimes: tuple[RegimeEntry, ...]
     nets: tuple[NetEntry, ...]
     data: tuple[DataEntry, ...]
     probes: tuple[str, ...]
     devices: tuple[str, ...]
+    experiments: tuple[ExperimentEntry, ...] = ()

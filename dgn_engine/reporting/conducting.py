@@ -33,12 +33,13 @@ Look = Callable[[Standing, Progress | None], None]
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be reproduced, and where."""
+    """What is to be reproduced, and where; `command` does it again."""
 
     name: str
     experiment: Experiment
     request: Request
     folder: Path
+    command: tuple[str, ...] = ()
 
 
 def plan_of(task: Task) -> Plan:
@@ -73,6 +74,8 @@ def conduct(
             standing.write(now, task.folder)
 
     standing.write(tally.standing(), task.folder)
+    if not (task.folder / RESULTS).exists():  # so that a folder that is killed can be gone on with
+        report(task, plan, "running")
     began = time.monotonic()
     try:
         executor.run(plan.units, task.folder, told, stop)
@@ -137,6 +140,7 @@ def report(
         scaled_down=plan.scaled_down,
         choices=plan.choices,
         units=tuple(_unit_line(unit, results, told.get(unit.id)) for unit in plan.units),
+        command=task.command,
     )
     write_file(task.folder / RESULTS, to_bytes(document))
     write_report(document, task.folder)

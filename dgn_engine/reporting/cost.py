@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from dgn_engine.experiments import Experiment
-from dgn_engine.reporting import words
 from dgn_engine.reporting.conducting import Task, plan_of
+from dgn_engine.reporting.entries import full_words, quick_words
 from dgn_engine.sweep.unit import Training
-
-
-def quick_words(experiment: Experiment) -> str:
-    """'2 min' on two CPU cores."""
-    minutes = experiment.quick_minutes
-    return words.duration(60 * minutes) if minutes else "not measured"
-
-
-def full_words(experiment: Experiment) -> str:
-    """'3.5 h' on one CPU core."""
-    hours = experiment.full_hours
-    return words.duration(3600 * hours) if hours else "not measured"
 
 
 def cost_in_words(task: Task) -> str:

@@ -76,6 +76,7 @@ class Document:
     scaled_down: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     units: tuple[UnitLine, ...] = ()
+    command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
     format: str = field(default=FORMAT)
 
 

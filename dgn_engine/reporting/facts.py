@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -63,6 +64,8 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
     yield "device", str(machine.get("device"))
     yield "versions", ", ".join(f"{name} {value}" for name, value in document.versions.items())
     yield "made", document.made
+    if document.command:
+        yield "made by", shlex.join(("dgn", *document.command))
 
 
 def verdicts(document: Document) -> dict[str, int]:
