@@ -116,5 +116,5 @@ def _words(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
     if path.is_dir():
         return f"{path.name} (recorded run)", "A recorded run can be compared with.", _OF_RUNS
     if path.suffix == ENDING:
-        return SESSION, f"{path.name}. The run in progress ends and stays recorded.", ()
+        return SESSION, f"{path.name}. A run that is recorded is not lost by it.", ()
     return path.name, PROMISE, _EVERY
