@@ -1,0 +1,79 @@
+"""Expectations that are exact: means over every sign pattern of the value weights (THEORY §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from dgn_engine.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
+from dgn_engine.experiments._initial import dense, gated, relative, unit_inputs
+from dgn_engine.kernels import predicted_value_kernel, tangent_kernels, weight_sigmas
+from dgn_engine.network import GatedNetwork
+
+SIGMA = 0.7
+TINY = {
+    "fc": Architecture((2,), (Dense(2, 2), Dense(2, 2), Dense(2, 1, gated=False))),
+    "cnn": Architecture(
+        (1, 3, 2),
+        (Conv(1, 1, kernel=2), GlobalAveragePool(), Dense(1, 2), Dense(2, 1, gated=False)),
+    ),
+    "resnet": Architecture(
+        (2,), (Dense(2, 2), Fork(), Dense(2, 1), Dense(1, 2), Merge(), Dense(2, 1, gated=False))
+    ),
+}
+
+
+def value_kernel_error(name: str, seed: int) -> float:
+    """Relative distance of the mean of K^V over all 2^weights signs from βH."""
+    network = gated(TINY[name], seed, soft=True, sigma=SIGMA)
+    x = unit_inputs(3, TINY[name].input_shape, seed)
+    mean = torch.stack(
+        [tangent_kernels(network, x, feature_trained=False).value for _ in _patterns(network)]
+    ).mean(0)
+    gates = network.trace(x).value.gates
+    sigmas = weight_sigmas(network.value.tensors()[0])
+    return relative(mean, predicted_value_kernel(TINY[name], gates, x, sigmas))
+
+
+def feature_kernel_error(seed: int) -> float:
+    """Relative distance of the mean of K^F over all signs from σ^{2d} Σ ⊙ δ ([DGN] Lemma 3.1)."""
+    network = gated(dense(2, 2, 3), seed, soft=True, sigma=SIGMA)
+    x = unit_inputs(3, (2,), seed)
+    means = []
+    for _ in _patterns(network):
+        feature = tangent_kernels(network, x).feature
+        assert feature is not None
+        means.append(feature)
+    expected = SIGMA**6 * (x @ x.T) * _delta(network, x)
+    return relative(torch.stack(means).mean(0), expected)
+
+
+def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
+    """δ(s,s') = Σ_θ Σ_p ∂_θA(x_s,p) ∂_θA(x_s',p), hidden paths p enumerated."""
+
+    def activities(first: Tensor, second: Tensor) -> Tensor:
+        q = x @ first.T
+        hidden = network.gate(q)
+        other = network.gate(torch.relu(q) @ second.T)
+        return (hidden[:, :, None] * other[:, None, :]).flatten(1)
+
+    weights = [weight.detach() for weight in network.feature.weights][:2]
+    total = torch.zeros(len(x), len(x), dtype=x.dtype)
+    for slopes in torch.func.jacrev(activities, argnums=(0, 1))(*weights):
+        flat = slopes.flatten(1)
+        total += flat @ flat.T
+    return total
+
+
+def _patterns(network: GatedNetwork) -> Iterator[tuple[float, ...]]:
+    """Set the value weights to every pattern of ±σ in turn."""
+    weights = network.value.tensors()[0]
+    sizes = [weight.numel() for weight in weights]
+    for signs in product((-SIGMA, SIGMA), repeat=sum(sizes)):
+        parts = torch.split(torch.tensor(signs, dtype=torch.float64), sizes)
+        for weight, part in zip(weights, parts, strict=True):
+            weight.copy_(part.reshape(weight.shape))
+        yield signs
