@@ -14,6 +14,7 @@ from dgn_engine.checkpoints.contents import plain
 from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.imported import our_network
+from dgn_engine.inspecting import Found, network_of
 from dgn_engine.layers import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
@@ -22,7 +23,7 @@ from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
 from dgn_engine.runs import checkpoints
 from dgn_engine.runs.reader import RunReader
-from dgn_engine.standing import Found, Standing, network_of
+from dgn_engine.standing import Standing
 
 
 @dataclass(frozen=True)

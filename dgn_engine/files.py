@@ -13,6 +13,7 @@ from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.picking import by_size, picked
 from dgn_engine.checkpoints.reading import Listing, read_tensors
 from dgn_engine.config import NetConfig
+from dgn_engine.inspecting import network_of
 from dgn_engine.protocol.commands import Purpose
 from dgn_engine.protocol.events import (
     Event,
@@ -24,7 +25,6 @@ from dgn_engine.protocol.events import (
     Tensor,
 )
 from dgn_engine.refusal import Refusal
-from dgn_engine.standing import network_of
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,10 @@ def our_network(listing: Listing, input_shape: tuple[int, ...], dtype: torch.dty
     value, feature = _part(listing, "value."), _part(listing, "feature.")
     architecture = named_architecture(value, config.net, input_shape)
     network = GatedNetwork(architecture).to(dtype)
-    network.value = imported_stack(value, architecture, dtype)
-    network.feature = imported_stack(feature, architecture, dtype)
+    for part, listed in (("value", value), ("feature", feature)):
+        stack = imported_stack(_unnormalised(listed), architecture, dtype)
+        setattr(network, part, stack)
+        _normalise(stack, listed)
     network.dial(beta=config.gating.beta, epsilon=config.gating.epsilon)
     dress(network, regime)
     network.value_input = config.gating.value_input
@@ -61,6 +63,31 @@ def _part(listing: Listing, prefix: str) -> Listing:
         if name.startswith(prefix)
     }
     return replace(listing, arrays=arrays, metadata={})
+
+
+_NORMALISATION = "normalisation."
+
+
+def _unnormalised(listing: Listing) -> Listing:
+    arrays = {n: a for n, a in listing.arrays.items() if not n.startswith(_NORMALISATION)}
+    return replace(listing, arrays=arrays)
+
+
+def _normalise(stack: Stack, listing: Listing) -> None:
+    """What the file says of the normalisation of one of our networks."""
+    if stack.normalisation is None:
+        return
+    tensors = {
+        name.removeprefix(_NORMALISATION): torch.from_numpy(np.array(array))
+        for name, array in listing.arrays.items()
+        if name.startswith(_NORMALISATION)
+    }
+    try:
+        stack.normalisation.take(tensors)
+    except (KeyError, RuntimeError):
+        raise Refusal(
+            f"{listing.file_name} does not hold the normalisation of its network whole."
+        ) from None
 
 
 def in_order(listing: Listing) -> Listing:
@@ -155,7 +182,8 @@ def import_notes(listing: Listing, architecture: Architecture, gates: bool) -> l
 
 
 def _filled(match: Match, architecture: Architecture, dtype: torch.dtype) -> Stack:
-    stack = Stack(architecture, bias=any(bias is not None for bias in match.biases)).to(dtype)
+    missing = len(architecture.weighted) - len(match.biases)  # an output layer that stays zero
+    stack = Stack(architecture, [b is not None for b in match.biases] + [False] * missing).to(dtype)
     for place, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
         stack.weights[place].data.copy_(torch.from_numpy(np.array(weight)))
         if bias is not None:

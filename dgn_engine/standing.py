@@ -4,79 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from dgn_engine.checkpoints.reading import Listing
-from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
-from dgn_engine.imported import (
-    dense_architecture,
-    imported_stack,
-    in_order,
-    is_ours,
-    named_architecture,
-    our_network,
-)
+from dgn_engine.inspecting import Found, network_of
 from dgn_engine.layers import layer_infos
 from dgn_engine.memory import refused_without_memory
-from dgn_engine.network import GatedNetwork
 from dgn_engine.observation import Observation
 from dgn_engine.probes import Beside, Sight, nobody
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, RunStarted, Traced
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.refusal import Refusal
-from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.residence import choose_probe_set
 
 Report = Callable[[str, float | None], None]
-
-
-@dataclass(frozen=True)
-class Found:
-    """A network from a file, the regime that it is shown in and the step that it belongs to."""
-
-    network: GatedNetwork
-    regime: Regime
-    step: int = 0
-
-
-def network_of(listing: Listing, input_shape: tuple[int, ...], net: NetConfig) -> Found:
-    """The network that a file holds, for inputs of this shape.
-
-    A file of ours knows what it is; others are the network `net` if they fit it, or a chain of
-    dense layers. Raises `Refusal` where the file is neither.
-    """
-    dtype = torch.get_default_dtype()
-    if is_ours(listing):
-        network = our_network(listing, input_shape, dtype)
-        name = listing.metadata.get("regime", "")
-        step = listing.metadata.get("step", "0")
-        regime = find_regime(name or RunConfig.from_toml(listing.metadata["config"]).gating.regime)
-        return Found(network, regime, int(step) if step.isdecimal() else 0)
-    ordered = in_order(listing)
-    try:
-        architecture = dense_architecture(ordered)
-        if math.prod(architecture.input_shape) != math.prod(input_shape):
-            raise Refusal(
-                f"{listing.file_name} takes {math.prod(architecture.input_shape)} inputs, but "
-                f"these examples have {math.prod(input_shape)}."
-            )
-    except Refusal as refusal:
-        try:
-            architecture = named_architecture(ordered, net, input_shape)
-            stack = imported_stack(ordered, architecture, dtype)
-        except Refusal:
-            raise refusal from None
-    else:
-        stack = imported_stack(ordered, architecture, dtype)
-    network = GatedNetwork(architecture, bias=bool(len(stack.biases)))
-    network.value = stack
-    return Found(network, find_regime("ReLU"))
 
 
 class Standing:

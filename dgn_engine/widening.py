@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Node
+from dgn_engine.architecture import Architecture, Conv, Dense, Fork, Gating, Node, Skip
 from dgn_engine.refusal import Refusal
 
 
@@ -21,12 +21,29 @@ def widened(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture
             f"the {layers} gate layers."
         )
     nodes: list[Node] = []
+    kept: list[int] = []
     before, place = 1, 0
     for node in architecture.nodes:
-        if isinstance(node, (Dense, Conv)):
+        if isinstance(node, Fork):
+            kept.append(before)
+        elif isinstance(node, Skip):
+            before = kept.pop()
+        elif isinstance(node, Gating):
+            _check_tied(tiling[place], before, place)
+            place += 1
+        elif isinstance(node, (Dense, Conv)):
             after = tiling[place] if node.gated else 1
             node = replace(node, inputs=node.inputs * before, outputs=node.outputs * after)
             place += node.gated
             before = after
         nodes.append(node)
     return replace(architecture, nodes=tuple(nodes))
+
+
+def _check_tied(tiles: int, before: int, place: int) -> None:
+    """A gate behind an addition has the units of the layers that are added."""
+    if tiles != before:
+        raise Refusal(
+            f"gating.tiling gives gate layer {place + 1} the number {tiles}, but it stands behind "
+            f"an addition of layers with {before}; the numbers must be equal."
+        )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dgn_engine.checkpoints.contents import Array
+from dgn_engine.checkpoints.contents import Array, natural
 
 EPSILON = 1e-5  # of torch.nn.BatchNorm; a state dict does not hold it
 _MEAN = ".running_mean"
@@ -28,11 +28,13 @@ class Folding:
     into: dict[str, str]
 
 
-def fold_normalisation(arrays: Mapping[str, Array]) -> Folding:
+def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) -> Folding:
     """Fold each BatchNorm with running statistics into the layer that it stands behind.
 
     Which one that is, its name says (bn2: conv2; features.1: features.0), else the order of the
-    file. One without such a layer stays as it is, with all its tensors.
+    file. One without such a layer stays as it is, with all its tensors: also one that stands
+    before the layer of its name in a file that keeps the order of the layers (pre-activation).
+    Folded weights are float64: rounding them would move gates.
     """
     folded = dict(arrays)
     into: dict[str, str] = {}
@@ -42,7 +44,7 @@ def fold_normalisation(arrays: Mapping[str, Array]) -> Folding:
             continue
         into[weight] = norm
         bias = weight.removesuffix("weight") + "bias"
-        scaled, shift = _folded(norm, arrays[weight], arrays.get(bias), arrays)
+        scaled, shift = _folded(norm, arrays[weight], arrays.get(bias), arrays, epsilon)
         for name in [name for name in folded if _belongs(name, norm)]:
             del folded[name]
         folded[weight], folded[bias] = scaled, shift
@@ -64,8 +66,18 @@ def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
     for name in (*_by_name(norm), _before(norm, arrays)):
         found = arrays.get(name)
         if found is not None and found.ndim in (2, 4) and found.shape[:1] == mean.shape:
-            return name if found.dtype.kind == "f" else ""
+            return (
+                name if found.dtype.kind == "f" and not _stands_before(norm, name, arrays) else ""
+            )
     return ""
+
+
+def _stands_before(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
+    """Whether the BatchNorm comes before the layer, in a file whose order tells: one sorted by
+    its names does not."""
+    names = list(arrays)
+    by_alphabet = names in (sorted(names), sorted(names, key=natural))
+    return not by_alphabet and names.index(norm + _MEAN) < names.index(layer)
 
 
 def _by_name(norm: str) -> Iterator[str]:
@@ -89,14 +101,14 @@ def _before(norm: str, arrays: Mapping[str, Array]) -> str:
 
 
 def _folded(
-    norm: str, weight: Array, bias: Array | None, arrays: Mapping[str, Array]
+    norm: str, weight: Array, bias: Array | None, arrays: Mapping[str, Array], epsilon: float
 ) -> tuple[Array, Array]:
     gamma, beta = arrays.get(f"{norm}.weight"), arrays.get(f"{norm}.bias")
     mean = arrays[norm + _MEAN].astype(np.float64)
     with np.errstate(all="ignore"):  # what is not finite is found by whoever takes the layer
-        scale = 1.0 / np.sqrt(arrays[f"{norm}.running_var"].astype(np.float64) + EPSILON)
+        scale = 1.0 / np.sqrt(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
         scale = scale if gamma is None else scale * gamma
         shift = (0.0 if bias is None else bias) - mean
         shift = shift * scale + (0.0 if beta is None else beta)
-        scaled = weight * scale.reshape(-1, *(1,) * (weight.ndim - 1))
-        return scaled.astype(weight.dtype), shift.astype(weight.dtype)
+        scaled = weight.astype(np.float64) * scale.reshape(-1, *(1,) * (weight.ndim - 1))
+        return scaled, shift

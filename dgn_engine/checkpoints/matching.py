@@ -66,7 +66,7 @@ def match_layers(listing: Listing, architecture: Architecture, part: Part = "gat
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     layers = architecture.weighted
     pairs = [
-        _pair(place, layer, names[place] if place < len(names) else "", folding, len(names))
+        _pair(place, layer, names[place] if place < len(names) else "", folding, architecture)
         for place, layer in enumerate(layers)
     ]
     file = listing.file_name
@@ -91,7 +91,9 @@ def match_layers(listing: Listing, architecture: Architecture, part: Part = "gat
     return Match(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
-        verdict=_praise(file, len(layers) - 1, len(names) - len(layers), biases, bool(norms)),
+        verdict=_praise(
+            file, len(architecture.gated), len(names) - len(layers), biases, bool(norms)
+        ),
         weights=tuple(pair.weight for pair in taken if pair.weight is not None),
         biases=biases,
     )
@@ -107,13 +109,17 @@ def _part(listing: Listing, part: Part) -> dict[str, Array]:
     return {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
 
 
-def _pair(place: int, layer: Weighted, name: str, folding: Folding, available: int) -> _Pair:
+def _pair(
+    place: int, layer: Weighted, name: str, folding: Folding, architecture: Architecture
+) -> _Pair:
+    last = place + 1 == len(architecture.weighted)
     title = f"{'conv' if isinstance(layer, Conv) else 'dense'} {place + 1}"
-    title = title if layer.gated else "output"
+    title = "output" if last else title
     needed = weight_shape(layer)
     if not name:
+        available = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in folding.arrays.values())
         reason = f"the file has only {available} weight layers"
-        row = LayerMatch(title, needed, "", None, False, _unless_gated(layer, reason))
+        row = LayerMatch(title, needed, "", None, False, _unless_needed(last, reason))
         return _Pair(row, reason=reason)
     arrays = folding.arrays
     found = arrays[name]
@@ -125,7 +131,7 @@ def _pair(place: int, layer: Weighted, name: str, folding: Folding, available: i
         reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
     if not reason and not all(_finite(a) for a in (weight, bias) if a is not None):
         reason = f"{name} holds values that are not finite"
-    remark = _unless_gated(layer, reason)
+    remark = _unless_needed(last, reason)
     if not reason and name in folding.into:
         remark = f"{folding.into[name]} folded in"
     elif not reason:
@@ -134,8 +140,9 @@ def _pair(place: int, layer: Weighted, name: str, folding: Folding, available: i
     return _Pair(row, weight, bias, reason)
 
 
-def _unless_gated(layer: Weighted, reason: str) -> str:
-    return reason if layer.gated else f"left as it is: {reason}"
+def _unless_needed(last: bool, reason: str) -> str:
+    """Gates hang on every layer but the last."""
+    return f"left as it is: {reason}" if last else reason
 
 
 def _difference(layer: Weighted, found: tuple[int, ...]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import TypeVar
 
 from dgn_engine.checkpoints.contents import plain
 from dgn_engine.checkpoints.reading import Listing
@@ -39,23 +40,26 @@ def understood_as(listing: Listing) -> str:
 
 def known_network(shapes: Shapes) -> str:
     """A network of torchvision by its names and widths; or ''."""
-    own = _without_prefix(shapes)
+    own = without_prefix(shapes)
     return _resnet(own) or _vgg(own) or _alexnet(own)
 
 
 def has_skips(shapes: Shapes) -> bool:
     """Whether it is a ResNet: its layers make no chain."""
-    return bool(_resnet(_without_prefix(shapes)))
+    return bool(_resnet(without_prefix(shapes)))
 
 
-def _without_prefix(shapes: Shapes) -> Shapes:
-    """Names as torchvision has them, where all stand under 'model.' or the like."""
+Thing = TypeVar("Thing")
+
+
+def without_prefix(named: Mapping[str, Thing]) -> dict[str, Thing]:
+    """By the names that torchvision has, where all stand under 'model.' or the like."""
     for first in ("conv1.weight", "features.0.weight"):
-        for name in shapes:
+        for name in named:
             prefix = name.removesuffix(first)
-            if prefix != name and all(other.startswith(prefix) for other in shapes):
-                return {other.removeprefix(prefix): s for other, s in shapes.items()}
-    return shapes
+            if prefix != name and all(other.startswith(prefix) for other in named):
+                return {other.removeprefix(prefix): thing for other, thing in named.items()}
+    return dict(named)
 
 
 def _resnet(shapes: Shapes) -> str:

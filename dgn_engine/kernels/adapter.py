@@ -42,24 +42,25 @@ def adapt(
     gated network whose gates that module makes. Raises `Refusal` naming what is not supported.
     """
     architecture, weights, biases = _read(module, tuple(input_shape))
-    network = GatedNetwork(architecture, bias=biases[0] is not None).to(weights[0])
+    network = GatedNetwork(architecture).to(weights[0])
     network.gate = gate
-    _fill(network.value, weights, biases)
+    network.value = _stack(architecture, weights, biases)
     if gates_from is not None:
         other, weights, biases = _read(gates_from, tuple(input_shape))
         if other != architecture:
             raise Refusal("The network that makes the gates has another architecture.")
         network.own_gates = False
-        network.feature = Stack(architecture, bias=biases[0] is not None).to(weights[0])
-        _fill(network.feature, weights, biases)
+        network.feature = _stack(architecture, weights, biases)
     return network
 
 
-def _fill(stack: Stack, weights: list[Tensor], biases: list[Tensor | None]) -> None:
+def _stack(architecture: Architecture, weights: list[Tensor], biases: list[Tensor | None]) -> Stack:
+    stack = Stack(architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         stack.weights[place] = _parameter(weight)
         if bias is not None:
             stack.biases[place] = _parameter(bias)
+    return stack
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:
@@ -84,8 +85,6 @@ def _read(
                 raise Refusal(f"Layer {name} (ReLU) does not follow a Linear or Conv2d layer.")
         elif not _pooled_already(nodes, layer):
             nodes.append(_pooling(name, layer))
-    if len({bias is None for bias in biases}) > 1:
-        raise Refusal("Some layers have a bias and some have none; give all of them one or none.")
     return Architecture(input_shape, tuple(nodes)), weights, biases
 
 
@@ -155,17 +154,20 @@ def _pooling(name: str, layer: nn.Module) -> Node:
         case nn.AdaptiveMaxPool2d() if _is_one(layer.output_size):
             return GlobalMaxPool()
         case nn.AvgPool2d() | nn.MaxPool2d():
-            plain = not layer.ceil_mode and _one(name, layer.padding, "padding") == 0
-            plain &= getattr(layer, "dilation", 1) in (1, (1, 1))
-            if not plain or getattr(layer, "divisor_override", None):
-                raise Refusal(f"Layer {name}: pooling with padding or ceiling is not supported.")
+            padding = _one(name, layer.padding, "padding")
+            average = isinstance(layer, nn.AvgPool2d)
+            plain = not layer.ceil_mode and getattr(layer, "dilation", 1) in (1, (1, 1))
+            if not plain or getattr(layer, "divisor_override", None) or (average and padding):
+                raise Refusal(
+                    f"Layer {name}: ceiling, dilation, or padding of an average is not supported."
+                )
             kernel, stride = (
                 _one(name, value, what)
                 for value, what in ((layer.kernel_size, "kernel"), (layer.stride, "stride"))
             )
-            if isinstance(layer, nn.AvgPool2d):
+            if average:
                 return AveragePool(kernel, stride)
-            return MaxPool(kernel, stride)
+            return MaxPool(kernel, stride, padding)
         case nn.modules.batchnorm._BatchNorm():
             raise Refusal(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
     raise Refusal(

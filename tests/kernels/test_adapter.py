@@ -102,6 +102,21 @@ def test_two_modules_make_a_deep_gated_network() -> None:
         k.adapt(value, shape, gates_from=nn.Sequential(nn.Flatten(), nn.Linear(60, 2)).double())
 
 
+def test_padded_max_pooling_and_a_bias_in_some_layers_only_are_as_in_torch() -> None:
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1), nn.Conv2d(3, 2, 1))
+    tail = (nn.ReLU(), nn.Flatten(), nn.Linear(18, 2, bias=False))
+    module = nn.Sequential(*layers, *tail).double()
+    x = torch.randn(4, 2, 7, 7, dtype=torch.float64)
+    network = k.adapt(module, (2, 7, 7))
+    torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
+    parameters = {name: p.detach() for name, p in module.named_parameters()}
+    tree = jacrev(lambda p: functional_call(module, p, (x,)))(parameters)
+    J = torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2)
+    expected = torch.einsum("nkp,mkp->nm", J, J) / 2
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected)
+
+
 @pytest.mark.parametrize(
     ("module", "words"),
     [
@@ -112,11 +127,10 @@ def test_two_modules_make_a_deep_gated_network() -> None:
         (nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1)), "gated layers"),
         (nn.Sequential(nn.ReLU(), nn.Linear(4, 1)), "does not follow"),
         (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(2, 1)), "takes 2 inputs"),
-        (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1, bias=False)), "bias"),
         (nn.Sequential(nn.Conv2d(1, 1, (3, 2)), nn.ReLU()), "square"),
         (nn.Sequential(nn.Conv2d(2, 2, 3, groups=2), nn.ReLU()), "groups"),
         (nn.Sequential(nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect")), "reflect"),
-        (nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU(), nn.MaxPool2d(2, padding=1)), "padding or"),
+        (nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU(), nn.AvgPool2d(2, padding=1)), "padding of"),
         (nn.Sequential(nn.Conv2d(1, 1, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2)), "Adaptive"),
     ],
 )

@@ -1,0 +1,108 @@
+"""A checkpoint as a network: its architecture found, its weights in place, its own gates read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from dgn_engine.architecture import Architecture
+from dgn_engine.checkpoints.folding import EPSILON
+from dgn_engine.checkpoints.reading import Listing
+from dgn_engine.checkpoints.recognising import recognise
+from dgn_engine.checkpoints.understanding import understood_as
+from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.imported import (
+    dense_architecture,
+    import_notes,
+    imported_stack,
+    in_order,
+    is_ours,
+    named_architecture,
+    our_network,
+)
+from dgn_engine.network import GatedNetwork
+from dgn_engine.refusal import Refusal
+from dgn_engine.regimes import Regime, find_regime
+from dgn_engine.stack import Stack
+
+
+@dataclass(frozen=True)
+class Found:
+    """A network from a file, the regime that it is shown in and the step that it belongs to.
+
+    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed.
+    """
+
+    network: GatedNetwork
+    regime: Regime
+    step: int = 0
+    title: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def network_of(
+    listing: Listing,
+    input_shape: tuple[int, ...],
+    net: NetConfig | None,
+    dtype: torch.dtype | None = None,
+    epsilon: float = EPSILON,
+) -> Found:
+    """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
+
+    A file of ours knows what it is; ResNets, VGGs and AlexNet are known by their names; others
+    are a chain of dense layers, or the network `net` if they fit it. All but ours are ReLU
+    networks that make their own gates. `epsilon`: of BatchNorm, where a network known by its
+    names has it. Raises `Refusal` where the file is none of these, or takes other inputs.
+    """
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    title = understood_as(listing)
+    if is_ours(listing):
+        network = our_network(listing, input_shape, dtype)
+        name = listing.metadata.get("regime", "")
+        step = listing.metadata.get("step", "0")
+        regime = find_regime(name or RunConfig.from_toml(listing.metadata["config"]).gating.regime)
+        return Found(network, regime, int(step) if step.isdecimal() else 0, title)
+    known = recognise(listing, input_shape, epsilon)
+    if known is not None:
+        stack = imported_stack(known.listing, known.architecture, dtype)
+        return Found(_alone(stack), find_regime("ReLU"), 0, known.title, known.remarks)
+    ordered = in_order(listing)
+    architecture, stack = _chain(ordered, input_shape, net, dtype)
+    notes = tuple(note for note in import_notes(ordered, architecture, gates=False) if note)
+    return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
+
+
+def _chain(
+    listing: Listing, input_shape: tuple[int, ...], net: NetConfig | None, dtype: torch.dtype
+) -> tuple[Architecture, Stack]:
+    """Dense layers as they follow each other, else the network that was named."""
+    try:
+        architecture = dense_architecture(listing)
+        inputs = math.prod(architecture.input_shape)
+        if inputs != math.prod(input_shape):
+            raise Refusal(
+                f"{listing.file_name} takes {inputs} inputs, but these examples have "
+                f"{math.prod(input_shape)}."
+            )
+    except Refusal as refusal:
+        if net is None:
+            raise
+        try:
+            architecture = named_architecture(listing, net, input_shape)
+            return architecture, imported_stack(listing, architecture, dtype)
+        except Refusal:
+            raise refusal from None
+    return architecture, imported_stack(listing, architecture, dtype)
+
+
+def _alone(stack: Stack) -> GatedNetwork:
+    """A ReLU network of these weights. It has no feature network of its own, which would only
+    take memory: both names are the same weights."""
+    with torch.device("meta"):
+        network = GatedNetwork(stack.architecture)
+    network.value = network.feature = stack
+    like = stack.tensors()[0][0]
+    network.random_input = torch.zeros(stack.architecture.input_shape, dtype=like.dtype)
+    return network
