@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -20,19 +21,28 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
     os.environ.update(environment)  # before torch is imported and looks
     _redirect(Path(log))
-    from dgn_engine.sweep.attempt import attempt
-
     ear = _Ear(pipe)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
-        while True:
+        while not ear.stopped:
             text = pipe.recv_bytes().decode()
             if text == STOP:
                 break
-            answer = attempt(text, ear.say, ear.told_to_stop)
-            pipe.send_bytes(answer.encode())
-            if ear.stopped:
-                break
+            _carry_out([str(task) for task in json.loads(text)], ear)
     pipe.close()
+
+
+def _carry_out(tasks: list[str], ear: _Ear) -> None:
+    """One unit by itself, several as a pack."""
+    from dgn_engine.sweep.attempt import Task, attempt
+
+    if len(tasks) == 1:
+        ear.say(attempt(tasks[0], ear.say, ear.told_to_stop))
+        return
+    from dgn_engine.sweep.attempt_pack import attempt_pack
+
+    pack = [Task.from_text(text) for text in tasks]
+    for news in attempt_pack(pack, lambda news: ear.say(news.to_text()), ear.told_to_stop):
+        ear.say(news.to_text())
 
 
 class _Ear:

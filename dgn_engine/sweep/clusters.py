@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dgn_engine.refusal import Refusal
 from dgn_engine.sweep.processes import ONE_THREAD
 from dgn_engine.sweep.room import cores
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 INSTALL = "install it with: pip install 'dgn-viewer[cluster]'"
 CONNECT = 15.0  # seconds
@@ -34,7 +32,7 @@ _SLURM: Mapping[str, type] = {
 
 
 @contextmanager
-def connected(cluster: str, workers: int) -> Iterator[Client]:
+def connected(cluster: str, workers: int) -> Iterator[Any]:
     """A client of the cluster; one that was started here ends with it. Raises `Refusal`."""
     check_cluster(cluster)
     try:
@@ -107,6 +105,8 @@ def _slurm(text: str, workers: int) -> Iterator[Any]:
         from dask_jobqueue import SLURMCluster
     except ImportError:
         raise Refusal(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
+    if shutil.which("sbatch") is None:
+        raise Refusal("--cluster slurm: there is no 'sbatch' here; run this where jobs are begun.")
     options = slurm_options(text)
     jobs = int(options.pop("jobs", workers or 1))
     arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}
@@ -114,14 +114,11 @@ def _slurm(text: str, workers: int) -> Iterator[Any]:
         arguments["job_script_prologue"] = [prologue]
     if directive := arguments.pop("directive", ""):
         arguments["job_extra_directives"] = [directive]
-    try:
-        with SLURMCluster(
-            scheduler_options={"dashboard": False, "dashboard_address": ANY_PORT}, **arguments
-        ) as cluster:
-            cluster.scale(jobs=jobs)
-            yield cluster
-    except FileNotFoundError as error:
-        raise Refusal(f"Slurm is not on this machine: {error.filename} was not found.") from None
+    with SLURMCluster(
+        scheduler_options={"dashboard": False, "dashboard_address": ANY_PORT}, **arguments
+    ) as cluster:
+        cluster.scale(jobs=jobs)
+        yield cluster
 
 
 @contextmanager

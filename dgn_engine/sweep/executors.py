@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, get_args
 
 from dgn_engine.refusal import Refusal
@@ -36,6 +37,18 @@ def find_executor(
         from dgn_engine.sweep.serial import Serial
 
         return Serial()
+    if name == "packed" or (name == "auto" and _suits_packs(units)):
+        from dgn_engine.sweep.packed import Packs
+
+        return Packs(workers)
     from dgn_engine.sweep.processes import Processes
 
     return Processes(workers)
+
+
+def _suits_packs(units: Sequence[Unit]) -> bool:
+    """Dense networks on a CPU, two or more of which share a stack."""
+    from dgn_engine.sweep.packed import find_stacks
+    from dgn_engine.sweep.room import gpus
+
+    return not gpus(units) and bool(find_stacks(units, Path(), 1))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dgn_engine import __version__
 from dgn_engine.refusal import Refusal
@@ -20,9 +20,6 @@ from dgn_engine.sweep.news import News, Whose
 from dgn_engine.sweep.running import Progress, Told
 from dgn_engine.sweep.scheduling import carry_out
 from dgn_engine.sweep.unit import Unit
-
-if TYPE_CHECKING:
-    from distributed import Client, Future
 
 LOOK = 1.0  # seconds between two looks at which workers there are
 SLICE = 0.05  # seconds between two looks at what is over
@@ -57,7 +54,7 @@ class _Job:
 
     task: Task
     address: str
-    future: Future
+    future: Any  # distributed.Future
 
 
 class Gang:
@@ -74,7 +71,7 @@ class Gang:
         self._unfit: dict[str, str] = {}  # and why not
         self._looked = 0.0
         self._alone_since = time.monotonic()
-        self._client: Client
+        self._client: Any  # distributed.Client
         self._tell: Callable[[News], None]
 
     @contextmanager

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from dgn_engine.sweep.unit import Unit
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
+Batch = tuple[Task, ...]  # what a process is given at once
 LEAVE = 20.0  # seconds a process has to save and end when nobody waits for it any more
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down
 
@@ -46,13 +48,13 @@ class Processes:
 
 @dataclass
 class _Worker:
-    """A process, the pipe to it, and the task it has."""
+    """A process, the pipe to it, and the tasks it has, by their units."""
 
     process: SpawnProcess
     pipe: Connection
     gpu: str
     log: Path
-    task: Task | None = None
+    tasks: dict[str, Task] = field(default_factory=dict)
 
 
 class Crowd:
@@ -67,9 +69,14 @@ class Crowd:
         self._tell: Callable[[News], None]
 
     @property
-    def pids(self) -> list[int]:
-        """Of the processes that have a task."""
-        return [w.process.pid or 0 for w in self._workers if w.task is not None]
+    def places(self) -> int:
+        """How many may work at a time."""
+        return len(self._places)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody has a task."""
+        return any(worker.tasks for worker in self._workers)
 
     @contextmanager
     def gather(
@@ -91,21 +98,25 @@ class Crowd:
 
     def take(self, ready: Sequence[Task]) -> Sequence[Task]:
         """See `Crew`."""
-        begun = []
-        for task in ready:
-            if not self._fits(task):
+        begun: list[Task] = []
+        for batch in self.batches(ready):
+            if not self._fits(batch):
                 break  # those behind it wait too, or it would wait for ever
-            self._hand(task)
-            begun.append(task)
+            self._hand(batch)
+            begun += batch
         return begun
 
-    def _fits(self, task: Task) -> bool:
-        busy = [worker.task for worker in self._workers if worker.task is not None]
-        if len(busy) >= len(self._places):
+    def batches(self, ready: Sequence[Task]) -> Iterator[Batch]:
+        """What is given to one process at once: here one unit each."""
+        yield from ((task,) for task in ready)
+
+    def _fits(self, batch: Batch) -> bool:
+        busy = [next(iter(worker.tasks.values())) for worker in self._workers if worker.tasks]
+        if len(busy) >= self.places:
             return False
         if self._limit or self._places[0] or not busy:
             return True
-        return sum(threads(one.unit) for one in (*busy, task)) <= cores()
+        return sum(threads(one.unit) for one in (*busy, batch[0])) <= cores()
 
     def work(self, seconds: float) -> None:
         """See `Crew`."""
@@ -127,11 +138,11 @@ class Crowd:
         for worker in self._workers:
             _send(worker, STOP)
 
-    def _hand(self, task: Task) -> None:
-        idle = [worker for worker in self._workers if worker.task is None]
+    def _hand(self, batch: Batch) -> None:
+        idle = [worker for worker in self._workers if not worker.tasks]
         worker = idle[0] if idle else self._start()
-        worker.task = task
-        _send(worker, task.to_text())
+        worker.tasks = {task.unit.id: task for task in batch}
+        _send(worker, json.dumps([task.to_text() for task in batch]))
 
     def _start(self) -> _Worker:
         used = [worker.gpu for worker in self._workers]
@@ -152,23 +163,21 @@ class Crowd:
 
     def _hear(self, worker: _Worker, news: News) -> None:
         if news.over:
-            worker.task = None
+            worker.tasks.pop(news.unit, None)
         self._tell(news)
 
     def _lose(self, worker: _Worker) -> None:
         """Its end of the pipe is closed: it was killed, or fell."""
         self._workers.remove(worker)
         code = _end(worker)
-        task, worker.task = worker.task, None
-        if task is None:
-            return
         text = f"The process that had it ended with exit code {code}."
         with contextlib.suppress(OSError):
             printed = worker.log.read_text("utf-8", "replace").strip()
             text = f"{text}\n{last_lines(printed)}".strip()
             worker.log.unlink()
-        write_log(self._root, task.unit.id, text)
-        self._tell(News(task.unit.id, "lost", trouble=text))
+        for unit_id in worker.tasks:
+            write_log(self._root, unit_id, text)
+            self._tell(News(unit_id, "lost", trouble=text))
 
     def _dismiss(self) -> None:
         """Nobody is left, whatever happened."""

@@ -10,7 +10,6 @@ from safetensors.numpy import load
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.protocol.events import Measured
 from dgn_engine.runs.places import WEIGHTS
 from dgn_engine.runs.reader import RunReader
 from dgn_engine.sweep.running import Executor, Progress, Told
