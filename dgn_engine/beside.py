@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dgn_engine.checkpoints.contents import plain
 from dgn_engine.checkpoints.reading import Listing
-from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.config import RunConfig
 from dgn_engine.imported import our_network
 from dgn_engine.inspecting import Found, network_of
 from dgn_engine.layers import layer_infos
@@ -23,17 +23,7 @@ from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
 from dgn_engine.runs import checkpoints
 from dgn_engine.runs.reader import RunReader
-from dgn_engine.standing import Standing
-
-
-@dataclass(frozen=True)
-class Ground:
-    """What both are looked at on: the probe examples `x` (n, …), their labels, and the network's
-    configuration, by which a file without a name of its own is read."""
-
-    x: Tensor
-    labels: Tensor
-    net: NetConfig
+from dgn_engine.standing import Ground, Standing
 
 
 class Source(Protocol):
@@ -57,7 +47,7 @@ class Beside:
         found, told = source(ground)
         standing = None
         if found is not None:
-            standing = Standing(found, ground.x, ground.labels, self._emit)
+            standing = Standing(found, ground, self._emit)
             standing.watch(self._requests)
             told = replace(
                 told,
@@ -111,7 +101,7 @@ def of_listing(listing: Listing) -> Source:
     """The network of a checkpoint."""
 
     def source(ground: Ground) -> tuple[Found | None, ComparisonOpened]:
-        found = network_of(listing, tuple(ground.x.shape[1:]), ground.net)
+        found = network_of(listing, ground.shape, ground.net)
         return found, ComparisonOpened(listing.file_name, "", "", ())
 
     return source
@@ -134,7 +124,7 @@ def of_run(folder: Path) -> Source:
             scores=tuple(e for e in reader.events if isinstance(e, Measured)),
         )
         try:
-            return _last_network(reader, tuple(ground.x.shape[1:])), told
+            return _last_network(reader, ground.shape), told
         except Refusal as refusal:
             if not told.scores:
                 raise

@@ -13,6 +13,7 @@ from dgn_engine.checkpoints.matching import Match, match_layers
 from dgn_engine.checkpoints.reading import read_tensors
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
+from dgn_engine.protocol.events import WeightsTaken
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import Regime
 from dgn_engine.trainer import Trainer
@@ -53,6 +54,17 @@ def read_copies(
         if match is not None and not match.fits:
             raise Refusal(match.verdict)
     return Copies(gates, values)
+
+
+def weights_taken(match: Match, source: str, step: int) -> WeightsTaken:
+    """What is told when the value network has the weights of a file."""
+    return WeightsTaken(
+        step=step,
+        source=source,
+        layers=len(match.weights),
+        kept=tuple(row.layer for row in match.rows[len(match.weights) :]),
+        biases=any(bias is not None for bias in match.biases),
+    )
 
 
 def tensors_of(match: Match) -> tuple[list[Tensor], list[Tensor | None]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dgn_engine.beside import Beside, Ground, of_listing, of_run
+from dgn_engine.beside import Beside, of_listing, of_run
 from dgn_engine.files import OpenedFiles, Wanted
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event
 from dgn_engine.refusal import Refusal
 from dgn_engine.run import Run
-from dgn_engine.standing import Inspection, Report
+from dgn_engine.standing import Ground, Inspection, Report
 
 Shown = Run | Inspection
 OfFiles = (
@@ -81,7 +81,7 @@ def wanted_by(shown: Shown) -> Wanted:
     """What a file could become part of."""
     if isinstance(shown, Inspection):
         architecture = shown.standing.network.architecture
-        shape = tuple(shown.x.shape[1:])
+        shape = shown.ground.shape
         return Wanted(architecture, architecture, False, False, shape, shown.config.net)
     network = shown.trainer.network
     return Wanted(
@@ -89,7 +89,7 @@ def wanted_by(shown: Shown) -> Wanted:
         values=network.architecture,
         bias=bool(len(network.value.biases)),
         trains=True,
-        input_shape=shown.architecture.input_shape,
+        input_shape=shown.image_shape,
         net=shown.config.net,
     )
 
@@ -97,9 +97,10 @@ def wanted_by(shown: Shown) -> Wanted:
 def ground_of(shown: Shown) -> Ground:
     """The examples on which two networks are compared."""
     if isinstance(shown, Inspection):
-        return Ground(shown.x, shown.labels, shown.config.net)
+        return shown.ground
     sight = shown.sight()
-    return Ground(sight.x, sight.labels, shown.config.net)
+    images = sight.x.reshape(len(sight.x), *shown.image_shape)
+    return Ground(images, sight.labels, len(shown.probe_set.class_names), shown.config.net)
 
 
 def inspect(

@@ -10,7 +10,7 @@ import torch
 
 from dgn_engine.checkpoints.matching import Match
 from dgn_engine.config import RunConfig, ValueInput
-from dgn_engine.copying import Copies, read_copies, tensors_of
+from dgn_engine.copying import Copies, read_copies, tensors_of, weights_taken
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
 from dgn_engine.keeping import save_trainer
@@ -28,7 +28,6 @@ from dgn_engine.protocol.events import (
     RunStarted,
     Saved,
     SettingChanged,
-    WeightsTaken,
 )
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
@@ -98,6 +97,7 @@ class Run:
         self.before_swap: Callable[[str], None] = lambda _regime: None  # the weights as they were
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
         self.fingerprint = examples.fingerprint
+        self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
 
     def started(self, paused: bool) -> RunStarted:
         """The event that opens the run."""
@@ -204,16 +204,7 @@ class Run:
         self.before_swap(f"weights of {source}")
         self.trainer.take_weights(*tensors_of(match))
         self._changed()
-        self._emit(
-            WeightsTaken(
-                step=self.step_count,
-                source=source,
-                layers=len(match.weights),
-                kept=tuple(row.layer for row in match.rows[len(match.weights) :]),
-                biases=any(bias is not None for bias in match.biases),
-                parameters_value=_count(self.trainer.network.value),
-            )
-        )
+        self._emit(weights_taken(match, source, self.step_count))
 
     def rewire(self, order: tuple[int, ...]) -> None:
         """Another order of the gate layers from the next step on; each keeps its rotation."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from dgn_engine.checkpoints.reading import Listing
-from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.devices import choose_device, device_name, set_threads
 from dgn_engine.inspecting import Found, network_of
@@ -27,19 +27,31 @@ from dgn_engine.residence import choose_probe_set
 Report = Callable[[str, float | None], None]
 
 
+@dataclass(frozen=True)
+class Ground:
+    """What networks are looked at on: the probe examples `x` (n, *image shape), their `labels`
+    (n,) out of `classes`, and `net`, the network that a file may be which has no name of its own.
+    """
+
+    x: Tensor
+    labels: Tensor
+    classes: int
+    net: NetConfig
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        return tuple(self.x.shape[1:])
+
+
 class Standing:
     """What the probes see of a network that is not trained, read once for each request.
 
-    `x` (n, …) and `labels` (n,): the probe examples; they are brought into the network's shape.
+    The examples are brought into the network's shape.
     """
 
     def __init__(
-        self,
-        found: Found,
-        x: Tensor,
-        labels: Tensor,
-        emit: Callable[[Event], None],
-        traced: bool = False,
+        self, found: Found, ground: Ground, emit: Callable[[Event], None], traced: bool = False
     ) -> None:
         """`traced`: its scalars are told; else they belong to no run, and stay in the readings."""
         if found.regime.drawn_gates:
@@ -49,13 +61,14 @@ class Standing:
             )
         self.regime = found.regime
         self.step = found.step
-        self.network = found.network.to(x.device).requires_grad_(False)
+        self.network = found.network.to(ground.x.device).requires_grad_(False)
         shape = self.network.architecture.input_shape
-        if math.prod(shape) != x[0].numel():
+        if math.prod(shape) != math.prod(ground.shape):
             raise Refusal(
-                f"It takes {_sides(shape)} inputs, but these examples have {_sides(x.shape[1:])}."
+                f"It takes {_sides(shape)} inputs, but these examples have {_sides(ground.shape)}."
             )
-        self._x, self._labels = x.reshape(len(x), *shape), labels
+        self._x, self._labels = ground.x.reshape(len(ground.x), *shape), ground.labels
+        self._classes = ground.classes
         self.observation = Observation(
             lambda e: None if isinstance(e, Traced) and not traced else emit(e)
         )
@@ -72,7 +85,7 @@ class Standing:
         """
         due = self.observation.due(self.step)[:1]
         if due:
-            sight = Sight(self.network, self._x, self._labels, self.regime, beside)
+            sight = Sight(self.network, self._x, self._labels, self.regime, beside, self._classes)
             self.observation.look(due, sight, self.step)
         return bool(due)
 
@@ -93,7 +106,7 @@ class Standing:
         return sum(p.numel() for part in parts for p in part.parameters())
 
 
-def _sides(shape: tuple[int, ...] | torch.Size) -> str:
+def _sides(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape)
 
 
@@ -122,9 +135,10 @@ class Inspection:
         set_threads(found.network.architecture)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
         chosen = list(self.probe_set.indices)
-        self.x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
-        self.labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
-        self.standing = Standing(found, self.x, self.labels, emit, traced=True)
+        x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
+        labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
+        self.ground = Ground(x, labels, len(examples.class_names), config.net)
+        self.standing = Standing(found, self.ground, emit, traced=True)
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
 

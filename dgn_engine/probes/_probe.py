@@ -35,8 +35,11 @@ class Sight:
         labels: Tensor,
         regime: Regime,
         beside: Beside = nobody,
+        classes: int = 0,
     ) -> None:
+        """`classes`: of the labels, where the network has other outputs than one for each."""
         self.network = network
+        self.classes = classes or max(network.architecture.classes, 2)  # a pair shares one output
         self.x = x
         self._beside = beside
         self.labels = labels

@@ -19,8 +19,7 @@ from dgn_engine.protocol.frames import Array
 def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
     """See the module's first lines."""
     npk = sight.kernels.npk("trace")
-    classes = max(sight.architecture.classes, 2)  # a pair of classes shares one output
-    targets = k.class_targets(sight.labels, classes)
+    targets = k.class_targets(sight.labels, sight.classes)
     spectrum = k.spectrum(npk, targets)
     arrays: dict[str, Array] = {
         "labels": numpy(sight.labels),

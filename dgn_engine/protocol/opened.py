@@ -77,8 +77,7 @@ class WeightsTaken:
     source: str  # 'resnet18.pth'
     layers: int  # how many weight layers were copied
     kept: tuple[str, ...] = ()  # layers that were left as they are: 'output'
-    biases: bool = False  # they came with biases, which the value network has now
-    parameters_value: int = 0
+    biases: bool = False  # they came with biases
 
     @property
     def sentence(self) -> str:

@@ -22,13 +22,22 @@ from dgn_engine.protocol.catalogue import (
     OptionField,
     RegimeEntry,
 )
-from dgn_engine.protocol.commands import CloseFile, Command, StartRun, TakeGates
+from dgn_engine.protocol.commands import (
+    CloseFile,
+    Command,
+    CompareFile,
+    InspectFile,
+    PickTensors,
+    StartRun,
+    TakeGates,
+)
 from dgn_engine.protocol.events import (
     EngineReady,
     FileClosed,
     FileListed,
     LayerInfo,
     LayerMatch,
+    Offer,
     ProbeSet,
     Refused,
     RegimeSwapped,
@@ -366,6 +375,73 @@ def test_a_file_that_does_not_fit_can_only_be_closed(
     assert sent == []
     press(inspector.page.close_file)
     assert sent == [CloseFile(7)]
+
+
+def test_each_use_of_a_file_has_its_verdict_and_its_command(
+    inspector: Inspector, sent: list[Command]
+) -> None:
+    weights = Offer(False, "Its weights do not fit.", LISTED.matches)
+    inspector.on_event(replace(LISTED, weights=weights, network=Offer(True, "A network.")))
+    page = inspector.page
+    assert isinstance(page, FilePage)
+    assert page.purpose == "gates"
+    QTest.keyClick(page.uses["weights"], Qt.Key.Key_Space)
+    assert page.purpose == "weights"
+    assert page.verdict.text() == "Its weights do not fit."
+    assert not page.go.isEnabled()
+    page.choose("compare")
+    press(page.go)
+    page.choose("network")
+    press(page.go)
+    assert sent == [CompareFile(7), InspectFile(7, None)]
+
+
+def test_a_file_is_opened_for_what_it_was_dropped_for(
+    inspector: Inspector, sent: list[Command]
+) -> None:
+    inspector.on_event(replace(LISTED, purpose="network"))
+    assert isinstance(inspector.page, FilePage)
+    assert inspector.page.purpose == "network"
+
+
+def test_a_comparison_is_begun_at_once_and_asks_only_where_it_cannot(
+    inspector: Inspector, sent: list[Command]
+) -> None:
+    dropped = replace(LISTED, purpose="compare")
+    inspector.on_event(replace(dropped, network=Offer(True, "A network.")))
+    assert sent == [CompareFile(7)]
+    assert inspector.page is None
+    inspector.on_event(replace(dropped, network=Offer(False, "No network.")))
+    assert isinstance(inspector.page, FilePage)
+    assert inspector.page.verdict.text() == "No network."
+
+
+def test_tensors_are_picked_among_those_that_have_the_shape(
+    inspector: Inspector, sent: list[Command]
+) -> None:
+    tensors = tuple(Tensor(f"t{i}", (64, 64), "float32") for i in range(3))
+    rows = tuple(LayerMatch(f"layer {i + 1}", (64, 64), f"t{i}", (64, 64), True) for i in range(2))
+    listed = replace(LISTED, tensors=(*tensors, Tensor("b", (64,), "float32")), matches=rows)
+    inspector.on_event(listed)
+    page = inspector.page
+    assert isinstance(page, FilePage)
+    page.pick.setChecked(True)
+    box = page.table.boxes[0]
+    assert [box.itemText(i) for i in range(box.count())] == ["–", "t0", "t1", "t2"]
+    QTest.keyClick(box, Qt.Key.Key_Down)
+    QTest.keyClick(box, Qt.Key.Key_Down)
+    assert sent[-1] == PickTensors(7, ("t2", "t1"))
+    inspector.on_event(replace(listed, verdict="As picked.", picked=True))
+    assert inspector.page is page
+    assert page.verdict.text() == "As picked."
+    assert page.table.names() == ("t2", "t1")
+    sent.clear()
+    QTest.keyClick(box, Qt.Key.Key_Up)
+    assert page.verdict.text() == "t1 is picked for two layers."
+    assert not page.go.isEnabled()
+    QTest.keyClick(box, Qt.Key.Key_Home)
+    assert page.verdict.text() == "Pick a tensor for layer 1."
+    assert sent == []
 
 
 def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Command]) -> None:

@@ -138,12 +138,15 @@ class FilePage(QWidget):
 
     def _pick(self, names: tuple[str, ...]) -> None:
         missing = next((place for place, name in enumerate(names[:-1]) if not name), None)
-        if missing is None:
-            self._send(PickTensors(self.listed.ticket, names))
-        else:
+        twice = next((name for name in names if name and names.count(name) > 1), "")
+        if missing is not None:
             layer = offer_of(self.listed, self.purpose).matches[missing].layer
             self._say(f"Pick a tensor for {layer}.", False)
-            self.go.setEnabled(False)
+        elif twice:
+            self._say(f"{twice} is picked for two layers.", False)
+        else:
+            self._send(PickTensors(self.listed.ticket, names))
+        self.go.setEnabled(False)  # until the engine has matched them
 
     def _ask(self) -> None:
         ticket = self.listed.ticket

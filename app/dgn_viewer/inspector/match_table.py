@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
 from dgn_engine.protocol.events import LayerMatch, Tensor
+from dgn_viewer.drawing.short_names import short_names
 from dgn_viewer.inspector.form_fields import PickBox
 from dgn_viewer.style import tip
 from dgn_viewer.theme import Theme
@@ -31,6 +32,8 @@ class MatchTable(QTableWidget):
         super().__init__(0, len(_COLUMNS))
         self._theme = theme
         self._tensors = tuple(tensors)
+        weights = [tensor.name for tensor in tensors if len(tensor.shape) in (2, 4)]
+        self._short = dict(zip(weights, short_names(weights), strict=True))
         self._matches: tuple[LayerMatch, ...] = ()
         self.boxes: list[PickBox] = []
         self.setHorizontalHeaderLabels(_COLUMNS)
@@ -78,6 +81,7 @@ class MatchTable(QTableWidget):
         self.boxes = []
         self.setRowCount(len(self._matches))
         high = 32 if picking else 24
+        self.setColumnHidden(2, picking)  # a box offers only what has the shape
         self.verticalHeader().setDefaultSectionSize(high)
         if picking:
             for row, match in enumerate(self._matches):
@@ -87,7 +91,10 @@ class MatchTable(QTableWidget):
 
     def _box(self, match: LayerMatch) -> PickBox:
         names = [tensor.name for tensor in self._fitting(match)]
-        box = PickBox([("", _NONE), *((name, name) for name in names)])
+        entries = [("", _NONE), *((name, self._short[name]) for name in names)]
+        box = PickBox(entries, Qt.TextElideMode.ElideLeft)  # names differ at their ends
+        for place, name in enumerate(names, start=1):
+            box.setItemData(place, tip(name), Qt.ItemDataRole.ToolTipRole)
         box.pick(match.tensor if match.tensor in names else "")
         box.setAccessibleName(f"Tensor for {match.layer}")
         box.activated.connect(lambda _: self.picked.emit(self.names()))
@@ -99,7 +106,8 @@ class MatchTable(QTableWidget):
         return tuple(box.value() for box in self.boxes)
 
     def _fitting(self, match: LayerMatch) -> list[Tensor]:
-        return [tensor for tensor in self._tensors if tensor.shape == match.needed]
+        fits = (t for t in self._tensors if t.shape == match.needed and t.name in self._short)
+        return list(fits)
 
     def _fill(self) -> None:
         for row, match in enumerate(self._matches):

@@ -31,7 +31,7 @@ class StandingBar(QToolBar):
         line = QWidget(self)
         line.setObjectName("standing")
         row = QHBoxLayout(line)
-        row.setContentsMargins(12, 4, 8, 4)
+        row.setContentsMargins(12, 2, 8, 2)
         row.setSpacing(8)
         self._of_comparison: tuple[QWidget, ...] = (
             self._badge_a,

@@ -1,0 +1,168 @@
+"""A network beside the run, or in its place, in the real window with the real session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import OpenFile, Pause, Purpose, SaveWeights
+from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
+from dgn_viewer.application import Viewer
+from dgn_viewer.drawing.short_names import short_names
+from dgn_viewer.history import History, beside_of
+from dgn_viewer.inspector.file_page import FilePage
+from dgn_viewer.scene import Empty, Scene
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+@pytest.fixture
+def saved(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> Path:
+    """The weights of the run as it was at an early step."""
+    file = tmp_path / "early.safetensors"
+    viewer.window.send(SaveWeights(str(file)))
+    qtbot.waitUntil(file.exists)
+    return file
+
+
+def scene(viewer: Viewer, panel: str) -> Scene:
+    viewer.window.display.draw_now()
+    shown = viewer.window.docks.hosts[panel].shown()
+    assert isinstance(shown, Scene), shown
+    return shown
+
+
+def opened(viewer: Viewer, qtbot: QtBot, path: Path, purpose: Purpose) -> FilePage:
+    window = viewer.window
+    window.send(OpenFile(str(path), purpose))
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage), timeout=20_000)
+    page = window.inspector.page
+    assert isinstance(page, FilePage)
+    return page
+
+
+def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
+    viewer: Viewer, qtbot: QtBot, saved: Path
+) -> None:
+    window = viewer.window
+    assert not window.docks.is_open("agreement")
+    assert not window.standing.isVisible()
+    window.send(OpenFile(str(saved), "compare"))
+    qtbot.waitUntil(lambda: window.situation.beside is not None, timeout=20_000)
+    probes = {"gates", "overlap", "npk", "ntk", "agreement"}
+
+    def seen() -> bool:
+        beside = window.history.view({}).beside
+        return beside is not None and set(beside.readings) == probes
+
+    qtbot.waitUntil(seen, timeout=20_000)
+    qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent, timeout=20_000)
+    assert window.docks.is_open("agreement")
+    assert window.standing.isVisible()
+    assert "early.safetensors" in window.standing.beside.text()
+    maps = scene(viewer, "gate_maps").charts
+    assert [chart.title for chart in maps] == ["A, layer 1", "B · early.safetensors, layer 1"]
+    first, second = (chart.matrix for chart in maps)
+    assert first is not None
+    assert second is not None
+    assert first.high == second.high
+    eigenvalues = scene(viewer, "spectrum").charts[0]
+    assert [curve.name for curve in eigenvalues.curves] == ["B", "A"]
+    assert [chart.title[0] for chart in scene(viewer, "overlap").charts] == ["A", "B"]
+    shares = scene(viewer, "agreement").charts[0].curves[0].y
+    assert shares.shape == (3,)
+    assert np.all((shares > 0) & (shares <= 100))
+    window.registry["file.close_comparison"].trigger()
+    qtbot.waitUntil(lambda: window.situation.beside is None)
+    assert not window.docks.is_open("agreement")
+    assert not window.standing.isVisible()
+    assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
+
+
+def test_weights_go_into_the_value_network_and_leave_a_mark(
+    viewer: Viewer, qtbot: QtBot, saved: Path
+) -> None:
+    window, told = viewer.window, list[Event]()
+    viewer.pump.event_arrived.connect(told.append)
+    page = opened(viewer, qtbot, saved, "weights")
+    assert page.go.text() == "Copy weights"
+    QTest.mouseClick(page.go, LEFT)
+    qtbot.waitUntil(lambda: any(isinstance(event, WeightsTaken) for event in told))
+    qtbot.waitUntil(lambda: not window.inspector.isVisible())
+    assert window.situation.regime == "DL"
+    assert [mark.label for mark in window.history.view({}).marks] == ["weights"]
+    assert "weights of early.safetensors in 4 layers" in window.notices.recent[-1].text
+
+
+def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_trained(
+    viewer: Viewer, qtbot: QtBot, saved: Path
+) -> None:
+    window = viewer.window
+    page = opened(viewer, qtbot, saved, "network")
+    assert window.situation.running  # nothing has changed yet
+    QTest.mouseClick(page.go, LEFT)
+    qtbot.waitUntil(lambda: window.situation.inspected == saved.name, timeout=20_000)
+    qtbot.waitUntil(lambda: "npk" in window.history.readings, timeout=20_000)
+    run = window.registry["run.toggle"]
+    assert not run.isEnabled()
+    assert run.toolTip() == (
+        "Inspecting early.safetensors: not training. Begin a new run to train."
+    )
+    assert window.standing.inspected.text() == (
+        "Inspecting early.safetensors on digits – not training"
+    )
+    assert window.status.text("phase") == "not training"
+    assert not window.toolbar.regime.isEnabled()
+    assert len(scene(viewer, "gate_maps").charts) == 4  # three overviews and the large map
+    window.display.draw_now()
+    training = window.docks.hosts["training"].shown()
+    assert isinstance(training, Empty)
+    assert "not trained" in training.reason
+    step = window.history.step
+    window.send(Pause())
+    qtbot.wait(100)
+    assert window.history.step == step
+
+
+def test_a_closed_window_forgets_the_panels_of_a_comparison(
+    viewer: Viewer, qtbot: QtBot, saved: Path
+) -> None:
+    viewer.window.send(OpenFile(str(saved), "compare"))
+    qtbot.waitUntil(lambda: viewer.window.docks.is_open("agreement"), timeout=20_000)
+    viewer.window.close()  # the layout is saved
+    assert not viewer.window.docks.is_open("agreement")
+
+
+def test_a_recorded_run_brings_its_curves() -> None:
+    scores = (Measured(5, 0.5, 2.0, 0.3), Measured(10, 1.0, 1.5, 0.5, 1.6, 0.45))
+    event = ComparisonOpened("a run", "scores only", "DL", (), scores=scores)
+    series = beside_of(event).series
+    assert series["training", "train_loss"].values.tolist() == [2.0, 1.5]
+    assert series["training", "test_accuracy"].steps.tolist() == [10]
+    history = History()
+    history.on_event(event)
+    beside = history.view({}).beside
+    assert beside is not None
+    assert beside.name == "a run"
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (("0.weight", "2.weight"), ("0.weight", "2.weight")),
+        (
+            ("blocks.0.attention.weight", "blocks.11.attention.weight"),
+            ("…0…", "…11…"),
+        ),
+        (("model.encoder.first.weight", "head.weight"), ("model.encoder.first…", "head…")),
+    ],
+)
+def test_long_names_are_shortened_to_what_tells_them_apart(
+    names: tuple[str, ...], short: tuple[str, ...]
+) -> None:
+    assert short_names(names) == short
