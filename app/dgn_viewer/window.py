@@ -23,6 +23,7 @@ from dgn_viewer.panel import PanelSpec
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.action_list import fixed_actions, panel_actions, regime_actions
 from dgn_viewer.shell.drops import DropTarget
+from dgn_viewer.shell.experiment_parts import ExperimentParts
 from dgn_viewer.shell.exporting import export_all, export_panel
 from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.memory import remember, restore
@@ -83,6 +84,7 @@ class Window(QMainWindow):
         self.menus = Menus(self.menuBar(), self.registry)
         self._place()
         self.recorded = RecordedParts(self, self)
+        self.experiments = ExperimentParts(self, self, self._column)
         self._connect()
         self._restore()
         self._put_theme_on()
@@ -265,7 +267,7 @@ class Window(QMainWindow):
 
     def _restore(self) -> None:
         self._arranged = restore(self, self.settings, DEFAULT_SIZE)
-        for part in (self._column, self.standing, self.recorded.bar):
+        for part in (self._column, self.standing, self.recorded.bar, self.experiments.dock):
             part.hide()
 
     def _corner(self) -> QPoint:
@@ -290,7 +292,7 @@ class Window(QMainWindow):
         assert isinstance(application, QApplication)
         appearance.put_on(application, self.theme)
         parts = (self.docks, self.toolbar, self.strip, self.standing, self.inspector, self.drops)
-        for part in (*parts, self.recorded):
+        for part in (*parts, self.recorded, self.experiments):
             part.set_theme(self.theme)
         self.registry.redress()
 

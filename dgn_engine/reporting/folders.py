@@ -7,19 +7,15 @@ from pathlib import Path
 from dgn_engine.experiments import Request
 from dgn_engine.refusal import Refusal
 from dgn_engine.reporting import document, standing
+from dgn_engine.reporting.places import folder_name
 from dgn_engine.runs.places import results_root
 
 
 def default_folder(name: str, request: Request) -> Path:
     """NAME-SCALE among the user's results, with what else decides its runs."""
-    parts = [name, request.scale]
-    if request.protocol != "as-published":
-        parts.append(request.protocol)
-    if request.data:
-        parts.append("".join(c if c.isalnum() else "_" for c in request.data))
-    if request.epochs:
-        parts.append(f"{request.epochs}_epochs")
-    return results_root() / "-".join(parts)
+    return results_root() / folder_name(
+        name, request.scale, request.protocol, request.data, request.epochs
+    )
 
 
 def status(folder: Path) -> str:

@@ -7,3 +7,15 @@ PROGRESS = "progress.json"
 PLAN = "plan.json"  # every unit, so that another plan is not mixed with this one
 REPORT = "report"  # .html and .md
 FIGURES = "figures"
+
+
+def folder_name(name: str, scale: str, protocol: str, data: str = "", epochs: int = 0) -> str:
+    """NAME-SCALE, with what else decides its runs; without torch, so that the viewer knows it."""
+    parts = [name, scale]
+    if protocol != "as-published":
+        parts.append(protocol)
+    if data:
+        parts.append("".join(c if c.isalnum() else "_" for c in data))
+    if epochs:
+        parts.append(f"{epochs}_epochs")
+    return "-".join(parts)

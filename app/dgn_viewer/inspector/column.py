@@ -21,6 +21,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
 )
 from dgn_viewer.inspector.about_page import AboutPage
+from dgn_viewer.inspector.experiment_page import ExperimentPage
 from dgn_viewer.inspector.file_page import FilePage
 from dgn_viewer.inspector.run_page import RunPage
 from dgn_viewer.inspector.runs_page import RunsPage
@@ -30,7 +31,7 @@ from dgn_viewer.theme import LIGHT, Theme
 
 WIDTH = 400
 _LEAST_WIDTH = 352
-Page = AboutPage | FilePage | RunPage | RunsPage
+Page = AboutPage | ExperimentPage | FilePage | RunPage | RunsPage
 
 
 class Inspector(QFrame):
@@ -67,6 +68,10 @@ class Inspector(QFrame):
     def show_runs(self) -> None:
         """The list of recorded runs."""
         self._open(RunsPage(self._send, self._theme))
+
+    def show_page(self, page: ExperimentPage) -> None:
+        """A page that somebody else has made."""
+        self._open(page)
 
     def show_about(self, spec: PanelSpec) -> None:
         """What this panel shows."""

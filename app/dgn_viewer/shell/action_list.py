@@ -16,7 +16,7 @@ from dgn_viewer.actions import ActionSpec, Shell
 from dgn_viewer.panel import PanelSpec
 from dgn_viewer.shell.file_actions import file_actions
 
-MENUS = ("File", "Run", "Gates", "View", "Help")
+MENUS = ("File", "Run", "Gates", "Experiments", "View", "Help")
 
 
 def _has_run(shell: Shell) -> bool:

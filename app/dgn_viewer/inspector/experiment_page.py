@@ -1,0 +1,129 @@
+"""The inspector's page of an experiment: what it is, at which scale, what it costs, and Start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QRadioButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_engine.protocol.catalogue import DataEntry, ExperimentEntry
+from dgn_viewer.controls.whole_field import WholeField
+from dgn_viewer.inspector.form_fields import PickBox
+from dgn_viewer.inspector.form_section import Section
+from dgn_viewer.results.wish import Wish
+from dgn_viewer.theme import Theme
+
+Start = Callable[[ExperimentEntry, Wish], str]
+
+
+class ExperimentPage(QWidget):
+    """`start(entry, wish)` begins it, or says why not."""
+
+    def __init__(
+        self, entry: ExperimentEntry, data: tuple[DataEntry, ...], start: Start, busy: str
+    ) -> None:
+        super().__init__()
+        self.entry = entry
+        self.title = entry.title
+        self._start = start
+        self.quick = QRadioButton(f"quick: {_cost(entry.quick_cost)}")
+        self.full = QRadioButton(f"the paper's scale: {_cost(entry.full_cost)}")
+        self.quick.setToolTip("Scaled down as the report says; the time is of two CPU cores")
+        self.full.setToolTip("The time is of one CPU core; a GPU needs much less")
+        self.quick.setChecked(True)
+        self._scales = QButtonGroup(self)
+        for button in (self.quick, self.full):
+            self._scales.addButton(button)
+        self.seeds = WholeField(0, 1000, zero="its own")
+        self.epochs = WholeField(0, 10**6, zero="its own")
+        self.protocol = PickBox([(name, name.replace("-", " ")) for name in entry.protocols])
+        available = [(one.id, one.title) for one in data if one.available]
+        self.data = PickBox([("", "its own"), *available])
+        self.workers = WholeField(0, 64, zero="as many as fit")
+        self.begin = QPushButton("Start")
+        self.begin.setProperty("role", "primary")
+        self.begin.clicked.connect(self._begin)
+        self.message = QLabel(busy)
+        self.message.setProperty("role", "refused")
+        self.message.setTextFormat(Qt.TextFormat.PlainText)
+        self.message.setWordWrap(True)
+        self.message.setVisible(bool(busy))
+        self.begin.setEnabled(not busy)
+        self._lay_out()
+
+    def wish(self) -> Wish:
+        """What is filled in."""
+        return Wish(
+            self.entry.id,
+            scale="full" if self.full.isChecked() else "quick",
+            protocol=self.protocol.value(),
+            seeds=self.seeds.value(),
+            epochs=self.epochs.value(),
+            data=self.data.value(),
+            workers=self.workers.value(),
+        )
+
+    def set_theme(self, theme: Theme) -> None:
+        """Nothing of its own is coloured."""
+
+    def _begin(self) -> None:
+        trouble = self._start(self.entry, self.wish())
+        self.message.setText(trouble)
+        self.message.setVisible(bool(trouble))
+
+    def _lay_out(self) -> None:
+        scale = QVBoxLayout()
+        scale.setSpacing(6)
+        scale.addWidget(self.quick)
+        scale.addWidget(self.full)
+        rows = Section("Settings")
+        rows.add("protocol", self.protocol, "What the paper prints, or what its authors' code does")
+        rows.add("seeds", self.seeds, "So many networks of each kind")
+        rows.add("epochs", self.epochs)
+        rows.add("data set", self.data)
+        rows.add("at a time", self.workers, "Processes beside each other")
+        buttons = QHBoxLayout()
+        buttons.addWidget(self.begin)
+        buttons.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 4, 16, 12)
+        column.setSpacing(12)
+        column.addWidget(_words(f"{self.entry.paper}. {self.entry.about}"))
+        column.addLayout(scale)
+        column.addWidget(rows)
+        column.addWidget(
+            _small(
+                "It runs in a process of its own: this window and its run are left alone. It can "
+                "be stopped and continued, and its result is the report of "
+                f"'dgn reproduce {self.entry.id}'."
+            )
+        )
+        column.addWidget(self.message)
+        column.addStretch(1)
+        column.addLayout(buttons)
+
+
+def _cost(words: str) -> str:
+    return words if words == "not measured" else f"about {words}"
+
+
+def _words(text: str) -> QLabel:
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    return label
+
+
+def _small(text: str) -> QLabel:
+    label = _words(text)
+    label.setProperty("role", "small")
+    return label

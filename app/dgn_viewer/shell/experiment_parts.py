@@ -1,0 +1,105 @@
+"""What the window has for experiments, put in its place and connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from PySide6.QtCore import Qt, SignalInstance
+from PySide6.QtWidgets import QDockWidget, QMainWindow
+
+from dgn_engine.protocol.catalogue import DataEntry, ExperimentEntry
+from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.events import EngineReady, Event
+from dgn_viewer.actions import Actions
+from dgn_viewer.board.dock_title import DockTitle
+from dgn_viewer.inspector.column import Inspector
+from dgn_viewer.inspector.experiment_page import ExperimentPage
+from dgn_viewer.notices import Notices
+from dgn_viewer.results.panel import ResultsPanel
+from dgn_viewer.results.wish import Wish
+from dgn_viewer.settings import Settings
+from dgn_viewer.shell.experiment_actions import experiment_actions, result_actions
+from dgn_viewer.shell.experiments import BUSY, Experiments
+from dgn_viewer.situation import Situation
+from dgn_viewer.theme import Theme
+
+_WIDTH = 560  # pixels, of the panel when it is opened
+
+
+class Home(Protocol):
+    """What is needed of the window."""
+
+    send: Callable[[Command], None]
+    settings: Settings
+    registry: Actions
+    inspector: Inspector
+    notices: Notices
+    theme: Theme
+    event_taken: SignalInstance
+    closed: SignalInstance
+
+    @property
+    def situation(self) -> Situation: ...  # noqa: D102
+
+
+class ExperimentParts:
+    """The dock of the Results panel, the menu, and the pages of the inspector."""
+
+    def __init__(self, window: QMainWindow, home: Home, column: QDockWidget) -> None:
+        self._window = window
+        self._home = home
+        self._data: tuple[DataEntry, ...] = ()
+        self.panel = ResultsPanel(home.theme)
+        self.dock = QDockWidget("Results", window)
+        self.dock.setObjectName("dock.results")
+        self.dock.setAllowedAreas(
+            Qt.DockWidgetArea.LeftDockWidgetArea | Qt.DockWidgetArea.RightDockWidgetArea
+        )
+        self.dock.setWidget(self.panel)
+        self._title = DockTitle(self.dock)
+        self.dock.setTitleBarWidget(self._title)
+        window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.dock)
+        window.splitDockWidget(self.dock, column, Qt.Orientation.Horizontal)
+        self.dock.hide()
+        self.asked = Experiments(
+            window,
+            self.panel,
+            home.send,
+            home.settings,
+            home.notices.tell,
+            lambda: home.situation,
+        )
+        home.registry.add(result_actions(self.asked, self.show))
+        self.asked.wanted.connect(self.show)
+        self.asked.changed.connect(home.registry.refresh)
+        home.event_taken.connect(self._on_event)
+        home.closed.connect(self.asked.close)
+
+    def show(self) -> None:
+        """Open the panel beside the others."""
+        if self.dock.isHidden():
+            self.dock.show()
+            self._window.resizeDocks([self.dock], [_WIDTH], Qt.Orientation.Horizontal)
+        self.dock.raise_()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Of the panel and its title."""
+        self.panel.set_theme(theme)
+        self._title.set_theme(theme)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, EngineReady):
+            self._data = event.catalogue.data
+            entries = event.catalogue.experiments
+            self._home.registry.add(experiment_actions(entries, self._choose))
+
+    def _choose(self, entry: ExperimentEntry) -> None:
+        busy = BUSY if self.asked.running else ""
+        self._home.inspector.show_page(ExperimentPage(entry, self._data, self._begin, busy))
+
+    def _begin(self, entry: ExperimentEntry, wish: Wish) -> str:
+        trouble = self.asked.begin(entry, wish)
+        if not trouble:
+            self._home.inspector.leave()
+        return trouble
