@@ -67,6 +67,14 @@ class GatedNetwork(nn.Module):
         """Set the steepness of the soft gate and its ε."""
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
 
+    def gather(self, wanted: bool) -> None:
+        """While a batch is trained on: what is trained and normalises does so by the batch's own
+        statistics; what stands still, and everything else that is computed, by gathered ones."""
+        for stack, makes_gates in ((self.value, self.own_gates), (self.feature, not self.own_gates)):
+            if stack.normalisation is not None:
+                trained = stack.weights[0].requires_grad
+                stack.normalisation.gathers = wanted and makes_gates and trained
+
     def with_gates(self, gates: tuple[Tensor, ...]) -> GatedNetwork:
         """The same weights under gates that are given: layer l is (n, *gated_shapes[l])."""
         view = copy.copy(self)

@@ -28,6 +28,7 @@ from dgn_engine.architecture import (
     weight_shape,
 )
 from dgn_engine.config import Initialisation
+from dgn_engine.normalisation import Normalisation
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,12 @@ def run(
     x: Tensor,
     gate: Callable[[int, Tensor], Tensor],
     masks: Sequence[Tensor] | None = None,
+    normal: Callable[[int, Tensor], Tensor] | None = None,
 ) -> Trace:
     """Pass x (n, *input_shape) through the chain; `gate(l, q)` gives G_l, and z_l = q_l ⊙ G_l.
 
-    Max pooling takes what `masks` name, or its own largest where None are given.
+    Max pooling takes what `masks` name, or its own largest where None are given. `normal`, where
+    it is given, is applied to what each weight layer makes.
     """
     inputs: list[Tensor] = []
     taken: list[Tensor] = []
@@ -96,6 +99,7 @@ def run(
                 place = len(inputs)
                 inputs.append(z)
                 z = apply_weight(node, weights[place], biases[place], z)
+                z = z if normal is None else normal(place, z)
         if is_gated(node):
             pre.append(z)
             gates.append(gate(len(gates), z))
@@ -130,12 +134,29 @@ class Stack(nn.Module):
             for layer, has in zip(layers, each, strict=True)
         ]
         self.biases = nn.ParameterList(biases if any(each) else [])
+        self.normalisation = Normalisation(architecture) if architecture.normalised else None
+        self._factors = [layer.factor if isinstance(layer, Dense) else 1.0 for layer in layers]
 
     def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
-        """Weights and biases, one of each per weight layer (None where there is no bias)."""
+        """Weights and biases, one of each per weight layer (None where there is no bias), with all
+        that multiplies or moves them folded in: constants, γ, statistics of a normalisation."""
+        weights, biases = self._scaled()
+        if self.normalisation is None:
+            return weights, biases
+        pairs = zip(weights, biases, strict=True)
+        folded = [self.normalisation.folded(place, *pair) for place, pair in enumerate(pairs)]
+        return [weight for weight, _ in folded], [bias for _, bias in folded]
+
+    def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
         weights = [cast(Tensor, weight) for weight in self.weights]
         biases: list[Tensor | None] = [cast("Tensor | None", bias) for bias in self.biases]
-        return weights, biases or [None] * len(weights)
+        biases = biases or [None] * len(weights)
+        for place, factor in enumerate(self._factors):
+            if factor != 1.0:
+                bias = biases[place]
+                weights[place] = factor * weights[place]
+                biases[place] = None if bias is None else factor * bias
+        return weights, biases
 
     def run(
         self,
@@ -144,8 +165,29 @@ class Stack(nn.Module):
         masks: Sequence[Tensor] | None = None,
     ) -> Trace:
         """See `run`."""
-        weights, biases = self.tensors()
-        return run(self.architecture, weights, biases, x, gate, masks)
+        normal = self.normalisation
+        if normal is None or not normal.gathers:
+            return run(self.architecture, *self.tensors(), x, gate, masks)
+        return run(self.architecture, *self._scaled(), x, gate, masks, normal.by_batch)
+
+    def has_room_for(self, biases: Sequence[Tensor | None]) -> bool:
+        """Whether imported biases can be taken: as biases, or by a normalisation."""
+        normal = self.normalisation
+        takes = normal.widths if normal is not None and normal.active else {}
+        needed = any(bias is not None for place, bias in enumerate(biases) if place not in takes)
+        return bool(len(self.biases)) or not needed
+
+    @torch.no_grad()
+    def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+        """Imported layers in the place of the first ones, normalisations folded in; a bias that
+        is not given becomes zero."""
+        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            self.weights[place].copy_(weight)
+            if self.normalisation is not None and self.normalisation.stands_for(place, bias):
+                bias = None
+            if len(self.biases):
+                target = self.biases[place]
+                target.copy_(bias) if bias is not None else target.zero_()
 
     @torch.no_grad()
     def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:
@@ -157,9 +199,11 @@ class Stack(nn.Module):
         """
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
             weight.copy_(_fresh(layer, init, generator, sigma))
-        for bias in self.tensors()[1]:
+        for bias in self.biases:
             if bias is not None:
                 bias.zero_()
+        if self.normalisation is not None:
+            self.normalisation.reset()
 
 
 def _fresh(

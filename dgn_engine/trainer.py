@@ -78,7 +78,9 @@ class Trainer:
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
         chosen = self._epoch_order(epoch)[self._slice(place)]
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]
+        self.network.gather(True)
         logits = self.network_at(chosen)(x)
+        self.network.gather(False)
         value = loss(self.config.training.loss, logits, y)
         value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
         self.optimisation.step()
@@ -159,28 +161,20 @@ class Trainer:
     def take_weights(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
         """Θ^v := imported weights; a layer that is not among them keeps its own."""
         network = self.network
-        if any(bias is not None for bias in biases) and not len(network.value.biases):
+        if not network.value.has_room_for(biases):
             raise Refusal(
                 "These weights have biases and the value network has none; "
                 "begin a run with biases (--bias) to take them."
             )
-        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            network.value.weights[place].data.copy_(weight)
-            if len(network.value.biases):
-                target = network.value.biases[place].data
-                target.copy_(bias) if bias is not None else target.zero_()
+        network.value.take(weights, biases)
         self.optimisation.forget(network.value)
 
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
         """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
         network = self.network
-        if any(bias is not None for bias in biases):
+        if not network.feature.has_room_for(biases):
             self._give_feature_biases()
-        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            network.feature.weights[place].data.copy_(weight)
-            if len(network.feature.biases):
-                target = network.feature.biases[place].data
-                target.copy_(bias) if bias is not None else target.zero_()
+        network.feature.take(weights, biases)
         self.optimisation.forget(network.feature)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -68,6 +68,8 @@ def dress(network: GatedNetwork, regime: Regime) -> None:
     network.feature_activation = "linear" if regime.linear_features else "relu"
     network.feature.requires_grad_(regime.trains_feature)
     network.value.requires_grad_(regime.trains_value)
+    if network.value.normalisation is not None:
+        network.value.normalisation.active = regime.own_gates
 
 
 def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> Change:
@@ -93,6 +95,8 @@ def copy_weights(source: Stack, target: Stack) -> None:
     """Θ_target := Θ_source; a target with biases that the source lacks gets zeros."""
     for theirs, ours in zip(source.weights, target.weights, strict=True):
         ours.data.copy_(theirs.data)
+    if source.normalisation is not None and target.normalisation is not None:
+        target.normalisation.take(source.normalisation.state_dict())
     for place, ours in enumerate(target.biases):
         if len(source.biases):
             ours.data.copy_(source.biases[place].data)

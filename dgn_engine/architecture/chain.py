@@ -94,6 +94,11 @@ class Architecture:
         return any(isinstance(node, Merge) for node in self.nodes)
 
     @property
+    def normalised(self) -> bool:
+        """Whether some layer is normalised."""
+        return any(isinstance(node, Conv) and node.normal for node in self.nodes)
+
+    @property
     def pooled_paths(self) -> int:
         """How many positions average pooling averages in all: path counts leave its 1/P to β."""
         count, shape = 1, self.input_shape

@@ -12,11 +12,15 @@ class Dense:
     inputs: int
     outputs: int
     gated: bool = True
+    factor: float = 1.0  # a constant that multiplies weight and bias
 
 
 @dataclass(frozen=True)
 class Conv:
-    """A weight layer on maps: weight (outputs, inputs, kernel, kernel)."""
+    """A weight layer on maps: weight (outputs, inputs, kernel, kernel).
+
+    `normal`: batch normalisation before its gate, or γ per channel (normalisation.py).
+    """
 
     inputs: int
     outputs: int
@@ -25,6 +29,7 @@ class Conv:
     padding: int = 1
     circular: bool = False  # padding wraps around instead of zeros
     gated: bool = True
+    normal: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,26 @@ def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) ->
     return Folding(folded, into)
 
 
+def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict[str, Array]:
+    """The arrays of one network of our own files ('value.'), its normalisation folded in: all of
+    it where the network makes gates, else only γ (dgn_engine/normalisation.py)."""
+    prefix = f"{part}normalisation."
+    plain = {name: array for name, array in arrays.items() if not name.startswith(prefix)}
+    means = [name for name in arrays if name.startswith(f"{prefix}mean_")]
+    for number, place in enumerate(sorted(int(name.rpartition("_")[2]) for name in means)):
+        weight, bias = f"{part}weights.{place}", f"{part}biases.{place}"
+        scale = arrays[f"{prefix}scales.{number}"].astype(np.float64)
+        offset = arrays[bias].astype(np.float64) if bias in arrays else np.zeros_like(scale)
+        if makes_gates:
+            scale /= np.sqrt(arrays[f"{prefix}variance_{place}"].astype(np.float64) + EPSILON)
+            offset = (offset - arrays[f"{prefix}mean_{place}"]) * scale
+            plain[bias] = offset + arrays[f"{prefix}shifts.{number}"]
+        elif bias in arrays:
+            plain[bias] = offset * scale
+        plain[weight] = arrays[weight] * scale[:, None, None, None]
+    return plain
+
+
 def _belongs(name: str, norm: str) -> bool:
     own = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     return name.rpartition(".")[0] == norm and name.rpartition(".")[2] in own

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dgn_engine.architecture import Architecture, Conv, Dense, Weighted, weight_shape
 from dgn_engine.checkpoints.contents import Array
-from dgn_engine.checkpoints.folding import EPSILON, Folding, fold_normalisation
+from dgn_engine.checkpoints.folding import EPSILON, Folding, fold_normalisation, fold_ours
 from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.checkpoints.understanding import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
@@ -106,7 +106,9 @@ def _part(listing: Listing, part: Part) -> dict[str, Array]:
         chosen = "feature."
     if not any(name.startswith(f"{chosen}weights.") for name in listing.arrays):
         return listing.arrays
-    return {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
+    ours = {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
+    own_gates = listing.metadata.get("regime", _OWN_GATES[0]) in _OWN_GATES
+    return fold_ours(ours, chosen, makes_gates=own_gates or chosen == "feature.")
 
 
 def _pair(
