@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
+from dgn_engine.intervals import mean_and_half_width
 from dgn_engine.protocol.findings import Claim, Figure, Findings, Line, Printed, Row, Verdict
 
 __all__ = [
@@ -16,17 +15,3 @@ __all__ = [
     "Verdict",
     "mean_and_half_width",
 ]
-
-
-def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % interval (Student's t); NaN below two values."""
-    n = len(values)
-    if not n:
-        return math.nan, math.nan
-    mean = sum(values) / n
-    if n < 2:
-        return mean, math.nan
-    from scipy.stats import t
-
-    variance = sum((value - mean) ** 2 for value in values) / (n - 1)
-    return mean, float(t.ppf(0.975, n - 1)) * math.sqrt(variance / n)

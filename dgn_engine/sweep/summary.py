@@ -1,0 +1,156 @@
+"""What a sweep came to: a line for each run, and one for each setting over its seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.intervals import mean_and_half_width
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs.durable import write_file
+from dgn_engine.sweep.grid import Run, Sweep
+from dgn_engine.sweep.results import Results
+from dgn_engine.sweep.running import Progress, Told
+from dgn_engine.sweep.unit import UNITS
+
+JSON, CSV = "results.json", "results.csv"
+FORMAT = "dgn-viewer sweep 1"
+NUMBERS = ("best", "last", "train", "epochs", "seconds")
+_READ: tuple[Told, ...] = ("done", "skipped", "diverged")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A run: accuracies 0…1, NaN where there is none. 'skipped' is said as 'done'."""
+
+    id: str
+    settings: Mapping[str, Any]
+    state: str
+    best: float = math.nan
+    last: float = math.nan
+    train: float = math.nan
+    epochs: float = math.nan
+    seconds: float = math.nan
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in nothing but the seed; means and half-widths of their 95 % intervals."""
+
+    settings: Mapping[str, Any]
+    n: int
+    best: tuple[float, float]
+    last: tuple[float, float]
+    train: tuple[float, float]
+    seconds: float
+
+
+def lines_of(
+    sweep: Sweep, states: Mapping[str, Told], last: Mapping[str, Progress], root: Path
+) -> list[Line]:
+    """Every run of the sweep, read from its folder."""
+    results = Results(root)
+    return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
+
+
+def groups_of(lines: Sequence[Line]) -> list[Group]:
+    """Runs that are over, by all settings but the seed, in their order."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.state in ("done", "diverged"):
+            found.setdefault(json.dumps(_unseeded(line), sort_keys=True), []).append(line)
+    return [
+        Group(
+            settings=_unseeded(some[0]),
+            n=len(some),
+            best=_mean(line.best for line in some),
+            last=_mean(line.last for line in some),
+            train=_mean(line.train for line in some),
+            seconds=sum(line.seconds for line in some),
+        )
+        for some in found.values()
+    ]
+
+
+def write_results(root: Path, sweep: Sweep, lines: Sequence[Line], state: str) -> None:
+    """results.json and results.csv, whole or not at all; raises `Refusal`."""
+    tree = {
+        "format": FORMAT,
+        "state": state,
+        "fields": list(sweep.fields),
+        "runs": [_tree(line) for line in lines],
+        "groups": [_plain(vars(group)) for group in groups_of(lines)],
+    }
+    try:
+        write_file(root / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode())
+        write_file(root / CSV, _csv(sweep, lines).encode())
+    except OSError as error:
+        raise Refusal(f"Cannot write the results to {root}: {error.strerror}.") from None
+
+
+def _line(run: Run, state: Told, last: Mapping[str, Progress], results: Results) -> Line:
+    unit_id = run.unit.id
+    word = "done" if state == "skipped" else state
+    if state not in _READ:
+        told = last.get(unit_id)
+        return Line(unit_id, run.settings, word, trouble=told.trouble if told else "")
+    found = results.trained(unit_id)
+    return Line(
+        id=unit_id,
+        settings=run.settings,
+        state=word,
+        best=found.best,
+        last=found.last,
+        train=found.train_accuracy,
+        epochs=found.epochs[-1] if found.epochs else math.nan,
+        seconds=found.seconds,
+        trouble="" if found.diverged_at is None else f"diverged at step {found.diverged_at:,}",
+    )
+
+
+def _unseeded(line: Line) -> dict[str, Any]:
+    return {field: value for field, value in line.settings.items() if field != "seed"}
+
+
+def _mean(values: Any) -> tuple[float, float]:
+    return mean_and_half_width(tuple(value for value in values if not math.isnan(value)))
+
+
+def _tree(line: Line) -> dict[str, Any]:
+    return {"folder": f"{UNITS}/{line.id}", **_plain(vars(line))}
+
+
+def _plain(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN."""
+    return {key: _value(value) for key, value in tree.items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, tuple):
+        return [_value(one) for one in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _csv(sweep: Sweep, lines: Sequence[Line]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["run", *sweep.fields, "state", *NUMBERS, "trouble"])
+    for line in lines:
+        settings = [_cell(line.settings.get(field, "")) for field in sweep.fields]
+        numbers = ["" if math.isnan(getattr(line, n)) else repr(getattr(line, n)) for n in NUMBERS]
+        trouble = line.trouble.splitlines()[-1] if line.trouble else ""
+        writer.writerow([line.id, *settings, line.state, *numbers, trouble])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(one) for one in value) if isinstance(value, list) else str(value)

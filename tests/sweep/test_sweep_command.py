@@ -1,0 +1,181 @@
+"""`dgn sweep`: what its file may say, what it leaves, how it is stopped and gone on with."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dgn_engine import cli
+from dgn_engine.cli import _interrupt
+from dgn_engine.refusal import Refusal
+from dgn_engine.sweep.grid import read_sweep
+
+BASE = """
+[base]
+device = "cpu"
+probe_examples = 10
+[base.data]
+train_limit = 200
+test_limit = 100
+[base.net.options]
+width = 8
+depth = 3
+[base.training]
+epochs = 2
+batch = 20
+"""
+GRID = """
+[grid]
+"gating.regime" = ["FR-II", "DL"]
+seed = [0, 1]
+"""
+
+
+def file(folder: Path, text: str) -> Path:
+    path = folder / "sweep.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def sweep(path: Path, out: Path, *more: str) -> int:
+    return cli.main(["sweep", str(path), "--out", str(out), "--executor", "serial", *more])
+
+
+def test_grid_and_list_make_every_combination_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = read_sweep(
+        file(
+            tmp_path,
+            BASE
+            + GRID
+            + '[[list]]\ntraining.optimiser = "sgd"\nnet.options.width = 16\n[[list]]\nnet.bias = true',
+        )
+    )
+    assert [run.unit.id for run in found.runs[:3]] == [
+        "optimiser=sgd+width=16+regime=FR-II+seed=0",
+        "optimiser=sgd+width=16+regime=FR-II+seed=1",
+        "optimiser=sgd+width=16+regime=DL+seed=0",
+    ]
+    assert len(found.runs) == 8
+    first, last = found.runs[0].unit.config, found.runs[-1].unit.config
+    assert (first.training.optimiser, dict(first.net.options)["width"]) == ("sgd", 16)
+    assert (last.training.optimiser, dict(last.net.options)["width"]) == ("adam", 8)
+    assert (last.net.bias, last.gating.regime, last.seed) == (True, "DL", 1)
+
+
+def test_a_base_may_be_a_file_beside_the_sweep(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text("seed = 3\n")
+    text = 'base = "base.toml"\n[grid]\n"gating.wiring" = [[0, 1], [1, 0]]\n'
+    runs = read_sweep(file(tmp_path, text)).runs
+    assert [run.unit.config.seed for run in runs] == [3, 3]
+    assert [run.unit.id for run in runs] == ["wiring=0.1", "wiring=1.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Nothing is varied"),
+        ("seeds = 3", "Unknown key 'seeds'"),
+        ("[grid\n", "is not valid TOML"),
+        ("[grid]\nseed = 3", "it must be a list of values"),
+        ("[grid]\nseed = []", "it must be a list of values"),
+        ("[grid]\nsead = [1]", "Unknown key 'sead'"),
+        ("[grid]\n'seed.x' = [1]", "There is no field 'seed.x'"),
+        ("[grid]\nseed = ['one']", "it must be of type int"),
+        ("[grid]\nseed = [1, 1]", "Two runs are the same"),
+        ("list = 3", r"\[\[list\]\] must be tables"),
+        ("base = 'nowhere.toml'\n[grid]\nseed = [1]", "Cannot read the configuration"),
+        ("[grid]\nseed = [1]\n[[list]]\nseed = 2", "both in"),
+        ("[grid]\n'training.epochs' = [0]", "never ends"),
+        ("[grid]\n'gating.regime' = ['DLL']", "There is no regime 'DLL'"),
+        ("[grid]\n'net.options.with' = [3]", "'with'"),
+        ("[grid]\n'data.name' = ['nmist']", "There is no data set 'nmist'"),
+    ],
+)
+def test_a_file_that_cannot_be_carried_out_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, words: str
+) -> None:
+    path = file(tmp_path, text)
+    assert sweep(path, tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    with pytest.raises(Refusal, match=words):
+        raise Refusal(said)
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_more_runs_than_anybody_means_are_refused(tmp_path: Path) -> None:
+    many = ", ".join(str(number) for number in range(400))
+    text = f"[grid]\nseed = [{many}]\nprobe_examples = [{many}]"
+    with pytest.raises(Refusal, match="160,000 runs"):
+        read_sweep(file(tmp_path, text))
+
+
+def test_a_sweep_leaves_a_table_json_and_csv(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert sweep(file(tmp_path, BASE + GRID), out) == 0
+    said = capsys.readouterr()
+    assert "FR-II" in said.out
+    assert "±" in said.out
+    assert "4/4 done" in said.err
+    tree = json.loads((out / "results.json").read_text("utf-8"))
+    assert tree["state"] == "done"
+    assert [run["state"] for run in tree["runs"]] == ["done"] * 4
+    assert [group["n"] for group in tree["groups"]] == [2, 2]
+    best = [run["best"] for run in tree["runs"]]
+    assert tree["groups"][0]["best"][0] == pytest.approx((best[0] + best[1]) / 2)
+    with (out / "results.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [float(row["best"]) for row in rows] == best
+    assert [row["gating.regime"] for row in rows] == ["FR-II", "FR-II", "DL", "DL"]
+
+
+def test_a_stopped_sweep_goes_on_with_the_same_command_to_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = file(tmp_path, BASE + GRID), tmp_path / "out"
+
+    def after(times: int) -> Callable[[object], bool]:
+        asked = iter(range(10**9))
+        return lambda _: next(asked) > times
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_interrupt.Interrupt, "asked", after(45))
+        assert sweep(path, out, "--quiet") == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    states = {run["state"] for run in json.loads((out / "results.json").read_text())["runs"]}
+    assert {"done", "queued"} <= states
+    assert sweep(path, out, "--quiet") == 0
+    assert sweep(path, tmp_path / "whole", "--quiet") == 0
+    assert numbers(out) == numbers(tmp_path / "whole")
+
+
+def numbers(out: Path) -> list[tuple[object, ...]]:
+    runs = json.loads((out / "results.json").read_text())["runs"]
+    return [(run["id"], run["best"], run["last"], run["train"]) for run in runs]
+
+
+def test_failed_runs_are_told_with_the_end_of_their_log_and_exit_code_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = BASE + '[grid]\n"gating.gates_from" = ["", "/nowhere/gates.safetensors"]\n'
+    text = text.replace('device = "cpu"', 'device = "cpu"\ngating.regime = "FL"')
+    assert sweep(file(tmp_path, text), tmp_path / "out", "--quiet") == 3
+    said = capsys.readouterr().err
+    assert "failed; its log is" in said
+    assert "gates.safetensors" in said.splitlines()[1]
+
+
+def test_another_sweep_in_its_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = BASE + "[grid]\nseed = [0]\n"
+    assert sweep(file(tmp_path, one), tmp_path / "out", "--quiet") == 0
+    other = one.replace("epochs = 2", "epochs = 3")
+    assert sweep(file(tmp_path, other), tmp_path / "out", "--quiet") == 2
+    assert "another configuration; choose another folder" in capsys.readouterr().err
