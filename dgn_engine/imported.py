@@ -90,31 +90,6 @@ def _normalise(stack: Stack, listing: Listing) -> None:
         ) from None
 
 
-_NORMALISATION = "normalisation."
-
-
-def _unnormalised(listing: Listing) -> Listing:
-    arrays = {n: a for n, a in listing.arrays.items() if not n.startswith(_NORMALISATION)}
-    return replace(listing, arrays=arrays)
-
-
-def _normalise(stack: Stack, listing: Listing) -> None:
-    """What the file says of the normalisation of one of our networks."""
-    if stack.normalisation is None:
-        return
-    tensors = {
-        name.removeprefix(_NORMALISATION): torch.from_numpy(np.array(array))
-        for name, array in listing.arrays.items()
-        if name.startswith(_NORMALISATION)
-    }
-    try:
-        stack.normalisation.take(tensors)
-    except (KeyError, RuntimeError):
-        raise Refusal(
-            f"{listing.file_name} does not hold the normalisation of its network whole."
-        ) from None
-
-
 def in_order(listing: Listing) -> Listing:
     """The listing with its layers as they follow each other: the file's order, or that of the
     names, numbers counted, where only then do the matrices chain."""

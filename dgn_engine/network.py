@@ -70,7 +70,10 @@ class GatedNetwork(nn.Module):
     def gather(self, wanted: bool) -> None:
         """While a batch is trained on: what is trained and normalises does so by the batch's own
         statistics; what stands still, and everything else that is computed, by gathered ones."""
-        for stack, makes_gates in ((self.value, self.own_gates), (self.feature, not self.own_gates)):
+        for stack, makes_gates in (
+            (self.value, self.own_gates),
+            (self.feature, not self.own_gates),
+        ):
             if stack.normalisation is not None:
                 trained = stack.weights[0].requires_grad
                 stack.normalisation.gathers = wanted and makes_gates and trained
