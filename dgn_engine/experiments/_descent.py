@@ -1,0 +1,43 @@
+"""Full-batch gradient descent on ½Σe², in float64, with everything the dynamics are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dgn_engine.kernels import tangent_kernels
+from dgn_engine.network import GatedNetwork
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One step as it is about to be taken: errors e_t (n,), K_t (n, n), gates by layer."""
+
+    step: int
+    error: Tensor
+    kernel: Tensor | None
+    gates: tuple[Tensor, ...]
+
+
+def descend(
+    network: GatedNetwork, x: Tensor, y: Tensor, rate: float, steps: int, kernels: bool = True
+) -> Iterator[Moment]:
+    """The moments 0 … `steps`; y (n,) are targets of the one logit. The network is trained."""
+    network.value.requires_grad_(True)
+    weights = list(network.value.parameters())
+    for step in range(steps + 1):
+        trace = network.trace(x)
+        error = trace.value.output[:, 0] - y
+        kernel = None
+        if kernels:
+            with torch.no_grad():
+                found = tangent_kernels(network, x, feature_trained=False, trace=trace)
+                kernel = found.value.detach()
+        yield Moment(step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates))
+        slopes = torch.autograd.grad(0.5 * error.square().sum(), weights)
+        with torch.no_grad():
+            for weight, slope in zip(weights, slopes, strict=True):
+                weight.sub_(rate * slope)
