@@ -193,7 +193,11 @@ class Shelf:
 
     def _unpacked(self, path: Path, place: Path) -> Found:
         session = unpack(path, place, self._closing)
-        return _read(session.folder, session)
+        try:
+            return _read(session.folder, session)
+        except BaseException:
+            shutil.rmtree(session.folder.parent, ignore_errors=True)
+            raise
 
     def _private_place(self) -> Path:
         """Nobody else may look into it."""

@@ -5,6 +5,7 @@ What is stored can be sound as files and still be meant to harm whoever draws it
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -23,6 +24,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
+from dgn_engine.runs import places
 from dgn_engine.runs.reader import RunReader
 
 STEPS = 1 << 53  # no run has more
@@ -67,6 +69,7 @@ def _check_started(reader: RunReader) -> None:
         raise ValueError("threads")
     if not isinstance(reader.about.get("versions", {}), dict):
         raise ValueError("versions")
+    _check_range({key: told for key, told in reader.about.items() if key != "config"})
     started = reader.started
     if started is None:
         return
@@ -109,7 +112,9 @@ def _check_log(reader: RunReader) -> None:
             case Measured() | SettingChanged():
                 _check_numbers(event)
             case Traced(probe=probe, values=values):
-                names.update((plain(str(probe)), name) for name in values)
+                if not isinstance(probe, str):
+                    raise TypeError("a probe's name is no word")
+                names.update((probe, name) for name in values)
                 if len(names) > SERIES:
                     raise ValueError("too many curves")
             case RegimeSwapped(after=after):
@@ -150,6 +155,11 @@ def _check_checkpoints(reader: RunReader) -> None:
     for one in reader.checkpoints:
         if not all(_whole(count, STEPS) for count in (one.step, one.order, one.lines)):
             raise ValueError(one.path.name)
+        state = json.loads((one.path / places.STATE).read_bytes())
+        _check_range(state)
+        if not isinstance(state["regime"], str) or not isinstance(state["dials"], dict):
+            raise TypeError("its state")
+        find_regime(state["regime"])
 
 
 def _check_frame(reader: RunReader) -> None:
@@ -157,6 +167,15 @@ def _check_frame(reader: RunReader) -> None:
         frame = reader.frame(reader.frames[-1].step)
         if frame is not None and not math.isfinite(frame.epoch):
             raise ValueError("epoch")
+
+
+def _check_range(tree: Any) -> None:
+    """Whole numbers that a computer's own can hold."""
+    if isinstance(tree, int) and abs(tree) > STEPS:
+        raise ValueError("a number beyond counting")
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    for value in inner:  # not deep: how deep it may be was looked at
+        _check_range(value)
 
 
 def _whole(value: Any, most: int) -> bool:

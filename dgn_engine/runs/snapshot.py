@@ -86,7 +86,10 @@ def restore(run: Run, snapshot: Snapshot) -> None:
         if state["format"] != FORMAT:
             raise Refusal(f"The checkpoint has format {state['format']}, which is not read here.")
         _restore(run, snapshot.tensors, state)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (
+        *(KeyError, TypeError, ValueError, RuntimeError),
+        *(AttributeError, IndexError, OverflowError),
+    ) as error:
         raise Refusal(f"The checkpoint does not fit its run: {error}.") from None
 
 

@@ -456,3 +456,21 @@ def test_gates_are_not_unpacked_beyond_their_bits() -> None:
 def test_an_event_with_words_for_numbers_is_no_event() -> None:
     told = {"step": 1, "epoch": 0.0, "train_loss": "many", "train_accuracy": 0.5}
     assert lines.event_of(lines.Line(0, 0.0, Measured.__name__, told)) is None
+
+
+@pytest.mark.parametrize("regime", [["DL"], 7, "no such regime"])
+@pytest.mark.parametrize("shift", [0, 10**30])
+def test_a_checkpoint_that_makes_no_sense_is_refused_before_it_is_used(
+    regime: object, shift: int, honest: Members, tmp_path: Path, place: Path
+) -> None:
+    name = next(name for name in honest if name.endswith("state.json"))
+    state = json.loads(honest[name])
+    state |= {"regime": regime, "shift": [shift] * 3}
+    manifest = name.replace("state.json", "manifest.json")
+    content = json.dumps(state).encode()
+    told = json.loads(honest[manifest])
+    told["state.json"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    file = tmp_path / "stranger.dgn"
+    file.write_bytes(packed({**honest, name: content, manifest: json.dumps(told).encode()}))
+    with pytest.raises(Refusal, match=r"^stranger\.dgn holds a run that is refused: "):
+        unpack(file, place)
