@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 KILLS = 50
 AT_ONCE = 2
 FURTHER = 25  # steps that a run is gone on with
-STARTS = 60.0  # seconds that a viewer may take to its first step
+STARTS = 180.0  # seconds that a viewer may take to its first step
 SECONDS = 10.0  # the most that may be lost
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
