@@ -39,7 +39,7 @@ KERNELS = {
 def plan(request: Request) -> Plan:
     """A ReLU network for each seed, and regression with the kernels of its first and last stage."""
     config = _config(request)
-    per_class, images = (20, 10) if request.quick else (200, 40)
+    per_class, images = (60, 20) if request.quick else (200, 40)
     units: list[Unit] = []
     for seed in range(request.seeds_or(3, 5)):
         run = Training(f"relu-s{seed}", under(config, "ReLU", seed))
