@@ -2,18 +2,125 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from dgn_engine.architecture import Architecture, weight_shape
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import load_examples
+from dgn_engine.nets import build_architecture
+from dgn_engine.regimes import find_regime
+from dgn_engine.reporting import words
 from dgn_engine.reporting.conducting import Task, plan_of
-from dgn_engine.reporting.entries import full_words, quick_words
+from dgn_engine.reporting.entries import UNKNOWN, full_words, quick_words
+from dgn_engine.reporting.standing import work_of
 from dgn_engine.sweep.unit import Training
+
+STEP = 8e-4  # seconds of a step however small: Python, the optimiser, the log
+RATE = 2.5e10  # floating-point operations a second of one core in layers of these sizes
+BYTES = 4
+_CHECKPOINTS = 2  # that are there at a time
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of so many runs: seconds of one CPU core, bytes of their folders."""
+
+    runs: int
+    calculations: int
+    seconds: float
+    storage: float
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    train: int
+    test: int
+    shape: tuple[int, ...]
+    classes: int
+
+
+def cost_of(task: Task) -> Cost:
+    """By the operations of the networks and the steps; calculations are not counted.
+
+    Loads each data set once, so that one that is not there is refused before anything is begun.
+    """
+    units = plan_of(task).units
+    runs = [unit for unit in units if isinstance(unit, Training)]
+    parts = [_run_cost(unit) for unit in runs]
+    return Cost(
+        len(runs),
+        len(units) - len(runs),
+        sum(seconds for seconds, _ in parts),
+        sum(storage for _, storage in parts),
+    )
 
 
 def cost_in_words(task: Task) -> str:
-    """Runs, hours and where it goes."""
-    units = plan_of(task).units
-    runs = sum(isinstance(unit, Training) for unit in units)
-    if task.request.quick:
-        cost = f"about {quick_words(task.experiment)} on two CPU cores"
+    """'npf-table2, full: 150 runs, 0 calculations; about 40 h of one CPU core …'."""
+    cost = cost_of(task)
+    parts = [f"{task.name}, {task.request.scale}: {cost.runs:,} runs"]
+    if cost.calculations:
+        parts.append(f", {cost.calculations:,} calculations")
+    if cost.runs:
+        parts.append(f"; about {words.duration(cost.seconds)} of one CPU core to train")
+        parts.append(f", {storage_in_words(cost.storage)} of storage (estimated)")
     else:
-        cost = f"about {full_words(task.experiment)} of one CPU core with the paper's settings"
-    counted = f"{runs:,} runs and {len(units) - runs:,} calculations"
-    return f"{task.name}, {task.request.scale}: {counted}; {cost}. In {task.folder}."
+        quick = task.request.quick
+        own = quick_words(task.experiment) if quick else full_words(task.experiment)
+        parts.append("; how long is not measured" if own == UNKNOWN else f"; about {own}")
+    return "".join([*parts, f". In {task.folder}."])
+
+
+def storage_in_words(size: float) -> str:
+    """'3.1 MB', '12 GB'."""
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 999.5:
+            return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
+    return f"{size / 1000:.1f} TB"
+
+
+def operations(architecture: Architecture) -> float:
+    """Floating-point operations of one example's way through one network, forward."""
+    return float(sum(2 * math.prod(weight) * places for weight, places in _layers(architecture)))
+
+
+def _run_cost(unit: Training) -> tuple[float, float]:
+    config = unit.config
+    sizes = _sizes(config.data)
+    architecture = build_architecture(config.net, sizes.shape, sizes.classes)
+    regime = find_regime(config.gating.regime)
+    feature = 0 if regime.own_gates or regime.open_gates else 3 if regime.trains_feature else 1
+    passes = 3 + feature  # backward is twice forward
+    epochs = work_of(unit)
+    steps = epochs * math.ceil(sizes.train / config.training.batch)
+    trained = passes * operations(architecture) * sizes.train * epochs
+    tested = (1 + bool(feature)) * operations(architecture) * sizes.test * epochs
+    return steps * STEP + (trained + tested) / RATE, _storage(config, architecture, feature)
+
+
+def _storage(config: RunConfig, architecture: Architecture, feature: int) -> float:
+    weights = sum(math.prod(weight) for weight, _ in _layers(architecture))
+    networks = 1 + bool(feature)
+    kept = 1 + len(config.training.keep_epochs) + config.training.keep_best
+    moments = {"adam": 2, "rmsprop": 1, "sgd": 0}[config.training.optimiser]
+    return BYTES * weights * networks * (kept + _CHECKPOINTS * (1 + moments)) + 3e4
+
+
+def _layers(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The weights of each layer, and at how many places they are used."""
+    weighted = set(map(id, architecture.weighted))
+    for node, shape in architecture.shapes():
+        if id(node) in weighted:
+            yield weight_shape(node), math.prod(shape[1:])  # type: ignore[arg-type]
+
+
+@cache
+def _sizes(data: DataConfig) -> _Sizes:
+    examples = load_examples(data)
+    classes = 1 if examples.signed else len(examples.class_names)
+    shape = tuple(examples.train_x.shape[1:])
+    return _Sizes(len(examples.train_y), len(examples.test_y), shape, classes)

@@ -7,6 +7,9 @@ from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.reporting import words
 
 
+UNKNOWN = "not measured"
+
+
 def experiment_entries() -> tuple[ExperimentEntry, ...]:
     """In the order of their names."""
     return tuple(
@@ -26,10 +29,10 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
 def quick_words(experiment: Experiment) -> str:
     """'2 min' on two CPU cores."""
     minutes = experiment.quick_minutes
-    return words.duration(60 * minutes) if minutes else "not measured"
+    return words.duration(60 * minutes) if minutes else UNKNOWN
 
 
 def full_words(experiment: Experiment) -> str:
     """'3.5 h' on one CPU core."""
     hours = experiment.full_hours
-    return words.duration(3600 * hours) if hours else "not measured"
+    return words.duration(3600 * hours) if hours else UNKNOWN
