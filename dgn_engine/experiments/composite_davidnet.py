@@ -123,6 +123,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.0,
-    full_hours=0.0,
+    full_hours=2100,
     claims=("comp-1",),
 )

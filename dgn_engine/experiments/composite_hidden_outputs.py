@@ -77,6 +77,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.5,
-    full_hours=0.0,
+    full_hours=1900,
     claims=("comp-2",),
 )

@@ -151,6 +151,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=0.0,
+    full_hours=0.3,
     claims=("dgn-5", "dgn-6"),
 )

@@ -60,6 +60,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.0,
-    full_hours=0.0,
+    full_hours=1.2,
     claims=("dgn-7",),
 )

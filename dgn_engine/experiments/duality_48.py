@@ -206,6 +206,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.0,
-    full_hours=0.0,
+    full_hours=48000,
     claims=("dual-1", "dual-2", "dual-3", "dual-4", "dual-5", "dual-6", "comp-1"),
 )

@@ -122,7 +122,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.0,
-    full_hours=1.0,
+    full_hours=0.5,
     claims=("npf-5",),
     protocols=("as-published", "as-in-code"),
 )

@@ -108,7 +108,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=0.5,
-    full_hours=0.3,
+    full_hours=0.1,
     claims=("npf-4",),
     protocols=("as-published", "as-in-code"),
 )

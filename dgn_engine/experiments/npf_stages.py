@@ -127,7 +127,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=0.0,
+    full_hours=3900,
     claims=("npf-3",),
     protocols=("as-published", "as-in-code"),
 )

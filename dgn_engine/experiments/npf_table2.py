@@ -174,7 +174,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=0.0,
+    full_hours=29000,
     claims=("npf-1", "npf-2"),
     protocols=("as-published", "as-in-code"),
 )

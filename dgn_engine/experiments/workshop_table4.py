@@ -185,7 +185,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=0.0,
+    full_hours=15000,
     claims=("ws-1",),
     protocols=("as-published", "as-in-code"),
 )
