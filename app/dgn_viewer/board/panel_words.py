@@ -40,6 +40,8 @@ def message(
         return f"Diverged at step {view.diverged:,}", why, ""
     if faults:
         return "Out of memory" if MISFIT in faults else "No reading", empty.reason, ""
+    if spec.compares:
+        return "Nothing to compare", empty.reason, ""
     if state == "unavailable":
         return f"Not in {view.regime or 'this regime'}", empty.reason, ""
     if view.run is not None and view.run.inspected:

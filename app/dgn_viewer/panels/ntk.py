@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.drawing.both import b_name, reading_beside
+from dgn_viewer.drawing.both import b_name, reading_beside, why_not_beside
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.step_axis import step_axis
 from dgn_viewer.drawing.ticks import number
@@ -66,7 +66,7 @@ def draw(view: View) -> Shown:
         last = column == len(parts) - 1
         charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
     why = reading.facts.get("feature", "").replace("K^F", "$K^F$")
-    note = f"Mean over logits. {why}".strip()
+    note = " ".join(("Mean over logits.", why, why_not_beside(view, "ntk"))).strip()
     return Scene(tuple(charts), _facts(reading), reading.step, note)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.drawing.both import b_name, reading_beside
+from dgn_viewer.drawing.both import b_name, reading_beside, why_not_beside
 from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
 from dgn_viewer.drawing.layer_names import layer_name, layers_in
 from dgn_viewer.drawing.ticks import number
@@ -63,7 +63,8 @@ def draw(view: View) -> Shown:
         facts.append(_mean(kind, names[column], values))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
-    return Scene(tuple(charts), tuple(facts), reading.step, _note(dict(reading.facts)))
+    note = " ".join((_note(dict(reading.facts)), why_not_beside(view, "overlap"))).rstrip()
+    return Scene(tuple(charts), tuple(facts), reading.step, note)
 
 
 def _beside(view: View, reading: Reading, kind: str, suffix: str) -> Shown:

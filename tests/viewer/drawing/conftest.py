@@ -11,7 +11,7 @@ import pytest
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.panel import Series, View
+from dgn_viewer.panel import Beside, Series, View
 from dgn_viewer.scene import Mark
 
 MakeView = Callable[..., View]
@@ -36,6 +36,7 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         "overlap": _overlap(kind, labels, step),
         "npk": _npk(labels, step),
         "ntk": _ntk(kind, labels, step),
+        "agreement": _agreement(kind, labels, width, step),
     }
     if kind == "absent":
         why = "There is no feature network in ReLU; choose DL."
@@ -48,7 +49,37 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         readings=readings,
         series={} if kind == "absent" else _series(kind, step),
         marks=marks,
+        beside=Beside("other.safetensors", "ReLU", run.layers),
     )
+
+
+@pytest.fixture
+def compared() -> Callable[[View], View]:
+    """The view with another network beside the run, seen a little otherwise."""
+
+    def compare(view: View) -> View:
+        other = _view(n=len(view.readings["npk"].arrays["labels"]), step=view.step + 1)
+        run = other.run
+        assert run is not None
+        beside = Beside(
+            "other.safetensors", "ReLU", run.layers, (0, 1, 2), 7, other.readings, other.series
+        )
+        return replace(view, beside=beside)
+
+    return compare
+
+
+def _agreement(kind: str, labels: Array, width: int, step: int) -> Reading:
+    random = np.random.default_rng(step + 4)
+    equal = np.array([0.9, np.nan if kind == "nan" else 0.8, 0.7])
+    arrays: dict[str, Array] = {"labels": labels, "equal": equal, "chance": equal - 0.2}
+    for layer in range(LAYERS):
+        if np.isfinite(equal[layer]):
+            arrays[f"difference_{layer}"] = np.sign(
+                random.normal(size=(labels.size, width))
+            ) * float(kind != "constant")
+    scalars = {f"equal_{layer}": float(equal[layer]) for layer in range(LAYERS)}
+    return Reading("agreement", step, 0.01, 0.5, arrays, {"equal": 0.8} | scalars)
 
 
 def _run(kind: str, labels: Array, width: int) -> RunStarted:

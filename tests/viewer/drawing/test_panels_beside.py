@@ -1,0 +1,108 @@
+"""A panel with another network beside the run: both are drawn, in the same scales."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dgn_viewer.drawing.both import b_name
+from dgn_viewer.panel import Beside, View, all_panels
+from dgn_viewer.scene import Scene
+
+PANELS = all_panels()
+MakeView = Callable[..., View]
+Compare = Callable[[View], View]
+
+
+@pytest.mark.parametrize(
+    ("panel", "kind"), list(itertools.product(PANELS, ("hard", "soft", "conv", "nan", "constant")))
+)
+def test_a_panel_draws_every_kind_of_reading_beside_another_network(
+    panel: str, kind: str, make_view: MakeView, compared: Compare
+) -> None:
+    spec, view = PANELS[panel], compared(make_view(kind))
+    for option in spec.options:
+        for value, _ in option.values(view):
+            scene = spec.draw(replace(view, choices={option.id: value}))
+            assert isinstance(scene, Scene)
+            keys = [chart.key for chart in scene.charts]
+            assert len(set(keys)) == len(keys)
+            places = [(chart.row, chart.column) for chart in scene.charts]
+            assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize(
+    ("panel", "choices"),
+    [
+        ("gate_maps", {}),
+        ("overlap", {"scale": "contrast"}),
+        ("overlap", {"kind": "sensitive"}),
+        ("spectrum", {"show": "kernel"}),
+        ("ntk", {"scale": "raw"}),
+    ],
+)
+def test_matrices_of_both_have_one_scale(
+    panel: str, choices: dict[str, str], make_view: MakeView, compared: Compare
+) -> None:
+    view = replace(compared(make_view("soft")), choices=choices)
+    scene = PANELS[panel].draw(view)
+    assert isinstance(scene, Scene)
+    matrices = [chart.matrix for chart in scene.charts if chart.matrix is not None]
+    assert len(matrices) == 2
+    first, second = matrices
+    assert (first.low, first.high, first.ramp) == (second.low, second.high, second.ramp)
+    assert not np.array_equal(first.values, second.values)
+    titles = [chart.title for chart in scene.charts if chart.matrix is not None]
+    assert titles[0].startswith("A")
+    assert titles[1].startswith("B · other.safetensors")
+
+
+def test_curves_of_both_stand_in_one_chart_and_differ_by_colour_and_dash(
+    make_view: MakeView, compared: Compare
+) -> None:
+    view = compared(make_view("hard"))
+    for panel, names in (("spectrum", {"A", "B"}), ("training", {"test", "B test"})):
+        scene = PANELS[panel].draw(view)
+        assert isinstance(scene, Scene)
+        curves = {curve.name: curve for curve in scene.charts[0].curves}
+        ours, theirs = (curves[name] for name in sorted(names, key=lambda n: n.startswith("B")))
+        assert ours.role != theirs.role
+        assert ours.dash != theirs.dash
+
+
+def test_the_eigenvalues_of_both_are_inside_the_axes(
+    make_view: MakeView, compared: Compare
+) -> None:
+    view = compared(make_view("hard"))
+    assert view.beside is not None
+    reading = view.beside.readings["npk"]
+    larger = {**reading.arrays, "eigenvalues": 50 * reading.arrays["eigenvalues"]}
+    readings = {**view.beside.readings, "npk": replace(reading, arrays=larger)}
+    scene = PANELS["spectrum"].draw(replace(view, beside=replace(view.beside, readings=readings)))
+    assert isinstance(scene, Scene)
+    limits = scene.charts[0].y.limits
+    assert limits is not None
+    assert limits[1] > larger["eigenvalues"][0]
+
+
+def test_a_layer_that_the_other_network_lacks_is_shown_alone_and_said(
+    make_view: MakeView, compared: Compare
+) -> None:
+    view = compared(make_view("hard"))
+    assert view.beside is not None
+    reading = view.beside.readings["gates"]
+    arrays = {name: a for name, a in reading.arrays.items() if not name.endswith("_2")}
+    readings = {**view.beside.readings, "gates": replace(reading, arrays=arrays)}
+    beside = replace(view.beside, readings=readings)
+    scene = PANELS["gate_maps"].draw(replace(view, beside=beside, choices={"layer": "2"}))
+    assert isinstance(scene, Scene)
+    assert "B · other.safetensors has no layer 3." in scene.note
+
+
+def test_a_long_name_is_cut_and_never_read_as_a_formula() -> None:
+    assert b_name(Beside("a$b$c.pt")) == "B · a_b_c.pt"
+    assert len(b_name(Beside("x" * 200))) < 32
