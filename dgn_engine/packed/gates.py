@@ -53,8 +53,8 @@ class OwnGates:
         """See `Gates`."""
         assert dz is not None
         if self._gate.soft and not self._gate.open:
-            q = passed.pre[layer]
-            return dz * (passed.gates[layer] + q * self._gate.derivative(q))
+            gates = passed.gates[layer]
+            return dz * (gates + passed.pre[layer] * _slope(self._gate, gates))
         return dz * passed.gates[layer]
 
     def backward(self) -> None:
@@ -78,12 +78,12 @@ class FrozenGates:
             which.append(next(makers, len(first)))
             if which[-1] == len(first):
                 first.append(place)
-        device, units = data[0].train_x.device, sum(_sizes(networks[0]))
-        examples = len(data[0].train_x) + len(data[0].test_x)
-        if len(first) * units * examples > MOST_BYTES:
+        needed = len(first) * table_bytes(networks[0], data[0])
+        if needed > MOST_BYTES:
             raise Refusal(
-                f"The frozen gates of {len(first)} networks for {examples:,} examples, {units:,} "
-                "each, need more than 2 GiB; use fewer examples or a smaller network."
+                f"The frozen gates of {len(first)} networks for every example need "
+                f"{needed / 2**30:.1f} GiB, and 2 are allowed; train without packing, or use "
+                "fewer examples or a smaller network."
             )
         makers_of = [(networks[f], data[f]) for f in first]
         self._tables = {
@@ -91,7 +91,7 @@ class FrozenGates:
             False: torch.stack([_table(n, d.test_x) for n, d in makers_of]),
         }
         self._dtype = next(networks[0].parameters()).dtype
-        self._makers = torch.tensor(which, device=device)[:, None]
+        self._makers = torch.tensor(which, device=data[0].train_x.device)[:, None]
         own = list(range(len(networks)))
         # Each network's own rows are looked up in its maker's table, so that it has its own gates.
         self._wires = {
@@ -136,8 +136,9 @@ class TrainedGates:
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
         """See `Gates`."""
         self._passed = forward(self._features, x, self._activity, logits=False)
-        self._pre = torch.stack(self._passed.pre, dim=1)  # (B, layers, units, m)
-        self._gates = self._wires.gates(self._gate(self._pre))
+        # (B, layers, units, m)
+        self._made = self._gate(torch.stack(self._passed.pre, dim=1))
+        self._gates = self._wires.gates(self._made)
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
         """See `Gates`."""
@@ -152,7 +153,7 @@ class TrainedGates:
     def backward(self) -> None:
         """See `Gates`."""
         owed = [self._owed[layer] for layer in range(len(self._gates))]
-        deltas = self._wires.back(owed, self._pre.shape).mul_(self._gate.derivative(self._pre))
+        deltas = self._wires.back(owed, self._made.shape).mul_(_slope(self._gate, self._made))
 
         def into_pre(layer: int, dz: Tensor | None) -> Tensor:
             own = deltas[:, layer]
@@ -164,8 +165,15 @@ class TrainedGates:
         return torch.ones_like(q) if self._linear else HARD(q)
 
 
-def _sizes(network: GatedNetwork) -> list[int]:
-    return [math.prod(shape) for shape in network.feature.architecture.gated_shapes]
+def _slope(gate: Gate, made: Tensor) -> Tensor:
+    """∂γ of soft gates, βγ(1 - γ/(1+ε)) as autograd has it, without another sigmoid."""
+    return made * (1.0 - made / (1.0 + gate.epsilon)).mul_(gate.beta)
+
+
+def table_bytes(network: GatedNetwork, data: Resident) -> int:
+    """Of the frozen gates of one feature network for every example, one byte each."""
+    units = sum(math.prod(shape) for shape in network.feature.architecture.gated_shapes)
+    return units * (len(data.train_x) + len(data.test_x))
 
 
 def _alike(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from dgn_engine.packed.aligning import align
+from dgn_engine.packed.gates import MOST_BYTES, table_bytes
 from dgn_engine.packed.jobs import Job, Packed, Progress
 from dgn_engine.packed.member import Member, failed
 from dgn_engine.packed.pack import Pack
@@ -41,7 +42,9 @@ class Together:
         try:
             for step in sorted({member.run.step_count for member in self._members}):
                 some = [m for m in self._members if m.run.step_count == step]
-                self._train(self._ended(some, interrupted), interrupted)
+                few = _fitting(some)
+                for begin in range(0, len(some), few):
+                    self._train(self._ended(some[begin : begin + few], interrupted), interrupted)
         finally:
             for member in self._members:
                 member.close()
@@ -50,7 +53,11 @@ class Together:
     def _train(self, members: list[Member], interrupted: Callable[[], bool]) -> None:
         """Members that stand at one step, to the end of the last of them."""
         while members:
-            pack = Pack([member.run.trainer for member in members])
+            try:
+                pack = Pack([member.run.trainer for member in members])
+            except Refusal as refusal:
+                self._results.update({m.job: failed(m.job, refusal) for m in members})
+                return
             self._until_one_ends(members, pack, interrupted)
             pack.release()
             members = self._ended(members, interrupted)
@@ -117,6 +124,15 @@ class Together:
                 folder.close()
             raise
         return members
+
+
+def _fitting(members: Sequence[Member]) -> int:
+    """How many of them may be one stack, so that their frozen gates fit into memory."""
+    trainer = members[0].run.trainer
+    regime = trainer.regime
+    if regime.own_gates or regime.trains_feature:
+        return len(members)
+    return max(1, MOST_BYTES // table_bytes(trainer.network, trainer.data))
 
 
 def _folder(job: Job) -> RunFolder:

@@ -1,0 +1,187 @@
+"""A stack of networks is trained as each of them would be by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import load_examples
+from dgn_engine.packed import packable, why_not
+from dgn_engine.packed.grouping import stacks_of
+from dgn_engine.packed.pack import Pack
+from dgn_engine.packed.sources import Sources
+from dgn_engine.regimes import all_regimes
+from dgn_engine.residence import Resident
+from dgn_engine.run import Run
+
+BASE = RunConfig(
+    net=NetConfig(options=(("width", 8), ("depth", 4))),
+    training=TrainingConfig(epochs=5, learning_rate=1e-3),
+    probe_examples=20,
+)
+PACKED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
+STEPS = 200
+SOURCES = Sources()
+
+
+@pytest.fixture(scope="module")
+def gates_file(tmp_path_factory):
+    """Gates for FL: a DL network that has learnt a little."""
+    path = tmp_path_factory.mktemp("gates") / "gates.safetensors"
+    run = begun(gated(BASE, "DL"))
+    for _ in range(60):
+        run.trainer.step()
+    run.save(path)
+    return str(path)
+
+
+def gated(config, regime, **gating):
+    return replace(config, gating=replace(config.gating, regime=regime, **gating))
+
+
+def trained_by(config, **training):
+    return replace(config, training=replace(config.training, **training))
+
+
+def begun(config, dtype=torch.float32):
+    """A run whose numbers are of this type; networks of one data set share its images."""
+    examples = SOURCES.examples(config.data)
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False, examples=examples)
+    data = SOURCES.shared(config.data, run.trainer.data)
+    if dtype is torch.float64:
+        data = Resident(doubled(data.train_x), data.train_y, doubled(data.test_x), data.test_y)
+        run.trainer.network.double()
+    run.trainer.data = data
+    return run
+
+
+DOUBLED: dict[int, torch.Tensor] = {}
+
+
+def doubled(images):
+    return DOUBLED.setdefault(id(images), images.double())
+
+
+def variety(gates_file):
+    """Every regime: seeds, turned gates, false labels; other inputs, gates and rates for some."""
+    turned = {"wiring": (2, 0, 1), "rotation": (0, 3, 1)}
+    noisy = replace(BASE.data, label_noise=0.3, variant_seed=1)
+    for regime in PACKED:
+        plain = gated(BASE, regime, gates_from=gates_file if regime.startswith("FL") else "")
+        if regime in ("ReLU", "FR-DI", "FL", "DL"):
+            yield plain
+        yield replace(gated(plain, regime, **turned), seed=1, data=noisy)
+        if regime in ("FR-II", "DL"):
+            soft = {"beta": 4.0, "epsilon": 0.1}
+            yield trained_by(gated(plain, regime, value_input="ones"), learning_rate=2e-3)
+            yield gated(plain, regime, value_input="random", **turned, **soft)
+
+
+def gates_of(run):
+    """Of the whole test set, hard."""
+    with torch.no_grad():
+        trace = run.trainer.network.trace(run.trainer.data.test_x)
+    return torch.cat([(gate > 0.5).flatten() for gate in trace.value.gates])
+
+
+def packed_and_alone(configs, dtype, steps=STEPS):
+    """Runs trained in stacks, and their twins trained one by one."""
+    for places in stacks_of(configs):
+        runs = [begun(configs[place], dtype) for place in places]
+        pack = Pack([run.trainer for run in runs])
+        for _ in range(steps):
+            pack.step()
+        pack.publish()
+        scores = pack.test_scores()
+        for run, score in zip(runs, scores, strict=True):
+            twin = begun(run.config, dtype)
+            for _ in range(steps):
+                twin.trainer.step()
+            yield run, score, twin
+
+
+def worst(run, twin):
+    """Largest difference of weights and of all that the optimiser remembers."""
+    ours, theirs = run.trainer.tensors(), twin.trainer.tensors()
+    assert ours.keys() == theirs.keys()
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
+
+
+def assert_equal_runs(configs, dtype, most, gates):
+    for run, score, twin in packed_and_alone(configs, dtype):
+        assert worst(run, twin) < most, run.config.gating
+        share = (gates_of(run) == gates_of(twin)).double().mean()
+        assert share >= gates, run.config.gating
+        alone = twin.trainer.test_score()
+        assert score.loss == pytest.approx(alone.loss, abs=most * 10)
+        sums, theirs = run.trainer.counters(), twin.trainer.counters()
+        assert sums["train_seen"] == theirs["train_seen"]
+        assert sums["train_sums"] == pytest.approx(theirs["train_sums"], rel=1e-4)
+
+
+def test_in_float64_every_regime_is_equal_to_1e_10_and_in_every_gate(gates_file):
+    assert_equal_runs(list(variety(gates_file)), torch.float64, 1e-10, 1.0)
+
+
+def test_in_float32_every_regime_is_equal_to_1e_3_and_in_999_of_1000_gates(gates_file):
+    configs = [config for config in variety(gates_file) if config.seed]
+    assert_equal_runs(configs, torch.float32, 1e-3, 0.999)
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "momentum", "rate"),
+    [("sgd", 0.0, 0.02), ("sgd", 0.9, 0.003), ("rmsprop", 0.0, 1e-3)],
+)
+def test_other_optimisers_are_equal_too(gates_file, optimiser, momentum, rate):
+    some = ("ReLU", "FL", "DL")
+    chosen = [c for c in variety(gates_file) if c.seed and c.gating.regime in some]
+    configs = [
+        trained_by(c, optimiser=optimiser, momentum=momentum, learning_rate=rate) for c in chosen
+    ]
+    assert_equal_runs(configs, torch.float64, 1e-10, 1.0)
+
+
+@pytest.mark.parametrize("loss", ["squared", "cross-entropy"])
+@pytest.mark.parametrize("binary", [None, (3, 8)])
+def test_losses_biases_and_tiling_are_equal_too(loss, binary):
+    net = replace(BASE.net, bias=True)
+    base = replace(trained_by(BASE, loss=loss), net=net, data=DataConfig(binary=binary))
+    tiled = {"tiling": (2, 1, 3), "rotation": (1, 0, 2), "wiring": (1, 2, 0)}
+    configs = [gated(base, regime, **tiled) for regime in ("FR-II", "DL")]
+    configs += [replace(config, seed=1) for config in configs]
+    for run, score, twin in packed_and_alone(configs, torch.float64, steps=60):
+        assert worst(run, twin) < 1e-10
+        assert score.loss == pytest.approx(twin.trainer.test_score().loss, abs=1e-10)
+
+
+def test_random_pixels_of_each_network_are_its_own():
+    noise = [replace(BASE.data, pixels="random", variant_seed=seed) for seed in (0, 1)]
+    configs = [replace(gated(BASE, "FR-II"), data=data) for data in (*noise, BASE.data)]
+    assert len(stacks_of(configs)) == 1
+    for run, _, twin in packed_and_alone(configs, torch.float64, steps=60):
+        assert worst(run, twin) < 1e-10
+
+
+def test_configurations_are_split_into_packs_and_the_rest():
+    dl = gated(BASE, "DL")
+    wider = replace(dl, net=NetConfig(options=(("width", 16), ("depth", 4))))
+    spelt = replace(dl, net=NetConfig(options=(("depth", 4), ("width", 8))), seed=4)
+    conv = replace(BASE, net=NetConfig(name="gconv"))
+    two_stages, coins = gated(BASE, "FL"), gated(BASE, "FRG")
+    endless = trained_by(BASE, epochs=0)
+    groups = packable([dl, conv, wider, two_stages, spelt, coins, endless, gated(BASE, "ReLU")])
+    assert groups.packs == ((0, 4, 7), (2,))
+    assert groups.leftovers == (1, 3, 5, 6)
+    assert "gconv" in why_not(conv)
+    assert "two stages" in why_not(two_stages)
+
+
+def test_variants_of_one_data_set_share_its_images():
+    noisy = replace(BASE.data, label_noise=0.5)
+    clean, other = SOURCES.examples(BASE.data), SOURCES.examples(noisy)
+    assert other.train_x is clean.train_x
+    assert (other.train_y != clean.train_y).any()
+    assert (other.train_y == load_examples(noisy).train_y).all()

@@ -1,0 +1,198 @@
+"""Packed networks leave the folders that runs of their own would, whatever interrupts them."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dgn_engine.cli import main
+from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
+from dgn_engine.headless import Headless
+from dgn_engine.keeping import KEPT
+from dgn_engine.packed import Job, train_pack
+from dgn_engine.protocol.events import Measured
+from dgn_engine.refusal import Refusal
+from dgn_engine.runs import checkpoints
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.places import CHECKPOINTS, WEIGHTS
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.verifying import verify
+
+BASE = RunConfig(
+    net=NetConfig(options=(("width", 8), ("depth", 3))),
+    training=TrainingConfig(epochs=3, learning_rate=3e-3, batch=64),
+    probe_examples=20,
+)
+
+
+class Nobody:
+    def stepped(self, step):
+        pass
+
+    def on_event(self, event):
+        pass
+
+
+def config_of(regime, seed=0, **training):
+    gating = replace(BASE.gating, regime=regime)
+    return replace(BASE, seed=seed, gating=gating, training=replace(BASE.training, **training))
+
+
+def jobs_in(root, **training):
+    """Two networks of two regimes each."""
+    pairs = itertools.product(("DL", "FR-II"), (0, 1))
+    return [Job(config_of(r, s, **training), root / f"{r}-{s}") for r, s in pairs]
+
+
+def alone(path, config):
+    return Headless(Nobody(), lambda: False).train(config, RunFolder.create(path, config))
+
+
+def after_steps(asked):
+    """Interrupts once it was asked so often; that is twice a stack and once a step."""
+    count = itertools.count()
+    return lambda: next(count) >= asked
+
+
+def weights(folder):
+    return load_file(folder / WEIGHTS)
+
+
+def assert_same_weights(one, other):
+    ours, theirs = weights(one), weights(other)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def names_in(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def test_a_packed_network_leaves_the_folder_of_a_run_of_its_own(tmp_path):
+    jobs = jobs_in(tmp_path / "packed", keep_epochs=(0, 2), keep_best=True)
+    for job, packed in zip(jobs, train_pack(jobs), strict=True):
+        path = tmp_path / "alone" / job.folder.name
+        outcome = alone(path, job.config)
+        assert packed.status == RunReader(job.folder).status == "finished"
+        assert names_in(job.folder) == names_in(path)
+        assert verify(job.folder) == []
+        assert packed.outcome.step == outcome.step
+        assert packed.outcome.best_accuracy == pytest.approx(outcome.best_accuracy, abs=3e-3)
+        kept = [
+            load_file(folder / KEPT / "epoch-0002.safetensors") for folder in (path, job.folder)
+        ]
+        for name, tensor in kept[0].items():
+            torch.testing.assert_close(kept[1][name], tensor, atol=1e-4, rtol=1e-3)
+        scores = [one for one in RunReader(job.folder).events if isinstance(one, Measured)]
+        tested = [one for one in RunReader(path).measured if one.test_accuracy is not None]
+        assert [one.step for one in scores] == [one.step for one in tested]
+        for ours, theirs in zip(scores, tested, strict=True):
+            assert ours.test_loss == pytest.approx(theirs.test_loss, rel=1e-3)
+
+
+@pytest.mark.parametrize("asked", [1, 30, 75])
+def test_an_interrupted_pack_goes_on_bit_for_bit(tmp_path, asked):
+    whole = train_pack(jobs_in(tmp_path / "whole"))
+    jobs = jobs_in(tmp_path / "broken")
+    stopped = train_pack(jobs, interrupted=after_steps(asked))
+    assert "stopped" in {one.status for one in stopped}
+    begun = [job for job in jobs if job.folder.exists()]
+    assert {RunReader(job.folder).status for job in begun} <= {"stopped", "finished"}
+    done = train_pack(jobs)
+    for one, other in zip(whole, done, strict=True):
+        assert other.status == "finished"
+        assert one.outcome == other.outcome
+        assert_same_weights(one.job.folder, other.job.folder)
+
+
+def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
+    whole = train_pack(jobs_in(tmp_path / "whole"))
+    jobs = jobs_in(tmp_path / "broken")
+    train_pack(jobs, interrupted=after_steps(60), checkpoint_every=0.0)
+    first, second = (job.folder for job in jobs[:2])
+    newest = checkpoints.stored(second / CHECKPOINTS)[-1]
+    checkpoints.remove(newest)  # as if its turn had not come
+    assert checkpoints.stored(first / CHECKPOINTS)[-1].step == newest.step
+    for one, other in zip(whole, train_pack(jobs), strict=True):
+        assert_same_weights(one.job.folder, other.job.folder)
+
+
+def test_a_network_of_a_pack_can_go_on_by_itself(tmp_path, capsys):
+    jobs = jobs_in(tmp_path / "packed")
+    train_pack(jobs, interrupted=after_steps(30))
+    assert main(["train", "--resume", str(jobs[0].folder), "--quiet"]) == 0
+    finished, *others = train_pack(jobs)
+    assert {one.status for one in (finished, *others)} == {"finished"}
+    whole = alone(tmp_path / "alone", jobs[0].config)
+    assert finished.outcome.best_accuracy == pytest.approx(whole.best_accuracy, abs=3e-3)
+    capsys.readouterr()
+
+
+def test_networks_that_end_early_do_not_disturb_the_others(tmp_path):
+    steady = [config_of("ReLU", seed) for seed in (0, 1)]
+    wild = config_of("ReLU", learning_rate=1e30)
+    early = config_of("ReLU", seed=2, until=0.2)
+    configs = [wild, steady[0], early, steady[1]]
+    jobs = [Job(config, tmp_path / str(place)) for place, config in enumerate(configs)]
+    lost, first, soon, second = train_pack(jobs)
+    assert (lost.status, lost.outcome.diverged) == ("diverged", True)
+    assert RunReader(jobs[0].folder).diverged_at == lost.outcome.step
+    by_itself = alone(tmp_path / "alone-lost", wild)
+    assert (by_itself.step, by_itself.diverged) == (lost.outcome.step, True)
+    assert soon.status == "finished"
+    assert soon.outcome.step == alone(tmp_path / "alone-soon", early).step < first.outcome.step
+    for packed, config in ((first, steady[0]), (second, steady[1])):
+        path = tmp_path / f"alone-{config.seed}"
+        alone(path, config)
+        ours, theirs = weights(packed.job.folder), weights(path)
+        for name, tensor in theirs.items():
+            torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-3)
+
+
+def test_what_is_done_is_skipped(tmp_path):
+    jobs = jobs_in(tmp_path, epochs=1)
+    once = train_pack(jobs)
+    told = []
+    assert train_pack(jobs, told.append) == once
+    assert told == []
+
+
+def test_a_job_that_cannot_begin_fails_alone(tmp_path):
+    jobs = jobs_in(tmp_path, epochs=1)
+    jobs[1].folder.mkdir()
+    (jobs[1].folder / "notes.txt").write_text("mine")
+    missing = replace(config_of("FL", epochs=1).gating, gates_from=str(tmp_path / "none.pt"))
+    lost = Job(replace(jobs[0].config, gating=missing), tmp_path / "lost")
+    good, blocked, *others, gone = train_pack([*jobs, lost])
+    assert {one.status for one in (good, *others)} == {"finished"}
+    assert (blocked.status, gone.status) == ("failed", "failed")
+    assert "not empty" in str(blocked.refusal)
+    assert "none.pt" in str(gone.refusal)
+    assert not lost.folder.exists()
+
+
+def test_jobs_that_are_no_pack_are_refused_in_a_sentence(tmp_path):
+    one = Job(config_of("DL"), tmp_path / "a")
+    wider = replace(one.config, net=NetConfig(options=(("width", 9), ("depth", 3))))
+    with pytest.raises(Refusal, match="shape"):
+        train_pack([one, Job(wider, tmp_path / "b")])
+    with pytest.raises(Refusal, match="same folder"):
+        train_pack([one, one])
+    with pytest.raises(Refusal, match="FRG"):
+        train_pack([Job(config_of("FRG"), tmp_path / "c")])
+
+
+def test_a_folder_with_another_configuration_is_left_alone(tmp_path):
+    jobs = jobs_in(tmp_path, epochs=1)
+    train_pack(jobs)
+    before = shutil.copytree(jobs[0].folder, tmp_path / "before")
+    other = Job(config_of("DL", seed=5, epochs=1), jobs[0].folder)
+    (found,) = train_pack([other])
+    assert found.status == "failed"
+    assert "another configuration" in str(found.refusal)
+    assert names_in(jobs[0].folder) == names_in(before)
