@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.nets import all_nets
 from dgn_engine.process_session import ProcessSession
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
@@ -76,7 +77,7 @@ def thread_talk():
 
 def test_a_session_trains_probes_swaps_and_stops(talk):
     ready = talk.wait_for(told.EngineReady)
-    assert [entry.id for entry in ready.catalogue.nets] == ["cnn4", "fc", "gconv", "vconv"]
+    assert [entry.id for entry in ready.catalogue.nets] == list(all_nets())
     talk.session.send(do.Watch(ALL))
     talk.session.send(do.StartRun(CONFIG))
     started = talk.wait_for(told.RunStarted)

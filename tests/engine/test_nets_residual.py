@@ -1,0 +1,75 @@
+"""The residual networks that can be trained: their layers, and that they learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import dgn_engine.kernels as k
+from dgn_engine.architecture import Dense, Gating, Merge
+from dgn_engine.checkpoints.resnets import resnet
+from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.nets import build_architecture
+from dgn_engine.stack import Stack
+
+
+def test_a_dense_resnet_has_b_plus_two_blocks_and_two_to_the_b_sub_networks() -> None:
+    net = NetConfig("resnet_fc", (("blocks", 3), ("depth", 2), ("pre", 0.5), ("width", 5)))
+    architecture = build_architecture(net, (1, 2, 2), 3)
+    assert len(architecture.weighted) == (3 + 2) * 2
+    assert len(architecture.gated) == (3 + 2) * 2 - 1
+    assert k.residual_blocks(architecture) == 3
+    x = torch.randn((4, 4), dtype=torch.float64)
+    gates = [(torch.rand(4, 5) > 0.5).double() for _ in architecture.gated]
+    t = [k.layer_overlap(layer) for layer in gates]
+    H = k.input_gram(x) * t[0] * t[1] * t[8]
+    for block in (2, 4, 6):
+        H = H * (1 + 0.25 * t[block] * t[block + 1])
+    torch.testing.assert_close(k.neural_path_kernel(architecture, gates, x), H)
+
+
+def test_resnet18_is_torchvision_s_for_small_images() -> None:
+    net = NetConfig("resnet18", (("post", 1.0), ("width", 4)))
+    architecture = build_architecture(net, (3, 16, 16), 10)
+    assert sum(isinstance(node, Merge) for node in architecture.nodes) == 8
+    assert sum(isinstance(node, Gating) for node in architecture.nodes) == 8
+    names = ["conv1"]
+    for stage in range(1, 5):
+        for block in range(2):
+            names += [f"layer{stage}.{block}.conv{place}" for place in (1, 2)]
+            names += [f"layer{stage}.{block}.downsample.0"] if stage > 1 and not block else []
+    weights = dict(zip([*names, "fc"], Stack(architecture).weights, strict=True))
+    placed = resnet({f"{name}.weight": tuple(w.shape) for name, w in weights.items()})
+    assert placed is not None
+    assert type(architecture)((3, 16, 16), placed.nodes) == architecture
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "DL", "FR-DI"])
+@pytest.mark.parametrize(
+    "net",
+    [
+        NetConfig("resnet_fc", (("blocks", 2), ("width", 24))),
+        NetConfig("resnet18", (("stages", 2), ("width", 4))),
+    ],
+    ids=["dense", "conv"],
+)
+def test_residual_networks_learn_under_every_kind_of_gate(make_run, net, regime):
+    base = make_run().config
+    config = replace(
+        base,
+        net=net,
+        data=DataConfig(train_limit=200),
+        training=replace(base.training, learning_rate=3e-3),
+    )
+    run = make_run(regime, config)
+    before = run.trainer.test_score().loss
+    for _ in range(14):
+        run.step()
+    assert run.trainer.test_score().loss < before
+
+
+def test_the_output_layer_of_both_is_dense() -> None:
+    for name in ("resnet_fc", "resnet18"):
+        assert isinstance(build_architecture(NetConfig(name), (1, 8, 8), 10).nodes[-1], Dense)
