@@ -15,7 +15,7 @@ from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, Tr
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.scene import Scene
 
-STARTS = 60_000  # ms; the child imports torch
+STARTS = 120_000  # ms; the child imports torch
 RUN = RunConfig(
     data=DataConfig(name="digits"),
     net=NetConfig(name="fc", options=(("depth", 4), ("width", 16))),
