@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import (
     Failed,
     RecordingPaused,
@@ -23,7 +24,7 @@ def describe(folder: Path) -> str:
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
     lines = [
         f"{folder}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
-        f"  {config.gating.regime} · {config.net.name} ({options}) · {config.data.name} · "
+        f"  {config.gating.regime} · {config.net.name} ({options}) · {_data(config.data)} · "
         f"seed {config.seed}",
         f"  begun {about.get('created', 'at an unknown time')} on "
         f"{about.get('device', 'an unknown device')}, {about.get('threads', '?')} threads",
@@ -34,6 +35,14 @@ def describe(folder: Path) -> str:
         f"  frames: {len(reader.frames)}, {_size(sum(f.bytes for f in reader.frames))}",
     ]
     return "\n".join(lines)
+
+
+def _data(data: DataConfig) -> str:
+    words = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
+    words += "".join(f", {name} {value}" for name, value in data.options)
+    if data.label_noise:
+        words += f", {100 * data.label_noise:g} % label noise"
+    return f"{words}, random pixels" if data.pixels == "random" else words
 
 
 def _of_total(reader: RunReader) -> str:

@@ -144,3 +144,13 @@ def test_options_of_a_file_fall_with_the_data_set_that_they_belong_to(
     assert main(["train", str(file), "--data", "hard", *SMALL]) == 0
     assert main(["train", str(file), "--data-option", "rh=0.5", *SMALL]) == 2
     assert "no option 'rh'" in capsys.readouterr().err
+
+
+def test_a_recorded_run_says_what_was_done_to_its_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    options = ["--data-option", "n=40", "--label-noise", "0.5", *SMALL[:-1], "--out", out]
+    assert main(["train", "--data", "correlated", *options]) == 0
+    assert main(["runs", "show", out]) == 0
+    assert "correlated, n 40, 50 % label noise" in capsys.readouterr().out

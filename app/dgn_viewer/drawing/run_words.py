@@ -23,10 +23,13 @@ def weights_in_words(run: RunStarted, feature_weights: int, aside: bool = False)
 
 
 def data_in_words(data: DataConfig) -> str:
-    """'digits', 'mnist 4|7', 'folder flowers'."""
+    """'digits', 'mnist 4|7', 'folder flowers', 'mnist, 25 % label noise, random pixels'."""
     name, colon, path = data.name.partition(":")
     words = f"{name} {PurePath(path).name}" if colon else name
-    return f"{words} {data.binary[0]}|{data.binary[1]}" if data.binary else words
+    words = f"{words} {data.binary[0]}|{data.binary[1]}" if data.binary else words
+    if data.label_noise:
+        words += f", {100 * data.label_noise:g} % label noise"
+    return f"{words}, random pixels" if data.pixels == "random" else words
 
 
 def net_in_words(run: RunStarted) -> str:
