@@ -22,7 +22,7 @@ from dgn_engine.sweep.unit import Unit, from_json, to_json, unit_folder
 
 LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
 LAST_LINES = 20  # of a log, in a report
-EVERY = 0.5  # seconds between two messages of one unit
+EVERY = 0.2  # seconds between two messages of one unit
 
 
 @dataclass(frozen=True)

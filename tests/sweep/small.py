@@ -67,7 +67,7 @@ def run(
     return executor.run(units, root, told, stop)
 
 
-LONG = small(1, epochs=120)  # a second or two
+LONG = small(1, epochs=200)  # two seconds
 
 
 def mixed() -> list[Unit]:

@@ -46,6 +46,8 @@ def cluster() -> Iterator[Any]:
     assert not {name for name in left if not name.startswith(("Profile", "Dask-Offload"))}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # three processes import torch: seconds, minutes on a crowded machine
 def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
     cluster: Any, tmp_path: Path, seen: Seen
 ) -> None:
@@ -57,14 +59,14 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
     def watch(progress: Progress) -> None:
         far[progress.unit] = progress.fraction
 
-    states = run(executor, units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.2)
+    states = run(executor, units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.1)
     assert states[LONG.id] == "interrupted"
 
     killed: list[int] = []
 
     def kill(progress: Progress) -> None:
         seen(progress)
-        if progress.unit == LONG.id and progress.fraction > 0.5 and not killed:
+        if progress.unit == LONG.id and progress.fraction > 0.3 and not killed:
             told = (root / "units" / LONG.id / "lock").read_text()
             killed.append(int(told.split('"pid": ')[1].split(",")[0]))
             os.kill(killed[0], signal.SIGKILL)

@@ -21,7 +21,9 @@ from dgn_engine.runs.places import LOCK
 from dgn_engine.runs.reader import RunReader
 from dgn_engine.sweep import scheduling, silence
 from dgn_engine.sweep.executors import find_executor
+from dgn_engine.sweep.packed import Packs, find_stacks
 from dgn_engine.sweep.processes import Processes
+from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.running import Progress
 from dgn_engine.sweep.serial import Serial
 from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
@@ -125,6 +127,7 @@ def test_a_lock_of_this_machine_is_never_freed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # four processes import torch: seconds, minutes on a crowded machine
 def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
     tmp_path: Path,
 ) -> None:
@@ -135,14 +138,14 @@ def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
     def watch(progress: Progress) -> None:
         far[progress.unit] = progress.fraction
 
-    states = run(Processes(1), units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.2)
+    states = run(Processes(1), units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.1)
     assert states == {LONG.id: "interrupted", **dict.fromkeys(list(states)[1:], "queued")}
     assert not multiprocessing.active_children()
 
     killed: list[int] = []
 
     def kill(progress: Progress) -> None:
-        if progress.unit == LONG.id and progress.fraction > 0.5 and not killed:
+        if progress.unit == LONG.id and progress.fraction > 0.3 and not killed:
             killed.extend(child.pid or 0 for child in multiprocessing.active_children())
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
@@ -158,6 +161,50 @@ def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
     ]
     assert [event.step > 0 for event in went_on] == [True]  # the last time, from its checkpoint
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_packs_that_are_stopped_and_killed_come_to_the_numbers_of_one_by_one(
+    tmp_path: Path, seen: Seen
+) -> None:
+    units: list[Unit] = [*learnt(0), *learnt(1), small(2, epochs=200), small(3, epochs=200)]
+    run(Serial(), units, tmp_path / "serial")
+    killed: list[int] = []
+
+    def kill(progress: Progress) -> None:
+        seen(progress)
+        if progress.unit == "FR-II-s3" and progress.fraction > 0.1 and not killed:
+            killed.extend(child.pid or 0 for child in multiprocessing.active_children())
+            os.kill(killed[0], signal.SIGKILL)
+
+    states = run(Packs(1), units, tmp_path / "packed", kill)
+    assert set(states.values()) == {"done"}
+    lost = {p.unit for p in seen.all if "exit code -9" in p.trouble}
+    assert lost == {"FR-II-s2", "FR-II-s3"}  # a stack is lost together, and nothing else
+    alone, together = Results(tmp_path / "serial"), Results(tmp_path / "packed")
+    for unit in units:
+        one, other = alone.trained(unit.id), together.trained(unit.id)
+        assert one.best == pytest.approx(other.best, abs=0.02)  # two of 100 test examples
+        assert one.epochs[-1] == other.epochs[-1]
+
+
+def test_stacks_hold_networks_of_one_kind_and_one_wave_and_share_the_places(
+    tmp_path: Path,
+) -> None:
+    units: list[Unit] = [u for seed in range(4) for u in learnt(seed)] + [small(9, "DL")]
+    stacks = find_stacks(units, tmp_path, 1)
+    assert sorted(map(sorted, stacks)) == [
+        [f"FL-s{seed}" for seed in range(4)],
+        [f"ReLU-s{seed}" for seed in range(4)],
+    ]
+    assert {len(stack) for stack in find_stacks(units, tmp_path, 2)} == {2}
+
+
+def test_dense_networks_on_a_cpu_are_packed_and_others_are_not() -> None:
+    many: list[Unit] = [small(0), small(1)]
+    assert isinstance(find_executor("auto", many), Packs)
+    assert isinstance(find_executor("auto", many[:1]), Processes)
 
 
 def test_names_of_executors_and_their_options_are_checked() -> None:

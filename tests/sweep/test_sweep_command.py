@@ -46,14 +46,14 @@ def sweep(path: Path, out: Path, *more: str) -> int:
 
 
 def test_grid_and_list_make_every_combination_in_the_order_of_the_file(tmp_path: Path) -> None:
-    found = read_sweep(
-        file(
-            tmp_path,
-            BASE
-            + GRID
-            + '[[list]]\ntraining.optimiser = "sgd"\nnet.options.width = 16\n[[list]]\nnet.bias = true',
-        )
-    )
+    listed = """
+[[list]]
+training.optimiser = "sgd"
+net.options.width = 16
+[[list]]
+net.bias = true
+"""
+    found = read_sweep(file(tmp_path, BASE + GRID + listed))
     assert [run.unit.id for run in found.runs[:3]] == [
         "optimiser=sgd+width=16+regime=FR-II+seed=0",
         "optimiser=sgd+width=16+regime=FR-II+seed=1",
