@@ -76,7 +76,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--data-option", action="append", default=[], metavar="NAME=VALUE", help="of the data set"
     )
     net = parser.add_argument_group("network")
-    net.add_argument("--net", help="fc, cnn4, gconv, vconv")
+    net.add_argument("--net", help="fc, cnn4, resnet18, …: docs/guide.md lists them")
     net.add_argument("--width", type=int, help="short for --option width=…")
     net.add_argument("--depth", type=int, help="short for --option depth=…")
     net.add_argument("--channels", type=int, help="short for --option channels=…")

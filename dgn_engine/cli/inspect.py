@@ -1,4 +1,5 @@
-"""`dgn inspect FILE`: what a checkpoint holds, what it is understood as, what is left aside."""
+"""`dgn inspect FILE`: what a checkpoint holds and what it is understood as; with --data, how its
+network looks on examples."""
 
 from __future__ import annotations
 
@@ -8,6 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._command import Command
+from dgn_engine.cli._inspection import (
+    add_inspection_options,
+    check_inspection_options,
+    inspected,
+    print_inspection,
+)
 
 if TYPE_CHECKING:
     from dgn_engine.checkpoints.contents import Array
@@ -16,14 +23,25 @@ if TYPE_CHECKING:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
-    parser.add_argument("--json", action="store_true", help="print the listing as JSON")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_inspection_options(parser)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from dgn_engine.checkpoints.reading import read_tensors
 
-    told = listed(read_tensors(arguments.file))
-    print(json.dumps(told, ensure_ascii=False, indent=1) if arguments.json else _lines(told))
+    check_inspection_options(arguments)
+    listing = read_tensors(arguments.file)
+    told = listed(listing)
+    if arguments.data is None:
+        print(json.dumps(told, ensure_ascii=False, indent=1) if arguments.json else _lines(told))
+        return 0
+    looked = inspected(listing, arguments)
+    if arguments.json:
+        print(json.dumps(told | {"inspection": looked}, ensure_ascii=False, allow_nan=False))
+    else:
+        print(_head(told))
+        print_inspection(looked)
     return 0
 
 
@@ -63,7 +81,7 @@ def _lines(told: dict[str, Any]) -> str:
     wide = min(max(len(t["name"]) for t in tensors), 60)
     shaped = max(len(shape) for shape in shapes)
     lines = [
-        f"{told['file']}: {told['kind']}, {len(tensors):,} tensors, {told['numbers']:,} numbers",
+        _head(told),
         f"understood as {told['understood_as']}",
         "",
     ]
@@ -76,8 +94,13 @@ def _lines(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _head(told: dict[str, Any]) -> str:
+    tensors = len(told["tensors"])
+    return f"{told['file']}: {told['kind']}, {tensors:,} tensors, {told['numbers']:,} numbers"
+
+
 COMMAND = Command(
-    about="List the tensors of a checkpoint, whoever wrote it; nothing in it is run.",
+    about="List a checkpoint, whoever wrote it, or show its network on data; none of it is run.",
     add_arguments=_add_arguments,
     run=_run,
 )

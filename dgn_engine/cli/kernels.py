@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--value-input", choices=("image", "ones"), default="image")
     parser.add_argument("--permute", type=numbers, metavar="2,0,1", help="0-based, with --gates")
     parser.add_argument("--feature-activation", choices=("relu", "linear"), default="relu")
-    parser.add_argument("--net", help="fc, cnn4, gconv, vconv (dense layers need no name)")
+    parser.add_argument("--net", help="fc, cnn4, … (dense layers need no name)")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument(

@@ -14,7 +14,7 @@ from dgn_engine.kernels.infinite import (
 )
 from dgn_engine.kernels.leading import FULL_UP_TO, LeadingSpectrum, leading_spectrum, ridge_nu
 from dgn_engine.kernels.normalise import Normalise, unit_diagonal
-from dgn_engine.kernels.npk import neural_path_kernel, npk_cost
+from dgn_engine.kernels.npk import neural_path_kernel, npk_cost, pair_bytes
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
 from dgn_engine.kernels.overlap import layer_overlap, overlap
 from dgn_engine.kernels.prediction import (
@@ -65,6 +65,7 @@ __all__ = [
     "npk_cost",
     "ntk_cost",
     "overlap",
+    "pair_bytes",
     "predicted_value_kernel",
     "random_gating_eigenvalues",
     "random_gating_kernel",

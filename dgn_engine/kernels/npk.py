@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Gating
+from dgn_engine.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
 from dgn_engine.kernels.normalise import Normalise, normalised
-from dgn_engine.kernels.recursion import path_recursion
+from dgn_engine.kernels.recursion import pair_numbers, path_recursion
 from dgn_engine.refusal import Refusal
 
 
@@ -55,10 +55,19 @@ def npk_cost(architecture: Architecture, n: int) -> float:
             cost += pairs * (2 * after[0] * positions**2 + 2 * node.kernel * before**2)
         elif isinstance(node, Gating) and len(after) == 3:
             cost += pairs * 2 * after[0] * (after[1] * after[2]) ** 2
+        elif isinstance(node, (MaxPool, AveragePool)):
+            cost += pairs * 8 * after[0] * (after[1] * after[2]) ** 2
         elif isinstance(node, Dense) and node.gated:
             cost += 2.0 * n * n * node.outputs
         shape = after
     return cost
+
+
+def pair_bytes(architecture: Architecture) -> int:
+    """Working memory of one pair of examples in `neural_path_kernel`, at least: about eight
+    float64 numbers for each pair of positions, of each channel where a gate after an addition
+    meets channels that a max pooling or an average left apart."""
+    return 8 * 8 * pair_numbers(architecture)
 
 
 def _size(shape: tuple[int, ...]) -> int:

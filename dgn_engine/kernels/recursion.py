@@ -225,15 +225,17 @@ def _tiles(
     architecture: Architecture, n: int, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
     """Row s with columns s' ≥ s: the symmetric half, a bounded number of pairs at a time."""
-    pairs = max(1, tile_bytes // (item * _numbers(architecture)))
+    pairs = max(1, tile_bytes // (item * pair_numbers(architecture)))
     for row in range(n):
         for left in range(row, n, pairs):
             yield row, slice(left, min(n, left + pairs))
 
 
-def _numbers(architecture: Architecture) -> int:
-    """Most numbers that one pair of examples has in a term."""
+def pair_numbers(architecture: Architecture) -> int:
+    """Most numbers that one pair of examples has in a term; one for vectors."""
     shape = architecture.input_shape
+    if len(shape) < 3:
+        return 1
     most = (shape[1] * shape[2]) ** 2
     matter = channels_matter(architecture.nodes)[1:]
     for (node, shape), by_channel in zip(architecture.shapes(), matter, strict=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.architecture import Architecture, Dense, Fork, Merge
+from dgn_engine.architecture import Architecture, Dense, Fork, Merge, Node
 from dgn_engine.config import OptionValue
 from dgn_engine.nets._net import Net, dense_chain, flat
 from dgn_engine.protocol.catalogue import OptionField
@@ -22,7 +22,7 @@ def build(
     merge = Merge(float(options["pre"]), float(options["post"]))
     inputs = flat(input_shape)
     inner = (Dense(width, width),) * depth
-    nodes = (
+    nodes: tuple[Node, ...] = (
         Dense(inputs, width),
         *inner[1:],
         *(Fork(), *inner, merge) * blocks,

@@ -68,6 +68,7 @@ WITHOUT_SHAPES = {
     "kernel_bytes",
     "npk_cost",
     "ntk_cost",
+    "pair_bytes",
     "residual_blocks",
     "sub_network",
     "value_kernel_constant",

@@ -1,0 +1,296 @@
+"""`dgn inspect FILE --data …`: the network of a file on examples, as text, JSON and files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgn_engine.cli._options import numbers, value_of
+from dgn_engine.refusal import Refusal
+
+if TYPE_CHECKING:
+    from dgn_engine.checkpoints.reading import Listing
+    from dgn_engine.data import Examples
+    from dgn_engine.inspecting import Found
+    from dgn_engine.inspection import InspectionSettings, Look
+    from dgn_engine.preparing import Preparation
+
+SCORED = 1000  # test examples, unless told otherwise
+_NEEDS_DATA = (
+    "examples", "layers", "out", "size", "normalise", "net", "norm_eps", "road", "draws", "seconds",
+    "memory", "seed", "scored", "data_root", "dtype",
+)  # fmt: skip
+
+
+_COLUMNS = (
+    "gate layer", "shape", "open", "never", "always", "τ same", "τ other", "D same", "D other",
+)  # fmt: skip
+
+
+def add_inspection_options(parser: argparse.ArgumentParser) -> None:
+    """What is needed to look at the network of the file, all with --data."""
+    group = parser.add_argument_group("the network on examples")
+    group.add_argument("--data", metavar="NAME", help="show the network on this data set")
+    group.add_argument("--data-root", metavar="DIR", help="where data sets lie")
+    group.add_argument("--examples", type=int, metavar="N", help="training examples (50)")
+    group.add_argument("--layers", type=numbers, metavar="1,3", help="gate layers, from 1 (all)")
+    group.add_argument("--size", type=int, metavar="S", help="resize and cut images to S×S")
+    group.add_argument("--normalise", choices=("imagenet", "none"), help="of the pixels (none)")
+    group.add_argument("--net", metavar="NAME", help="the network, where the file is no known one")
+    group.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    group.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
+    group.add_argument(
+        "--kernels", dest="road", choices=("auto", "exact", "estimate"), help="how (auto)"
+    )
+    group.add_argument("--draws", type=int, metavar="R", help="of an estimate (100)")
+    group.add_argument("--seconds", type=float, metavar="S", help="exact if it takes no more (60)")
+    group.add_argument("--memory", type=float, metavar="GiB", help="at most (4)")
+    group.add_argument("--scored", type=int, metavar="N", help=f"test examples ({SCORED:,})")
+    group.add_argument("--seed", type=int, help="of the choice of examples and of estimates (0)")
+    group.add_argument("--dtype", choices=("float32", "float64"), help="to compute in (float32)")
+    group.add_argument("--out", type=Path, metavar="DIR", help="write inspection.json, kernels.npz")
+
+
+def check_inspection_options(arguments: argparse.Namespace) -> None:
+    """Refuse options that would have no effect, and numbers that mean nothing."""
+    if arguments.data is None:
+        said = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
+        if said or arguments.option:
+            name = {"road": "kernels"}.get(said[0], said[0]) if said else "option"
+            raise Refusal(f"--{name.replace('_', '-')} needs --data.")
+        return
+    for name, least in (("examples", 2), ("draws", 2), ("size", 1), ("scored", 0), ("seconds", 0)):
+        value = getattr(arguments, name)
+        if value is not None and not value >= least:
+            raise Refusal(f"--{name} is {value:g}; it must be at least {least}.")
+    for name in ("memory", "norm_eps"):
+        value = getattr(arguments, name)
+        if value is not None and not 0 < value < float("inf"):
+            said_as = name.replace("_", "-")
+            raise Refusal(f"--{said_as} is {value:g}; it must be greater than 0 and finite.")
+    if arguments.option and not arguments.net:
+        raise Refusal("--option needs --net.")
+
+
+def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Look at the network, write what was asked for, and return it as JSON can hold it."""
+    import torch
+
+    from dgn_engine.config import DataConfig, NetConfig
+    from dgn_engine.data import load_examples
+    from dgn_engine.devices import set_threads
+    from dgn_engine.inspecting import network_of
+    from dgn_engine.inspection import look_at
+    from dgn_engine.preparing import Preparation, channels_wanted
+    from dgn_engine.residence import choose_probe_set
+
+    examples = load_examples(DataConfig(name=arguments.data, root=arguments.data_root or ""))
+    channels = channels_wanted(listing)
+    prepare = Preparation(arguments.size or 0, arguments.normalise or "none", channels)
+    chosen = choose_probe_set(examples, arguments.examples or 50, arguments.seed or 0)
+    dtype = getattr(torch, arguments.dtype or "float32")
+    raw = torch.from_numpy(examples.train_x[list(chosen.indices)]).to(dtype)
+    x = prepare(raw)
+    options = tuple(value_of(text) for text in arguments.option)
+    net = NetConfig(name=arguments.net, options=options) if arguments.net else None
+    epsilon = {} if arguments.norm_eps is None else {"epsilon": arguments.norm_eps}
+    found = network_of(listing, tuple(x.shape[1:]), net, dtype, **epsilon)
+    if found.regime.drawn_gates:
+        raise Refusal(
+            f"The gates of {listing.file_name} are coins thrown for its own training examples "
+            f"({found.regime.name}): they cannot be shown on others."
+        )
+    network = found.network.requires_grad_(False)
+    set_threads(network.architecture)
+    x = x.reshape(len(x), *network.architecture.input_shape)
+    settings = _settings(arguments, len(network.architecture.gated))
+    look = look_at(network, x, torch.tensor(chosen.labels), settings)
+    told = {
+        "data": _data(examples, prepare, raw.shape, x.shape),
+        "network": _network(found),
+        "kernels": _kernels(look),
+        "layers": [asdict(layer) for layer in look.layers],
+        "accuracy": _accuracy(found, examples, prepare, arguments),
+    }
+    if arguments.out is not None:
+        _write(arguments.out, told, look, chosen.indices, chosen.labels)
+    return told
+
+
+def _settings(arguments: argparse.Namespace, layers: int) -> InspectionSettings:
+    from dgn_engine.inspection import InspectionSettings
+
+    chosen = tuple(number - 1 for number in arguments.layers or ())
+    if any(not 0 <= place < layers for place in chosen):
+        raise Refusal(f"--layers names a layer outside 1…{layers}; the network has {layers}.")
+    asked = {
+        name: getattr(arguments, name)
+        for name in ("road", "draws", "seconds", "seed")
+        if getattr(arguments, name) is not None
+    }
+    if arguments.memory is not None:
+        asked["memory_bytes"] = int(arguments.memory * 2**30)
+    return replace(InspectionSettings(layers=chosen), **asked)
+
+
+def _data(
+    examples: Examples, prepare: Preparation, raw: tuple[int, ...], shape: tuple[int, ...]
+) -> dict[str, Any]:
+    return {
+        "name": examples.name,
+        "examples": shape[0],
+        "classes": len(examples.class_names),
+        "input_shape": list(shape[1:]),
+        "preparation": prepare.in_words(tuple(raw[1:])),
+    }
+
+
+def _network(found: Found) -> dict[str, Any]:
+    architecture = found.network.architecture
+    return {
+        "understood_as": found.title,
+        "regime": found.regime.name,
+        "gate_layers": len(architecture.gated),
+        "weight_layers": len(architecture.weighted),
+        "logits": architecture.classes,
+        "remarks": list(found.remarks),
+    }
+
+
+def _kernels(look: Look) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(look).items() if name not in ("layers", "arrays")}
+    told["road"] = "exact" if look.relative is None else "estimated"
+    told["eigenvalues"] = [float(value) for value in look.arrays["eigenvalues"][:10]]
+    return told
+
+
+def _accuracy(
+    found: Found, examples: Examples, prepare: Preparation, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Of the first test examples, where the network has a logit for each class."""
+    import torch
+
+    from dgn_engine.inspection import accuracy
+
+    network, classes = found.network, len(examples.class_names)
+    logits = network.architecture.classes
+    if logits != classes:
+        why = f"the network has {logits:,} logits and the data {classes:,} classes"
+        return {"test": None, "examples": 0, "why": why}
+    scored = SCORED if arguments.scored is None else arguments.scored
+    count = min(scored, len(examples.test_y))
+    if not count:
+        return {"test": None, "examples": 0, "why": "no test examples were asked for"}
+    right, like = 0.0, next(network.parameters())
+    for start in range(0, count, 100):
+        part = slice(start, min(count, start + 100))
+        x = prepare(torch.from_numpy(examples.test_x[part]).to(like.dtype))
+        x = x.reshape(len(x), *network.architecture.input_shape)
+        right += accuracy(network, x, torch.from_numpy(examples.test_y[part])) * len(x)
+    return {"test": right / count, "examples": count, "of": len(examples.test_y)}
+
+
+def _write(
+    folder: Path,
+    told: dict[str, Any],
+    look: Look,
+    indices: tuple[int, ...],
+    labels: tuple[int, ...],
+) -> None:
+    import io
+
+    import numpy as np
+
+    from dgn_engine.checkpoints.saving import write_atomically
+
+    content = io.BytesIO()
+    np.savez(
+        content,
+        allow_pickle=False,
+        indices=np.array(indices),
+        labels=np.array(labels),
+        **look.arrays,
+    )
+    write_atomically(folder / "kernels.npz", content.getvalue())
+    text = json.dumps(told, ensure_ascii=False, indent=1, allow_nan=False)
+    write_atomically(folder / "inspection.json", text.encode())
+
+
+def print_inspection(told: dict[str, Any]) -> None:
+    """The same as a table and sentences."""
+    import sys
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    data, network, kernels = told["data"], told["network"], told["kernels"]
+    sides = "×".join(str(side) for side in data["input_shape"])
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console.print(f"It is {network['understood_as']}, {network['regime']}.")
+    for remark in network["remarks"]:
+        console.print(remark)
+    console.print(
+        f"On {data['examples']} training examples of {data['name']}, balanced over "
+        f"{data['classes']} classes, {sides} ({data['preparation']}):\n"
+    )
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in _COLUMNS:
+        table.add_column(column, no_wrap=True)
+    for layer in told["layers"]:
+        shape = "×".join(str(side) for side in layer["shape"])
+        units = [f"{layer[name]:,}" for name in ("never", "always")]
+        means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
+        table.add_row(layer["name"], shape, f"{layer['open']:.1%}", *units, *means)
+    console.print(table)
+    console.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
+    console.print(_overlaps(kernels))
+    console.print(_spectrum(kernels))
+    console.print(_scored(told["accuracy"]))
+
+
+def _pair(likeness: dict[str, float | None]) -> list[str]:
+    return ["–" if value is None else f"{value:.3f}" for value in likeness.values()]
+
+
+def _overlaps(kernels: dict[str, Any]) -> str:
+    same, other = _pair(kernels["overlap"])
+    words = f"Overlap Λ: {same} same class, {other} other."
+    if kernels["sensitive"] is None:
+        return f"{words} The sensitive overlap S needs the exact kernels and was left out."
+    same, other = _pair(kernels["sensitive"])
+    kappa = kernels["kappa"]
+    how = "D = ∂γ" if kappa is None else f"|q| below {kappa:g}·rms"
+    return f"{words} Sensitive overlap S ({how}): {same} same, {other} other."
+
+
+def _spectrum(kernels: dict[str, Any]) -> str:
+    how = "exact"
+    if kernels["relative"] is not None:
+        how = (
+            f"estimated from {kernels['draws']} random value networks, "
+            f"standard error {kernels['relative']:.1%}"
+        )
+        how += ", weighted by width" if kernels["weighted"] else ""
+    alignment = kernels["target_alignment"]
+    words = [f"NPK ({how}): effective rank {kernels['effective_rank']:.3g}"]
+    words += [] if alignment is None else [f"alignment with the classes {alignment:.3f}"]
+    if kernels["nu"] is not None:
+        words.append(
+            f"ν {kernels['nu']:.5g} (rank {kernels['rank']}, cut-off {kernels['cutoff']:.1g})"
+        )
+    else:
+        words.append("ν needs the exact kernel")
+    return ", ".join(words) + "."
+
+
+def _scored(accuracy: dict[str, Any]) -> str:
+    if accuracy["test"] is None:
+        return f"Test accuracy: not measured, {accuracy['why']}."
+    return (
+        f"Test accuracy: {accuracy['test']:.1%} of the first {accuracy['examples']:,} of "
+        f"{accuracy['of']:,} test examples."
+    )
