@@ -12,7 +12,9 @@ from dgn_engine.architecture import Dense, Gating, Merge
 from dgn_engine.checkpoints.resnets import resnet
 from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.nets import build_architecture
+from dgn_engine.refusal import Refusal
 from dgn_engine.stack import Stack
+from dgn_engine.widening import widened
 
 
 def test_a_dense_resnet_has_b_plus_two_blocks_and_two_to_the_b_sub_networks() -> None:
@@ -73,3 +75,16 @@ def test_residual_networks_learn_under_every_kind_of_gate(make_run, net, regime)
 def test_the_output_layer_of_both_is_dense() -> None:
     for name in ("resnet_fc", "resnet18"):
         assert isinstance(build_architecture(NetConfig(name), (1, 8, 8), 10).nodes[-1], Dense)
+
+
+def test_tiling_needs_equal_numbers_where_layers_are_added() -> None:
+    net = NetConfig("resnet18", (("stages", 2), ("width", 2)))
+    architecture = build_architecture(net, (1, 8, 8), 10)
+    layers = len(architecture.gated)
+    with pytest.raises(
+        Refusal, match="gate layer 3 the number 2, but it stands behind an addition"
+    ):
+        widened(architecture, (1, 1, *[2] * (layers - 2)))
+    dense = build_architecture(NetConfig("resnet_fc", (("width", 3),)), (1, 2, 2), 10)
+    wide = widened(dense, (2,) * len(dense.gated))
+    assert set(wide.gated_shapes) == {(6,)}
