@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import platform
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,3 +219,11 @@ def test_names_of_executors_and_their_options_are_checked() -> None:
     ):
         with pytest.raises(Refusal, match=words):
             find_executor(*arguments)
+
+
+def test_without_dask_one_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(Refusal, match=r"needs Dask; install it with: pip install"):
+        run(find_executor("dask"), [small(0)], tmp_path)
