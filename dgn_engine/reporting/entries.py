@@ -6,7 +6,6 @@ from dgn_engine.experiments import Experiment, all_experiments
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.reporting import words
 
-
 UNKNOWN = "not measured"
 
 

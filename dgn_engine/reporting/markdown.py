@@ -1,4 +1,4 @@
-"""`report.md`."""
+"""A report in Markdown, for those who paste it elsewhere."""
 
 from __future__ import annotations
 

@@ -1,0 +1,76 @@
+"""Every experiment of the papers: planned, carried out for three steps a run, and reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.experiments import Plan, Request, all_experiments
+from dgn_engine.experiments._published import claim_ids
+from dgn_engine.reporting import document
+from dgn_engine.reporting.conducting import Task, conduct
+from dgn_engine.sweep.executors import find_executor
+from dgn_engine.sweep.unit import Training, Unit, check_units
+
+EXPERIMENTS = all_experiments()
+TINY = Request(epochs=1, seeds=1)
+
+
+@pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_runs_three_steps_and_makes_its_report(name: str, tmp_path: Path) -> None:
+    experiment = EXPERIMENTS[name]
+
+    def three_steps(request: Request) -> Plan:
+        plan = experiment.plan(request)
+        return replace(plan, units=tuple(_short(unit) for unit in plan.units))
+
+    task = Task(name, replace(experiment, plan=three_steps), TINY, tmp_path)
+    made = conduct(task, find_executor("serial"), lambda *_: None)
+    assert [unit.trouble for unit in made.units if unit.trouble] == []
+    assert made.state == "done"
+    assert made.rows or made.figures
+    assert made.claims or not experiment.claims
+    assert {claim.verdict for claim in made.claims if not claim.exact} <= {
+        "not decided at this scale"
+    }, "one seed decides nothing"
+    again = document.read(tmp_path)
+    assert [row.label for row in again.rows] == [row.label for row in made.rows]
+    assert document.to_bytes(again) == document.to_bytes(made)
+    assert (tmp_path / "report.html").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_a_plan_is_sound_at_both_scales_and_in_every_protocol(name: str, scale: str) -> None:
+    experiment = EXPERIMENTS[name]
+    for protocol in experiment.protocols:
+        plan = experiment.plan(Request(scale=scale, protocol=protocol))  # type: ignore[arg-type]
+        check_units(plan.units)
+        assert plan.units
+        assert plan.scaled_down or scale == "full", "how it was scaled down must be said"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_names_claims_that_the_papers_make(name: str) -> None:
+    assert set(EXPERIMENTS[name].claims) <= set(claim_ids())
+
+
+def _short(unit: Unit) -> Unit:
+    """Three batches of 32 an epoch; a calculation takes three steps where it takes any."""
+    if not isinstance(unit, Training):
+        steps = {"steps": 3} if "steps" in unit.arguments else {}
+        return replace(unit, arguments={**unit.arguments, **steps})
+    config = unit.config
+    return replace(
+        unit,
+        config=replace(
+            config,
+            data=replace(config.data, train_limit=96, test_limit=40),
+            training=replace(config.training, batch=32),
+            probe_examples=20,
+            device="cpu",
+        ),
+    )

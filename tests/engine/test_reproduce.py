@@ -1,0 +1,274 @@
+"""`dgn reproduce` and `dgn gate-information`: from the command to the report, on after a stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dgn_engine.cli import main
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import load_examples
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._judging import judge
+from dgn_engine.nets import build_architecture
+from dgn_engine.protocol.findings import Figure, Line, Printed
+from dgn_engine.refusal import Refusal
+from dgn_engine.reporting import document, standing, words
+from dgn_engine.reporting.conducting import Task, conduct, report_again
+from dgn_engine.reporting.cost import cost_of, operations
+from dgn_engine.reporting.drawing import apart
+from dgn_engine.reporting.standing import Tally
+from dgn_engine.sweep.results import Results
+from dgn_engine.sweep.running import Progress
+from dgn_engine.sweep.serial import Serial
+from dgn_engine.sweep.unit import Training
+
+NET = NetConfig(options=(("width", 16), ("depth", 3)))
+CONFIG = RunConfig(
+    data=DataConfig(train_limit=96, test_limit=50),
+    net=NET,
+    training=TrainingConfig(epochs=2),
+    probe_examples=20,
+    device="cpu",
+)
+WIDE = ["--width", "16", "--depth", "3", "--train-limit", "96", "--device", "cpu"]
+
+
+def _plan(request: Request) -> Plan:
+    training = replace(CONFIG.training, epochs=request.epochs_or(2, 2))
+    units = [
+        Training(f"run-s{seed}", replace(CONFIG, seed=seed, training=training))
+        for seed in range(request.seeds_or(3, 3))
+    ]
+    return Plan(tuple(units), scaled_down=("96 digits",), choices=("a <b> & |c|",))
+
+
+def _findings(request: Request, results: Results) -> Findings:
+    best = tuple(100 * results.trained(f"run-s{seed}").best for seed in range(3))
+    figure = Figure(
+        "curve", "A curve", "epoch", "accuracy (%)",
+        (Line("<ours>", (1.0, 2.0), best[:2], (1.0, 1.0)), Line("printed", (), (50.0,))),
+    )  # fmt: skip
+    claim = judge(request, ("npf-1", "FR below DL and ReLU"), "best", best, "above", 0.0)
+    return Findings((Row("ReLU", best, Printed(98.14, 0.07), epochs=2),), (claim,), (figure,))
+
+
+TINY = Experiment("A tiny table", "[NPF] Table 0", "For the tests.", _plan, _findings, 0.0, 0.0)
+
+
+def _task(folder: Path, **request: int) -> Task:
+    return Task("tiny", TINY, Request(**request), folder, ("reproduce", "tiny"))  # type: ignore[arg-type]
+
+
+def _never(*_: object) -> None:
+    """Nobody looks."""
+
+
+def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> None:
+    made = conduct(_task(tmp_path), Serial(), _never)
+    (row,) = made.rows
+    assert row.mean == pytest.approx(float(np.mean(row.values)))
+    assert row.difference == pytest.approx(row.mean - 98.14)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    for wanted in (words.measured(row), "98.14 ± 0.07", words.number(row.difference, "%", True)):
+        assert wanted in page
+        assert wanted in text
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org", "")
+    assert "src=" not in page
+    assert "a &lt;b&gt; &amp; |c|" in page
+    assert "prefers-color-scheme:dark" in page
+    assert "&lt;ours&gt;" in page
+    for kind in ("pdf", "svg"):
+        assert (tmp_path / "figures" / f"curve.{kind}").stat().st_size > 1000
+    assert all(unit.seconds >= 0 for unit in made.units)
+    assert standing.read(tmp_path).state == "done"
+
+
+def test_a_result_is_read_again_as_it_was_written(tmp_path: Path) -> None:
+    made = conduct(_task(tmp_path), Serial(), _never)
+    assert document.to_bytes(document.read(tmp_path)) == document.to_bytes(made)
+    figures = document.read(tmp_path).figures
+    assert figures == made.figures
+    tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    tree["rows"][0]["values"] = ["no number"]
+    (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(Refusal, match="is damaged: 'no number' is no number"):
+        document.read(tmp_path)
+
+
+def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: Path) -> None:
+    whole = conduct(_task(tmp_path / "whole"), Serial(), _never)
+    asked = 0
+
+    def soon() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 6
+
+    half = conduct(_task(tmp_path / "half"), Serial(), _never, soon)
+    assert half.state == "interrupted"
+    assert half.rows == ()
+    assert standing.read(tmp_path / "half").state == "interrupted"
+    with pytest.raises(Refusal, match=r"of 3 runs and calculations in .* are not done"):
+        report_again(_task(tmp_path / "half"))
+    again = conduct(_task(tmp_path / "half"), Serial(), _never)
+    assert again.state == "done"
+    assert again.rows[0].values == whole.rows[0].values
+
+
+def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
+    conduct(_task(tmp_path), Serial(), _never)
+    with pytest.raises(Refusal, match="holds 'run-s0' with other settings"):
+        conduct(_task(tmp_path, epochs=3), Serial(), _never)
+
+
+def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
+    bad = replace(CONFIG, gating=replace(CONFIG.gating, regime="FL", gates_from="/nowhere.pt"))
+    plan = Plan((*_plan(Request()).units, Training("bad", bad)))
+    task = Task("tiny", replace(TINY, plan=lambda _: plan), Request(), tmp_path)
+    made = conduct(task, Serial(), _never)
+    assert made.state == "failed"
+    (failed,) = [unit for unit in made.units if unit.trouble]
+    assert failed.id == "bad"
+    assert "nowhere.pt" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
+    units = _plan(Request()).units
+    now = 0.0
+    tally = Tally("tiny", units, lambda: now)
+    tally.told(Progress("run-s0", "skipped", 1.0))
+    tally.told(Progress("run-s1", "running"))
+    assert tally.standing().left is None
+    now = 10.0
+    tally.told(Progress("run-s1", "running", 0.5, 0.9))
+    tally.told(Progress("run-s2", "failed", trouble="no"))
+    told = tally.standing()
+    assert (told.done, told.failed, told.total) == (1, 1, 3)
+    assert told.fraction == pytest.approx(2.5 / 3)
+    assert told.left == pytest.approx(0.5 * 10.0 / 1.5)
+    assert told.best is not None
+    assert told.best.unit == "run-s1"
+
+
+def test_the_cost_counts_operations_and_runs(tmp_path: Path) -> None:
+    network = build_architecture(NET, (1, 8, 8), 10)
+    assert operations(network) == 2 * (64 * 16 + 16 * 16 + 16 * 10)
+    convolution = build_architecture(NetConfig("vconv"), (3, 8, 8), 10)
+    assert operations(convolution) > 2 * 3 * 9 * 64 * 64
+    once, twice = cost_of(_task(tmp_path)), cost_of(_task(tmp_path, epochs=4))
+    assert once.runs == 3
+    assert twice.seconds == pytest.approx(2 * once.seconds)
+    assert once.storage > 3 * 4 * (64 * 16 + 16 * 16 + 16 * 10)
+
+
+def test_names_at_the_ends_of_curves_keep_apart() -> None:
+    assert apart([5.0, 5.0, 5.0], 2.0, 100.0) == [5.0, 7.0, 9.0]
+    assert apart([99.0, 98.5], 2.0, 100.0) == pytest.approx([100.0, 98.0], abs=0.6)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "wanted"),
+    [
+        (97.614, "%", "97.61"),
+        (-0.5, "", "−0.5"),
+        (11331.2, "", "11,331"),
+        (1.2e-7, "", "1.20e−07"),
+        (math.nan, "%", "–"),
+        (0.0, "", "0"),
+    ],
+)
+def test_numbers_are_printed_alike_everywhere(value: float, unit: str, wanted: str) -> None:
+    assert words.number(value, unit) == wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["reproduce"], "Say which experiment"),
+        (["reproduce", "npf-table3"], "There is no experiment 'npf-table3'; known: "),
+        (["reproduce", "npf-table2", "--seeds", "0"], "--seeds is 0; it must be at least 1"),
+        (["reproduce", "npf-table2", "--only", "nothing"], "has no rows whose label holds"),
+        (["reproduce", "npf-table2", "--executor", "magic"], "There is no executor 'magic'"),
+        (["reproduce", "npf-table2", "--data", "nothing"], "There is no data set 'nothing'"),
+        (["reproduce", "dgn-gates-only", "--protocol", "as-in-code"], "has no protocol"),
+        (["gate-information", "nowhere.pt"], "nowhere.pt cannot be opened"),
+        (["gate-information", "x.pt", "--regime", "FL"], "Leave out --regime"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "Traceback" not in said
+    assert len(said.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_list_tells_what_lies_among_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
+    conduct(replace(_task(tmp_path / "npf-nu-quick"), name="npf-nu"), Serial(), _never)
+    assert main(["reproduce", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (mine,) = [line for line in lines if line.startswith("npf-nu ")]
+    assert "done" in mine
+    assert "[NPF] Figure 2" in mine
+    (other,) = [line for line in lines if line.startswith("npf-stages ")]
+    assert other.count("none") == 2
+
+
+def test_gate_information_is_beside_the_files_own_accuracy_and_random_gates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *WIDE, "--regime", "ReLU", "--epochs", "3", "--quiet", "--out",
+                 str(tmp_path / "run")]) == 0  # fmt: skip
+    file = tmp_path / "run" / "weights.safetensors"
+    out = tmp_path / "result"
+    code = main(["gate-information", str(file), "--train-limit", "96", "--epochs", "1",
+                 "--seeds", "2", "--device", "cpu", "--executor", "serial", "--quiet",
+                 "--out", str(out)])  # fmt: skip
+    assert code == 0
+    made = document.read(out)
+    itself, copied, random = made.rows
+    assert itself.values[0] == pytest.approx(100 * _own(file), abs=1e-6)
+    assert len(copied.values) == len(random.values) == 2
+    config = RunConfig.from_file(out / "config.toml")
+    assert dict(config.net.options) == {"width": 16, "depth": 3}, "as the file says"
+    assert "gate-information" in made.command
+    capsys.readouterr()
+
+
+def _own(file: Path) -> float:
+    """The accuracy once more, by hand: dense layers with ReLU between them."""
+    from safetensors.numpy import load_file
+
+    arrays = load_file(file)
+    z = load_examples(DataConfig()).test_x.reshape(-1, 64).astype(np.float64)
+    for layer in range(3):
+        z = z @ arrays[f"value.weights.{layer}"].astype(np.float64).T
+        z = np.maximum(z, 0.0) if layer < 2 else z
+    return float((z.argmax(1) == load_examples(DataConfig()).test_y).mean())
+
+
+def test_every_field_of_a_document_survives(tmp_path: Path) -> None:
+    made = conduct(_task(tmp_path), Serial(), _never)
+    names = {item.name for item in dataclasses.fields(made)}
+    tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert set(tree) == names
