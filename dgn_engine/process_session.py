@@ -9,11 +9,13 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from typing import NoReturn
 
 from dgn_engine.mailbox import Mailbox
 from dgn_engine.protocol.commands import Command, Shutdown
@@ -191,8 +193,18 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
                 pipe.send(waiting)
                 may_send, waiting = False, None
             if any(isinstance(event, Stopped) for event in events):
-                break
+                pipe.close()
+                _leave()
     except (EOFError, OSError):
         session.close()
     finally:
         pipe.close()
+
+
+def _leave() -> NoReturn:
+    """End here: everything is written, and torch takes seconds to be taken down module by module,
+    for which a window that is being closed would wait.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

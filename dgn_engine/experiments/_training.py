@@ -33,7 +33,7 @@ def data_of(request: Request, paper: str) -> DataConfig:
 
 def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
     """Adam 3e-4, batch 32, cross entropy, β = 8; 'as-in-code' has biases, Glorot's start and the
-    soft gate 1.1/(1+exp(-4q)) (KERNELS of the authors' notebooks).
+    soft gate 1.1/(1+exp(-4q)) of the authors' notebooks.
     """
     gating = GatingConfig(beta=8.0)
     if request.protocol == "as-in-code":

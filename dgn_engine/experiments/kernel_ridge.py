@@ -25,7 +25,7 @@ from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
 
 HERE = "dgn_engine.experiments.kernel_ridge"
 DEPTH, RIDGE, SHARE = 5, 1e-3, 0.75
-KERNELS = {
+_KERNELS = {
     "gram": "Σ, the inputs alone",
     "npk_start": "H at the start (random gates)",
     "npk_end": "H after training (learnt gates)",
@@ -118,7 +118,7 @@ def findings(request: Request, results: Results) -> Findings:
             [results.trained(f"relu-s{seed}") for seed in seeds],
         )
     ]
-    for name, label in KERNELS.items():
+    for name, label in _KERNELS.items():
         found = maps if name == "cntk" else dense
         rows.append(Row(label, tuple(100 * c[name] for c in found)))
     few = tuple(100 * c["limit"] for c in maps)

@@ -14,10 +14,12 @@ OURS = {"dgn_engine", "dgn_viewer", "dgn_resources"}
 DISTRIBUTIONS = {  # where the name to import is not that of the distribution
     "PIL": "pillow",
     "PySide6": "PySide6-Essentials",
+    "dask_jobqueue": "dask-jobqueue",
     "shiboken6": "PySide6-Essentials",  # it comes with it, in the same release
     "sklearn": "scikit-learn",
     "tomli_w": "tomli-w",
 }
+EXTRAS = ("fast", "cluster")  # of what a user may leave out; the others are for tests
 
 
 def imported(module: Path) -> Iterator[str]:
@@ -31,10 +33,12 @@ def imported(module: Path) -> Iterator[str]:
 def test_every_import_is_declared_and_every_dependency_imported() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     required = {re.split(r"[<>=]", item)[0] for item in project["dependencies"]}
-    fast = {re.split(r"[<>=]", item)[0] for item in project["optional-dependencies"]["fast"]}
+    extras = project["optional-dependencies"]
+    optional = {re.split(r"[<>=]", item)[0] for name in EXTRAS for item in extras[name]}
     modules = [*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")]
     found = {name for module in modules for name in imported(module)}
     foreign = found - set(sys.stdlib_module_names) - OURS
     # torchvision is imported by name, in the one module that knows how.
     needed = {DISTRIBUTIONS.get(name, name) for name in foreign} | {"torchvision"}
-    assert needed - fast == required
+    assert optional <= needed
+    assert needed - optional == required

@@ -73,6 +73,6 @@ def _about(row: RowLine) -> str:
     return "; ".join(part for part in (parts if row.seconds else parts[:2]) if part)
 
 
-def _side(head: str) -> int:
+def _side(head: str) -> Qt.AlignmentFlag:
     side = Qt.AlignmentFlag.AlignRight if head else Qt.AlignmentFlag.AlignLeft
-    return int((side | Qt.AlignmentFlag.AlignVCenter).value)
+    return side | Qt.AlignmentFlag.AlignVCenter
