@@ -22,10 +22,11 @@ def build(
     merge = Merge(float(options["pre"]), float(options["post"]))
     inputs = flat(input_shape)
     inner = (Dense(width, width),) * depth
+    block: tuple[Node, ...] = (Fork(), *inner, merge)
     nodes: tuple[Node, ...] = (
         Dense(inputs, width),
         *inner[1:],
-        *(Fork(), *inner, merge) * blocks,
+        *block * blocks,
         *dense_chain(width, width, depth - 1, classes),
     )
     return Architecture((inputs,), nodes)

@@ -65,7 +65,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure as numbers; drawn by the report and by the viewer."""
+    """One figure as numbers; drawn by the report and by the viewer.
+
+    `image`: rows of grey values 0…1 instead of lines, NaN where nothing is drawn.
+    """
 
     name: str  # of its files
     title: str
@@ -74,6 +77,7 @@ class Figure:
     lines: tuple[Line, ...]
     log_x: bool = False
     log_y: bool = False
+    image: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,8 @@ def inline_svg(figure: Figure) -> str:
 def draw(figure: Figure) -> Drawn:
     """Call inside `print_style`, in which it has to be saved as well."""
     light = tokens("light")
+    if figure.image:
+        return _draw_image(figure, light)
     names = [line.label for line in figure.lines]
     right = max((len(name) for name in names), default=0) * LABEL * _LETTER + 14.0
     right = min(right, WIDTH * 0.42)
@@ -86,6 +88,26 @@ def draw(figure: Figure) -> Drawn:
     axes.margins(x=0.02, y=0.06)
     axes.autoscale_view()
     _name(drawn, axes, figure, ends, light)
+    place = (8.0 / WIDTH, 1 - 15.0 / height)
+    drawn.text(*place, figure.title, size=TITLE, color=light["text"], weight="bold")
+    return drawn
+
+
+def _draw_image(figure: Figure, light: dict[str, str]) -> Drawn:
+    """Grey values over the whole width, one below the axis label what is what."""
+    values = np.asarray(figure.image, dtype=np.float64)
+    height = _TOP + _BOTTOM + (WIDTH - _LEFT - 14.0) * values.shape[0] / values.shape[1]
+    drawn = Drawn(figsize=(WIDTH / 72, height / 72), facecolor=light["panel"])
+    share = (_LEFT / WIDTH, _BOTTOM / height, (WIDTH - _LEFT - 14.0) / WIDTH,
+             (height - _BOTTOM - _TOP) / height)  # fmt: skip
+    axes = drawn.add_axes(share)
+    axes.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_xlabel(figure.x, size=LABEL, color=light["muted"], labelpad=4)
+    axes.set_ylabel(figure.y, size=LABEL, color=light["muted"], labelpad=4)
     place = (8.0 / WIDTH, 1 - 15.0 / height)
     drawn.text(*place, figure.title, size=TITLE, color=light["text"], weight="bold")
     return drawn

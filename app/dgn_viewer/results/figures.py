@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.findings import Figure, Line
 from dgn_engine.reporting.house import series_of
-from dgn_viewer.scene import Array, Axis, Chart, Curve, Dash, Role, Scene
+from dgn_viewer.scene import Array, Axis, Chart, Curve, Dash, Matrix, Role, Scene
 
 
 def scene_of(figures: tuple[Figure, ...]) -> Scene:
@@ -18,6 +18,8 @@ def scene_of(figures: tuple[Figure, ...]) -> Scene:
 
 
 def _chart(figure: Figure, row: int) -> Chart:
+    if figure.image:
+        return _picture(figure, row)
     reach = [value for line in figure.lines for value in line.x if math.isfinite(value)]
     ends = (min(reach), max(reach)) if reach else (0.0, 1.0)
     curves = [
@@ -32,6 +34,19 @@ def _chart(figure: Figure, row: int) -> Chart:
         y=Axis(figure.y, log=figure.log_y),
         curves=tuple(curves),
         row=row,
+    )
+
+
+def _picture(figure: Figure, row: int) -> Chart:
+    values = np.asarray(figure.image, dtype=np.float64)
+    return Chart(
+        key=figure.name,
+        title=figure.title,
+        x=Axis(figure.x),
+        y=Axis(figure.y),
+        matrix=Matrix(figure.name, values, "gates", 0.0, 1.0),
+        row=row,
+        square=True,
     )
 
 
