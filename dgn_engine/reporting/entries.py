@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dgn_engine import experiments
 from dgn_engine.experiments import Experiment, all_experiments
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.reporting import words
@@ -10,19 +16,47 @@ UNKNOWN = "not measured"
 
 
 def experiment_entries() -> tuple[ExperimentEntry, ...]:
-    """In the order of their names."""
+    """In the order of their names; read from their sources, because importing them takes seconds
+    in which a window waits. Imported after all where the sources are not there or say it otherwise.
+    """
+    try:
+        told = [(name, _declared(text)) for name, text in _sources()]
+    except (OSError, SyntaxError, ValueError, LookupError):
+        told = [(name, vars(found)) for name, found in all_experiments().items()]
+    if not told:
+        told = [(name, vars(found)) for name, found in all_experiments().items()]
     return tuple(
         ExperimentEntry(
             name,
-            experiment.title,
-            experiment.paper,
-            experiment.about,
-            tuple(experiment.protocols),
-            quick_words(experiment),
-            full_words(experiment),
+            fields["title"],
+            fields["paper"],
+            fields["about"],
+            tuple(fields.get("protocols", ("as-published",))),
+            _minutes(fields["quick_minutes"]),
+            _minutes(60 * fields["full_hours"]),
         )
-        for name, experiment in all_experiments().items()
+        for name, fields in told
     )
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    folder = Path(experiments.__file__).parent
+    for path in sorted(folder.glob("[a-z]*.py")):
+        yield path.stem.replace("_", "-"), path.read_text(encoding="utf-8")
+
+
+def _declared(source: str) -> dict[str, Any]:
+    """What `EXPERIMENT = Experiment(…)` says in literals; functions are left out."""
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="EXPERIMENT")], value=ast.Call(keywords=said)):
+                wanted = [one for one in said if one.arg not in ("plan", "findings", "claims")]
+                return {str(one.arg): ast.literal_eval(one.value) for one in wanted}
+    raise LookupError("it has no EXPERIMENT")
+
+
+def _minutes(minutes: float) -> str:
+    return words.duration(60 * minutes) if minutes else UNKNOWN
 
 
 def quick_words(experiment: Experiment) -> str:

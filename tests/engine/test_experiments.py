@@ -11,6 +11,7 @@ from dgn_engine.experiments import Plan, Request, all_experiments
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.reporting import document
 from dgn_engine.reporting.conducting import Task, conduct
+from dgn_engine.reporting.entries import experiment_entries, full_words, quick_words
 from dgn_engine.sweep.executors import find_executor
 from dgn_engine.sweep.unit import Training, Unit, check_units
 
@@ -74,3 +75,15 @@ def _short(unit: Unit) -> Unit:
             device="cpu",
         ),
     )
+
+
+def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
+    for entry in experiment_entries():
+        experiment = EXPERIMENTS[entry.id]
+        assert (entry.title, entry.paper, entry.about) == (
+            experiment.title, experiment.paper, experiment.about,
+        )  # fmt: skip
+        assert entry.protocols == tuple(experiment.protocols)
+        assert entry.quick_cost == quick_words(experiment)
+        assert entry.full_cost == full_words(experiment)
+    assert {entry.id for entry in experiment_entries()} == set(EXPERIMENTS)

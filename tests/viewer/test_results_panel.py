@@ -1,0 +1,150 @@
+"""Experiments in the window: the menu, the page, the child process, the Results panel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.catalogue import ExperimentEntry
+from dgn_engine.protocol.findings import Claim, Figure, Line, Printed
+from dgn_engine.reporting import document
+from dgn_engine.reporting.document import Document, RowLine, UnitLine
+from dgn_engine.reporting.standing import Running, Standing
+from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.experiment_page import ExperimentPage
+from dgn_viewer.results.figures import scene_of
+from dgn_viewer.results.panel import EMPTY, ResultsPanel
+from dgn_viewer.results.wish import Wish
+from dgn_viewer.theme import DARK, LIGHT
+
+ENTRY = ExperimentEntry(
+    "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
+)
+    "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
+)
+FIGURE = Figure(
+    "nu", "ν", "epoch", "ν", (Line("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), Line("p", (), (1.5,))),
+    log_y=True,
+)  # fmt: skip
+DONE = Document(
+    name="npf-nu", title="ν falls", paper="[NPF] Figure 2", about="", scale="quick",
+    protocol="as-published", request={}, made="2026-01-02T03:04:05+00:00", state="done",
+    versions={}, machine={}, seconds=61.0,
+    rows=(RowLine("ReLU", (97.5, 97.7, 97.6), 97.6, 0.25, Printed(98.14, 0.07), -0.54),),
+    claims=(
+        Claim("npf-4", "falls", "Spearman; below 0", -0.9, -1.0, -0.8, 3, "held"),
+        Claim("npf-1", "is below", "d; above 0", -2.0, -3.0, -1.0, 3, "not held"),
+        Claim("npf-2", "is near", "d; below 1", 0.5, math.nan, math.nan, 1, "not decided"),
+    ),
+    figures=(FIGURE,), scaled_down=("digits",), units=(UnitLine("relu-s0", "done", 5.0),),
+    command=("reproduce", "npf-nu", "--quick"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def panel(qtbot: QtBot) -> ResultsPanel:
+    made = ResultsPanel(LIGHT)
+    qtbot.addWidget(made)
+    made.resize(560, 800)
+    made.show()
+    return made
+
+
+def test_a_panel_without_a_result_says_where_one_comes_from(panel: ResultsPanel) -> None:
+    assert panel._message.isVisible()
+    assert panel._message.text() == EMPTY
+
+
+def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
+    panel.show_beginning("ν falls", "[NPF] Figure 2")
+    now = Standing("npf-nu", "running", 6, 2, 1, 0.5, 30.0, 90.0, Running("a", 1.0, 0.9731),
+                   (Running("relu-s1", 0.4, 0.9),))  # fmt: skip
+    panel.show_standing(now)
+    assert panel.words.text() == "2 of 6 done, 1 failed · 90 s left · best 97.31 %"
+    assert panel.bar.value() == 500
+    assert "relu-s1: 40 %, best 90.00 %" in panel.notes.text()
+    assert panel.stop.isVisible()
+    assert not panel.go_on.isVisible()
+
+
+def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
+    panel: ResultsPanel,
+) -> None:
+    panel.show_document(DONE)
+    cells = [panel.rows.item(0, column).text() for column in range(4)]  # type: ignore[union-attr]
+    assert cells == ["ReLU", "97.60 ± 0.25 %", "98.14 ± 0.07", "−0.54"]
+    assert [label.text() for label in panel.claims.verdicts] == [
+        "✓ held", "✗ not held", "○ not decided",
+    ]  # fmt: skip
+    assert LIGHT.refused in panel.claims.verdicts[1].styleSheet()
+    panel.set_theme(DARK)
+    assert DARK.refused in panel.claims.verdicts[1].styleSheet()
+    assert panel.figures.isVisible()
+    assert not panel.stop.isVisible()
+    assert not panel.go_on.isVisible()
+
+
+def test_an_interrupted_result_can_be_gone_on_with(panel: ResultsPanel, qtbot: QtBot) -> None:
+    panel.show_document(replace(DONE, state="interrupted", rows=(), claims=(), figures=()))
+    assert panel.go_on.isVisible()
+    with qtbot.waitSignal(panel.go_on_wanted):
+        panel.go_on.click()
+
+
+def test_a_figure_becomes_the_scene_of_its_numbers() -> None:
+    (chart,) = scene_of((FIGURE,)).charts
+    curve, low, high, across = chart.curves
+    assert chart.y.log
+    assert list(curve.y) == [2.0, 1.0]
+    assert list(high.y) == [2.5, 3.0]
+    assert math.isnan(low.y[1]), "below zero there is nothing to draw on a logarithmic axis"
+    assert list(across.x) == [0.0, 1.0]
+
+
+def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
+    asked: list[Wish] = []
+    page = ExperimentPage(ENTRY, (), lambda _entry, wish: asked.append(wish) or "", "")
+    qtbot.addWidget(page)
+    page.full.setChecked(True)
+    page.seeds.setValue(2)
+    page.begin.click()
+    (wish,) = asked
+    assert wish == Wish("npf-nu", scale="full", seeds=2)
+    assert wish.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
+    assert wish.folder.name == "npf-nu-full"
+
+
+def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window(
+    make_viewer: Callable[..., Viewer],
+    qtbot: QtBot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
+    viewer = make_viewer()
+    window = viewer.window
+    parts = window.experiments
+    window.registry["experiments.npf-nu"].trigger()
+    page = window.inspector.page
+    assert isinstance(page, ExperimentPage)
+    page.begin.click()
+    assert parts.asked.running
+    assert not parts.dock.isHidden()
+    folder = tmp_path / "results" / "npf-nu-quick"
+    qtbot.waitUntil(lambda: (folder / "progress.json").exists(), timeout=120_000)
+    assert document.read(folder).state == "running", "a folder that is killed can be opened"
+    run = window.situation.run
+    parts.panel.stop.click()
+    qtbot.waitUntil(lambda: not parts.asked.running, timeout=120_000)
+    assert document.read(folder).state == "interrupted"
+    assert parts.panel.go_on.isVisible()
+    assert window.situation.run is run, "the live run is untouched"
+    parts.panel.go_on.click()
+    assert parts.asked.running
+    window.close()
+    assert not parts.asked.running
