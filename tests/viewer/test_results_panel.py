@@ -25,8 +25,6 @@ from dgn_viewer.theme import DARK, LIGHT
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
 )
-    "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
-)
 FIGURE = Figure(
     "nu", "ν", "epoch", "ν", (Line("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), Line("p", (), (1.5,))),
     log_y=True,
