@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from dgn_engine.mailbox import Mailbox
 from dgn_engine.protocol.commands import Command, Shutdown
-from dgn_engine.protocol.events import Event, Stopped, Working
+from dgn_engine.protocol.events import EngineReady, Event, Stopped, Working
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.revival import Revival, poisons
 from dgn_engine.session import Session
@@ -172,7 +172,7 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
     session = Session(data_root, runs_root)
     session.start()
-    may_send = True
+    ready, may_send = False, True
     waiting: Frame | None = None
     try:
         while True:
@@ -180,11 +180,15 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
                 message: Command | str = pipe.recv()
                 if isinstance(message, str):
                     may_send = True
+                elif isinstance(message, Shutdown) and not ready:
+                    pipe.send(Stopped())  # nothing was begun; torch need not be waited for
+                    _leave(pipe)
                 else:
                     session.send(message)
             events = session.drain()
             for event in events:
                 pipe.send(event)
+                ready = ready or isinstance(event, EngineReady)
                 if poisons(event):
                     pipe.close()
                     os._exit(POISONED)  # CUDA would refuse everything from here on
@@ -193,18 +197,18 @@ def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
                 pipe.send(waiting)
                 may_send, waiting = False, None
             if any(isinstance(event, Stopped) for event in events):
-                pipe.close()
-                _leave()
+                _leave(pipe)
     except (EOFError, OSError):
         session.close()
     finally:
         pipe.close()
 
 
-def _leave() -> NoReturn:
-    """End here: everything is written, and torch takes seconds to be taken down module by module,
-    for which a window that is being closed would wait.
+def _leave(pipe: Connection) -> NoReturn:
+    """End at once: everything is written, and a window that is being closed would wait for torch
+    to be taken down module by module.
     """
+    pipe.close()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# A slow machine makes no statement false.
+settings.register_profile("facts", deadline=None)
+settings.load_profile("facts")
 
 
 @pytest.fixture(autouse=True)

@@ -212,3 +212,10 @@ def test_a_dead_engine_process_is_told_and_closing_returns():
     assert "died" in talk.wait_for(told.Failed).what
     talk.wait_for(told.Stopped)
     assert session.close()
+
+
+def test_a_process_that_is_closed_while_torch_is_loaded_does_not_wait_for_it():
+    session = ProcessSession()
+    session.start()
+    assert session.close(60.0)
+    assert [type(event) for event in session.drain()] == [told.Stopped]

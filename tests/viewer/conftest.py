@@ -21,7 +21,7 @@ from dgn_engine.config import (
 )
 from dgn_viewer.application import Options, Viewer
 
-PATIENCE_MS = 30_000  # torch is loaded by the first session of the test process
+PATIENCE_MS = 120_000  # torch is loaded by the first session of the test process
 
 
 def small_run(regime: str = "DL", pace: float = 200.0, epochs: int = 0) -> RunConfig:
@@ -97,7 +97,7 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
 
     gc.freeze()  # what is there already (torch) is not looked at again: ten times faster
     yield make
-    ended = [viewer.close() for viewer in made]
+    ended = [viewer.close(patience=60.0) for viewer in made]
     application = QApplication.instance()
     assert isinstance(application, QApplication)
     application.setStyleSheet("")

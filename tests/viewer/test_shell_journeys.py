@@ -97,18 +97,24 @@ def test_the_panel_in_front_is_exported_where_the_dialog_says(
             assert any(array.shape == (20, 20) for array in arrays.values())
 
 
-def test_every_panel_is_exported_at_once(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> None:
+def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path
+) -> None:
     window = viewer.window
-    hosts = window.docks.hosts.values()
+    full = window.docks.visible()
+    assert set(window.docks.hosts) - set(full) == {"agreement"}  # nothing is compared
+    hosts = [window.docks.hosts[name] for name in full]
     qtbot.waitUntil(lambda: all(isinstance(host.shown(), Scene) for host in hosts), timeout=10_000)
+    window.docks.show("agreement")
+    qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
     window.registry["file.export_all"].trigger()
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.fileSelected.emit(str(tmp_path / "all.npz"))
     dialog.reject()
-    assert {path.name for path in tmp_path.glob("all-*.npz")} == {
-        f"all-{name}.npz" for name in window.docks.hosts
-    }
+    written = {path.name for path in tmp_path.glob("all-*.npz")}
+    assert written == {f"all-{name}.npz" for name in full}
+    assert "Nothing to show in A and B." in window.notices.recent[-1].text
 
 
 def test_about_this_panel_opens_in_the_inspector_and_escape_closes_it(

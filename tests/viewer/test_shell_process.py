@@ -35,7 +35,7 @@ def viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Viewer]:
     viewer.start()
     qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=STARTS)
     yield viewer
-    assert viewer.close()
+    assert viewer.close(patience=60.0)
     application = QApplication.instance()
     assert isinstance(application, QApplication)
     application.setStyleSheet("")
@@ -116,7 +116,7 @@ def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_p
         assert "is kept in" in window.notices.recent[-1].text
         assert window.registry["run.start_engine"].isEnabled()
     finally:
-        assert viewer.close()
+        assert viewer.close(patience=60.0)
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.setStyleSheet("")
