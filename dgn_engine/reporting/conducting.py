@@ -16,7 +16,7 @@ from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._findings import mean_and_half_width
 from dgn_engine.refusal import Refusal
 from dgn_engine.reporting import standing
-from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, to_bytes
+from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, read, to_bytes
 from dgn_engine.reporting.places import PLAN, RESULTS
 from dgn_engine.reporting.standing import Standing, Tally
 from dgn_engine.reporting.writing import write_report
@@ -143,6 +143,7 @@ def report(
         command=task.command,
     )
     write_file(task.folder / RESULTS, to_bytes(document))
+    document = read(task.folder)  # as everybody else will see it
     write_report(document, task.folder)
     return document
 
