@@ -41,7 +41,11 @@ def device_name(device: torch.device) -> str:
 def set_threads(architecture: Architecture) -> None:
     """One intra-op thread for dense networks, all cores but one for convolutions.
 
-    More threads for small dense layers make a busy machine 30 to 80 times slower.
+    More threads for small dense layers make a busy machine 30 to 80 times slower. Numbers too
+    small for a normalised float count as zero in the calling thread: once a network has fitted
+    its data, gradients and moments become subnormal and a step takes several times as long
+    (docs/decisions/0009).
     """
+    torch.set_flush_denormal(True)
     conv = any(isinstance(node, Conv) for node in architecture.nodes)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) - 1) if conv else 1)
