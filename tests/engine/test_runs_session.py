@@ -35,7 +35,7 @@ class Talk:
         self.frame = None
         session.start()
 
-    def wait_until(self, condition, seconds=60.0):
+    def wait_until(self, condition, seconds=150.0):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.events += self.session.drain()
@@ -67,7 +67,7 @@ def start(request, tmp_path):
 
     yield begin
     for session in sessions:
-        assert session.close()
+        assert session.close(60.0)
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 

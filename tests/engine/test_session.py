@@ -36,7 +36,7 @@ class Talk:
         self.events += self.session.drain()
         self.frame = self.session.latest() or self.frame
 
-    def wait_for(self, kind, count=1, seconds=60.0):
+    def wait_for(self, kind, count=1, seconds=150.0):
         """The count-th event of a kind; fails the test if it does not come."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -47,7 +47,7 @@ class Talk:
             time.sleep(0.01)
         raise AssertionError(f"no {kind.__name__} came; heard {self.events}")
 
-    def wait_until(self, condition, seconds=60.0):
+    def wait_until(self, condition, seconds=150.0):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.listen()
@@ -62,7 +62,7 @@ def talk(request):
     session = request.param()
     session.start()
     yield Talk(session)
-    assert session.close()
+    assert session.close(60.0)
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 
@@ -71,7 +71,7 @@ def thread_talk():
     session = Session()
     session.start()
     yield Talk(session)
-    assert session.close()
+    assert session.close(60.0)
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 
@@ -211,7 +211,7 @@ def test_a_dead_engine_process_is_told_and_closing_returns():
     session._process.kill()
     assert "died" in talk.wait_for(told.Failed).what
     talk.wait_for(told.Stopped)
-    assert session.close()
+    assert session.close(60.0)
 
 
 def test_a_process_that_is_closed_while_torch_is_loaded_does_not_wait_for_it():
