@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.experiments import Plan, Request, all_experiments
+from dgn_engine.experiments import Plan, Request, all_experiments, duality_48
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.reporting import document
 from dgn_engine.reporting.conducting import Task, conduct
@@ -21,8 +21,11 @@ TINY = Request(epochs=1, seeds=1)
 
 @pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiment_runs_three_steps_and_makes_its_report(name: str, tmp_path: Path) -> None:
+def test_an_experiment_runs_three_steps_and_makes_its_report(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     experiment = EXPERIMENTS[name]
+    monkeypatch.setattr(duality_48, "ORDERS", duality_48.ORDERS[:2])  # of 24: the rest is alike
 
     def three_steps(request: Request) -> Plan:
         plan = experiment.plan(request)
@@ -34,9 +37,8 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(name: str, tmp_path
     assert made.state == "done"
     assert made.rows or made.figures
     assert made.claims or not experiment.claims
-    assert {claim.verdict for claim in made.claims if not claim.exact} <= {
-        "not decided at this scale"
-    }, "one seed decides nothing"
+    few = [claim for claim in made.claims if claim.n < 3 and not claim.exact]
+    assert {claim.verdict for claim in few} <= {"not decided at this scale"}
     again = document.read(tmp_path)
     assert [row.label for row in again.rows] == [row.label for row in made.rows]
     assert document.to_bytes(again) == document.to_bytes(made)
@@ -62,8 +64,9 @@ def test_an_experiment_names_claims_that_the_papers_make(name: str) -> None:
 def _short(unit: Unit) -> Unit:
     """Three batches of 32 an epoch; a calculation takes three steps where it takes any."""
     if not isinstance(unit, Training):
-        steps = {"steps": 3} if "steps" in unit.arguments else {}
-        return replace(unit, arguments={**unit.arguments, **steps})
+        fewer = {"steps": 3, "draws": 2}
+        known = {name: number for name, number in fewer.items() if name in unit.arguments}
+        return replace(unit, arguments={**unit.arguments, **known})
     config = unit.config
     return replace(
         unit,
