@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose, SaveWeights
@@ -44,6 +46,11 @@ def opened(viewer: Viewer, qtbot: QtBot, path: Path, purpose: Purpose) -> FilePa
     page = window.inspector.page
     assert isinstance(page, FilePage)
     return page
+
+
+def go_of(page: FilePage, purpose: Purpose) -> QPushButton:
+    page.choose(purpose)
+    return page.go
 
 
 def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
@@ -127,6 +134,26 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     window.send(Pause())
     qtbot.wait(100)
     assert window.history.step == step
+
+
+def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
+    viewer: Viewer, qtbot: QtBot, saved: Path
+) -> None:
+    window = viewer.window
+    for _ in range(2):
+        QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "compare"), LEFT)
+        qtbot.waitUntil(lambda: window.situation.beside is not None, timeout=20_000)
+        gc.collect()  # what only a slot knows is gone now
+        window.standing.close_comparison.click()
+        qtbot.waitUntil(lambda: window.situation.beside is None, timeout=20_000)
+        QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "network"), LEFT)
+        qtbot.waitUntil(lambda: window.situation.inspected == saved.name, timeout=20_000)
+        gc.collect()
+        window.standing.new_run.click()
+        QTest.mouseClick(window.inspector.run_page.start, LEFT)
+        qtbot.waitUntil(lambda: not window.situation.inspected, timeout=20_000)
+        gc.collect()
+    assert not [notice for notice in window.notices.recent if notice.kind == "failed"]
 
 
 def test_a_closed_window_forgets_the_panels_of_a_comparison(
