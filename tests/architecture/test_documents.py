@@ -46,7 +46,7 @@ def test_the_examples_of_adding_one_thing_run(tmp_path: Path) -> None:
             script = tmp_path / f"see_{len(demonstrations)}.py"
             script.write_text(block, encoding="utf-8")
             demonstrations.append(str(script))
-    assert written == len(demonstrations) == 6
+    assert written == len(demonstrations) == 7
     paths = [str(tmp_path / folder) for folder in ("app", "resources", ".")]
     result = subprocess.run(
         [sys.executable, "-c", RUN_ALL, *demonstrations],
