@@ -1,6 +1,10 @@
-"""For every test: runs are recorded in a folder of the tests, never among the user's own."""
+"""For every test: runs are recorded in a folder of the tests, never among the user's own, and a
+run that trained in the thread of the tests leaves their arithmetic as it was."""
 
 from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -17,3 +21,11 @@ def runs_of_tests(
     """What `dgn train` writes where no folder is named."""
     place = tmp_path_factory.getbasetemp() / "runs"
     monkeypatch.setenv("DGN_RUNS_ROOT", str(place))
+
+
+@pytest.fixture(autouse=True)
+def subnormal_numbers_of_tests() -> Iterator[None]:
+    """Runs flush them to zero in the thread that trains (docs/decisions/0009)."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)

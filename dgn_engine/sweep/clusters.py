@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from dgn_engine.refusal import Refusal
 from dgn_engine.sweep.processes import ONE_THREAD
@@ -46,12 +48,29 @@ def connected(cluster: str, workers: int) -> Iterator[Any]:
             address = stack.enter_context(_local(workers or cores()))
         elif cluster.startswith("slurm"):
             address = stack.enter_context(_slurm(cluster, workers))
+        if isinstance(address, str):
+            _knock(address)
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False, name="dgn")
         except (OSError, ValueError) as error:
             raise Refusal(f"No Dask scheduler answers at {cluster}: {error}.") from None
         with client:
             yield client
+
+
+def _knock(address: str) -> None:
+    """Raise `Refusal` where nobody listens: a `Client` that cannot connect leaves a thread."""
+    place = urlsplit(address)
+    try:
+        host, port = place.hostname, place.port
+    except ValueError:  # the port is no number
+        host = port = None
+    if not host or not port:
+        raise Refusal(f"--cluster is '{address}'; it must be of the form tcp://HOST:PORT.")
+    try:
+        socket.create_connection((host, port), CONNECT).close()
+    except OSError as error:
+        raise Refusal(f"No Dask scheduler answers at {address}: {error}.") from None
 
 
 def check_cluster(cluster: str) -> None:
