@@ -16,6 +16,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
 from dgn_engine.runs.places import runs_root
 from dgn_viewer import system
+from dgn_viewer.interruption import held_back
 
 REFUSED = 2
 INTERRUPTED = 130
@@ -101,16 +102,17 @@ def _open(given: argparse.Namespace) -> int:
     config = RunConfig.from_file(given.config) if given.config else first_run()
     if given.seed is not None:
         config = dataclasses.replace(config, seed=given.seed)
-    from dgn_viewer.application import Options, Viewer, leave
-
+    with held_back() as asked:
+        from dgn_viewer.application import Options, build, leave
+        from dgn_viewer.offscreen import Shot, take
+    if asked:
+        return INTERRUPTED
     options = Options(config, given.data_root, given.theme, given.size, process=given.process)
     if given.offscreen:
-        from dgn_viewer.offscreen import Shot, take
-
         return take(options, Shot(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
-    viewer = Viewer(options)
+    viewer = build(options)
     try:
         code = viewer.run()
     finally:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from PySide6.QtCore import QSize
+from PySide6.QtCore import QSize, QTimer
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
@@ -22,6 +19,7 @@ from dgn_engine.protocol.events import Event, Failed
 from dgn_engine.session import Session
 from dgn_viewer import appearance
 from dgn_viewer.faults import Faults
+from dgn_viewer.interruption import held_back, interrupted_by
 from dgn_viewer.notices import Notice
 from dgn_viewer.panel import all_panels
 from dgn_viewer.plots.garbage import GuiGarbageCollector, install_gui_garbage_collector
@@ -101,8 +99,8 @@ class Viewer:
     def run(self) -> int:
         """Show the window and stay until it is closed or Ctrl-C is pressed; the exit code."""
         self.window.closed.connect(self.application.quit)
-        self.start()
-        with interrupted_by(self.window.close):
+        with interrupted_by(lambda: QTimer.singleShot(0, self.window.close)):
+            self.start()
             self.application.exec()
         return 0
 
@@ -143,6 +141,16 @@ class Viewer:
         self.window.notices.tell(Notice("failed", what, traceback))
 
 
+def build(options: Options) -> Viewer:
+    """A viewer; raises `KeyboardInterrupt` after Ctrl-C, but only once it is built."""
+    with held_back() as asked:
+        viewer = Viewer(options)
+    if asked:
+        viewer.close()
+        raise KeyboardInterrupt
+    return viewer
+
+
 def leave(code: int) -> NoReturn:
     """End the process now: a daemon thread inside torch must not meet a dying interpreter."""
     print("dgn-viewer: the engine did not end in time and was left.", file=sys.stderr)
@@ -154,13 +162,3 @@ def leave(code: int) -> NoReturn:
 def _print_failure(event: Event) -> None:
     if isinstance(event, Failed):
         print(f"{event.what}\n{event.traceback}", file=sys.stderr)
-
-
-@contextmanager
-def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
-    """Ctrl-C does this; the pump's tick lets Python see the signal while Qt waits."""
-    before = signal.signal(signal.SIGINT, lambda _number, _frame: action() and None)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -18,8 +18,9 @@ from PySide6.QtCore import QEventLoop
 from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
 from dgn_engine.refusal import Refusal
-from dgn_viewer.application import Options, Viewer, interrupted_by, leave
+from dgn_viewer.application import Options, Viewer, build, leave
 from dgn_viewer.board.panel_host import PanelHost
+from dgn_viewer.interruption import interrupted_by
 from dgn_viewer.scene import Array, Scene, finite_range
 from dgn_viewer.window import DEFAULT_SIZE
 
@@ -54,7 +55,7 @@ def take(options: Options, shot: Shot) -> int:
             size=options.size or (DEFAULT_SIZE.width(), DEFAULT_SIZE.height()),
             settings=Path(folder) / "settings.ini",
         )
-        viewer = Viewer(own)
+        viewer = build(own)
         try:
             code = Photographer(viewer, shot).run()
         finally:
@@ -79,9 +80,9 @@ class Photographer:
 
     def run(self) -> int:
         """0, or 130 after Ctrl-C; raises `Refusal` with what went wrong."""
-        self._viewer.start()
-        self._viewer.pump.send(Advance(self._shot.steps))
         with interrupted_by(self._interrupt):
+            self._viewer.start()
+            self._viewer.pump.send(Advance(self._shot.steps))
             self._wait_until(lambda: self._arrived and self._complete())
         if self._interrupted:
             print("dgn-viewer: interrupted; nothing was written.", file=sys.stderr)
@@ -138,7 +139,7 @@ class Photographer:
         facts = {
             "step": window.history.step,
             "regime": window.situation.regime,
-            "panels": {name: describe(host) for name, host in window.docks.hosts.items()},
+            "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible()},
         }
         try:
             if not window.grab().save(str(self._shot.picture), "PNG"):

@@ -73,9 +73,9 @@ def conduct(
             written = time.monotonic()
             standing.write(now, task.folder)
 
-    standing.write(tally.standing(), task.folder)
     if not (task.folder / RESULTS).exists():  # so that a folder that is killed can be gone on with
         report(task, plan, "running")
+    standing.write(tally.standing(), task.folder)
     began = time.monotonic()
     try:
         executor.run(plan.units, task.folder, told, stop)

@@ -166,7 +166,7 @@ def test_the_program_without_a_display_saves_picture_and_facts(tmp_path: Path) -
         assert not all(thing["constant"] for thing in panel["drawn"].values()), name
 
 
-@pytest.mark.parametrize("moment", [1.5, 6.0])  # seconds: while it loads, while it trains
+@pytest.mark.parametrize("moment", [0.8, 1.5, 6.0])  # seconds: loading, building, training
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT there")
 def test_ctrl_c_ends_the_program_without_a_traceback(tmp_path: Path, moment: float) -> None:
     picture = tmp_path / "shot.png"

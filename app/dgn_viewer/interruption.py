@@ -1,0 +1,29 @@
+"""Ctrl-C, where an exception in the middle of a call would be lost or worse."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def interrupted_by(action: Callable[[], object]) -> Iterator[None]:
+    """Ctrl-C does this; the pump's tick lets Python see the signal while Qt waits."""
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: action() and None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def held_back() -> Iterator[list[bool]]:
+    """Ctrl-C is noted in the list; whoever holds it back obeys it afterwards.
+
+    `KeyboardInterrupt` in a method that Qt has called is a segmentation fault, and PySide6 drops
+    it while it is imported.
+    """
+    asked: list[bool] = []
+    with interrupted_by(lambda: asked.append(True)):
+        yield asked
