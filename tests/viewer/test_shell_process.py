@@ -96,6 +96,8 @@ def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_p
         qtbot.waitUntil(lambda: window.history.step > 20, timeout=STARTS)
         window.registry["regime.FR-II"].trigger()  # before which the run is written
         qtbot.waitUntil(lambda: window.situation.regime == "FR-II", timeout=10_000)
+        written = (tmp_path / "runs").glob
+        qtbot.waitUntil(lambda: any(written("*/checkpoints/*/manifest.json")), timeout=20_000)
         (child,) = multiprocessing.active_children()
         child.kill()
 
