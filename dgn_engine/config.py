@@ -19,6 +19,7 @@ Optimiser = Literal["adam", "sgd", "rmsprop"]
 ValueInput = Literal["image", "ones", "random"]
 Pixels = Literal["true", "random"]
 Initialisation = Literal["kaiming", "bernoulli", "glorot"]
+Augmentation = Literal["none", "davidnet"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 OptionValue = int | float | str | bool
 
@@ -139,6 +140,7 @@ class TrainingConfig:
     momentum: float = 0.0  # SGD only
     batch: int = 32
     epochs: int = 20  # 0 trains until stopped
+    augmentation: Augmentation = "none"  # 'davidnet': crop, mirror and cutout, anew each epoch
     weights_from: str = ""  # a checkpoint whose weights Θ^v begins with
     keep_epochs: tuple[int, ...] = ()  # epochs after which the weights are kept; 0: the initial
     keep_best: bool = False  # and those of the best test accuracy
@@ -152,6 +154,7 @@ class TrainingConfig:
         _at_least("training.momentum", self.momentum, 0)
         _at_least("training.batch", self.batch, 1)
         _at_least("training.epochs", self.epochs, 0)
+        _one_of("training.augmentation", self.augmentation, Augmentation)
         _within("training.until", self.until, 0, 1)
         kept = tuple(sorted({int(epoch) for epoch in self.keep_epochs}))
         for epoch in kept:

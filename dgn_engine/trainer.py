@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.architecture import Architecture
+from dgn_engine.augmentation import Augmentation
 from dgn_engine.config import RunConfig
 from dgn_engine.drawn_gates import DrawnGates
 from dgn_engine.losses import correct, loss
@@ -62,6 +63,8 @@ class Trainer:
         self._sums = self._sums.to(device)
         self._seen = 0
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+        augmented = config.training.augmentation != "none"
+        self._shown = Augmentation(data.train_x, config.seed) if augmented else None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -78,6 +81,8 @@ class Trainer:
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
         chosen = self._epoch_order(epoch)[self._slice(place)]
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]
+        if self._shown is not None:
+            x = self._shown.show(x, chosen, epoch)
         self.network.gather(True)
         logits = self.network_at(chosen)(x)
         self.network.gather(False)

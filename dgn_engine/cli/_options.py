@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from dgn_engine.config import (
+    Augmentation,
     Device,
     Initialisation,
     Loss,
@@ -54,6 +55,7 @@ PLACES: dict[str, tuple[str, str]] = {
     "keep_best": ("training", "keep_best"),
     "until": ("training", "until"),
     "epochs": ("training", "epochs"),
+    "augmentation": ("training", "augmentation"),
     "seed": ("", "seed"),
     "device": ("", "device"),
 }
@@ -106,6 +108,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     training.add_argument("--momentum", type=float)
     training.add_argument("--batch", type=int)
     training.add_argument("--epochs", type=int)
+    training.add_argument(
+        "--augmentation", choices=get_args(Augmentation), help="of training images, as DavidNet's"
+    )
     training.add_argument("--weights-from", metavar="FILE", help="what Θ^v begins with")
     training.add_argument(
         "--keep-epochs", type=numbers, metavar="0,10", help="keep the weights after these epochs"

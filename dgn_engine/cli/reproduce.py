@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
 from dgn_engine.cli._command import Command
-from dgn_engine.config import Device
+from dgn_engine.config import Augmentation, Device
 from dgn_engine.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_floats, default=(), metavar="0.1,0.01", help="of SGD")
     parser.add_argument("--data", default="", help="instead of the experiment's data set")
     parser.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    parser.add_argument(
+        "--augmentation", choices=get_args(Augmentation), default="none", help="of training images"
+    )
     parser.add_argument("--device", choices=get_args(Device), default="auto")
     add_carrying_options(parser)
 
@@ -48,7 +51,21 @@ def run(arguments: argparse.Namespace) -> int:
         from dgn_engine.cli._reproduce_all import reproduce_all
 
         return reproduce_all(arguments)
-    return exit_code(carry(arguments, task_of(arguments, arguments.name, arguments.out)))
+    task = task_of(arguments, arguments.name, arguments.out)
+    _check_asked(task)
+    return exit_code(carry(arguments, task))
+
+
+def _check_asked(task: Task) -> None:
+    """Refuse a setting that would change nothing."""
+    experiment, request = task.experiment, task.request
+    for name, said, answered in (
+        ("only", request.only, bool(experiment.rows)),
+        ("steps", request.steps, "steps" in experiment.asks),
+        ("augmentation", request.augmentation != "none", "augmentation" in experiment.asks),
+    ):
+        if said and not answered:
+            raise Refusal(f"--{name} means nothing to {task.name}; leave it out.")
 
 
 def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
@@ -78,6 +95,8 @@ def options_of(request: Request) -> tuple[str, ...]:
             said += [f"--{name.replace('_', '-')}", str(value)]
     if request.steps:
         said += ["--steps", ",".join(f"{step:g}" for step in request.steps)]
+    if request.augmentation != "none":
+        said += ["--augmentation", request.augmentation]
     if request.device != "auto":
         said += ["--device", request.device]
     return tuple(said)
@@ -102,6 +121,7 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         data_root=arguments.data_root,
         steps=arguments.steps,
         device=arguments.device,
+        augmentation=arguments.augmentation,
     )
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dgn_engine.config import Device
+from dgn_engine.config import Augmentation, Device
 from dgn_engine.experiments._findings import Findings
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Unit
 
 Scale = Literal["quick", "full"]
 Protocol = Literal["as-published", "as-in-code"]
+Question = Literal["steps", "augmentation"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Request:
     data_root: str = ""
     steps: tuple[float, ...] = ()  # learning rates to try where the paper takes the best of some
     device: Device = "auto"
+    augmentation: Augmentation = "none"  # of the training images
 
     @property
     def quick(self) -> bool:
@@ -66,7 +68,9 @@ class Experiment:
 
     `plan(request)` says what must be done; `findings(request, results)` reads what came out.
     `quick_minutes` on two CPU cores; `full_hours` of one CPU core, both estimates; 0 where
-    nobody has measured.
+    nobody has measured. `rows`: the labels that `only` chooses among; `asks`: which of the
+    request's special settings it answers to. What stands here besides functions is literal: the
+    viewer reads it from the source.
     """
 
     title: str
@@ -78,3 +82,5 @@ class Experiment:
     full_hours: float
     claims: tuple[str, ...] = ()
     protocols: tuple[Protocol, ...] = field(default=("as-published",))
+    rows: tuple[str, ...] = ()
+    asks: tuple[Question, ...] = ()

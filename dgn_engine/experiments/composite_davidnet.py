@@ -20,6 +20,11 @@ REGIMES = ("FR-II", "FR-DI", "FL", "DL")
 INPUTS = {"image": "x", "ones": "1"}
 STEP = 0.5
 CHANCE = 10.0
+AUGMENTED = {
+    "none": "no augmentation",
+    "davidnet": "DavidNet's augmentation (padded by an eighth of the side and cropped, mirrored, a "
+    "square of a quarter of the side cut out: 4 and 8×8 pixels of 32×32)",
+}
 
 
 def plan(request: Request) -> Plan:
@@ -50,8 +55,8 @@ def plan(request: Request) -> Plan:
             "the gated pair: feature network as published with BatchNorm statistics of its own, "
             "gates from its normalised pre-activations, pooling masks from it; value network "
             "without BatchNorm, with a learnable γ per channel",
-            "no augmentation; SGD with a constant step of 0.5 and batch 256 as printed, the loss "
-            "the mean over the batch; a run that diverges is reported, not retuned",
+            f"{AUGMENTED[request.augmentation]}; SGD with a constant step of 0.5 and batch 256 as "
+            "printed, the loss the mean over the batch; a run that diverges is reported, not retuned",
         ),
     )
 
@@ -59,7 +64,13 @@ def plan(request: Request) -> Plan:
 def _config(request: Request) -> RunConfig:
     net = NetConfig("davidnet", (("width", 4 if request.quick else 64),))
     config = base(request, net, data_of(request, "cifar10"), request.epochs_or(10, 24))
-    config = trained_with(config, optimiser="sgd", learning_rate=STEP, batch=256)
+    config = trained_with(
+        config,
+        optimiser="sgd",
+        learning_rate=STEP,
+        batch=256,
+        augmentation=request.augmentation,
+    )
     return replace(config, gating=replace(config.gating, beta=10.0))
 
 
@@ -125,4 +136,5 @@ EXPERIMENT = Experiment(
     quick_minutes=2.0,
     full_hours=2100,
     claims=("comp-1",),
+    asks=("augmentation",),
 )

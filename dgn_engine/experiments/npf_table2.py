@@ -177,4 +177,13 @@ EXPERIMENT = Experiment(
     full_hours=29000,
     claims=("npf-1", "npf-2"),
     protocols=("as-published", "as-in-code"),
+    rows=(
+        "FC(w=128,d=6)/SGD/MNIST",
+        "FC(w=128,d=6)/Adam/MNIST",
+        "VCONV/SGD/CIFAR-10",
+        "VCONV/Adam/CIFAR-10",
+        "GCONV/SGD/CIFAR-10",
+        "GCONV/Adam/CIFAR-10",
+    ),
+    asks=("steps",),
 )

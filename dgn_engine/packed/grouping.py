@@ -31,6 +31,8 @@ def why_not(config: RunConfig) -> str:
         return f"{regime.name} has no feature network; it is not packed."
     if regime.offers_restart and not config.gating.gates_from:
         return f"{regime.name} without gates_from trains in two stages; it is not packed."
+    if config.training.augmentation != "none":
+        return "Augmented images are shown one network at a time; they are not packed."
     if config.training.epochs == 0:
         return "training.epochs is 0, which never ends; it is not packed."
     return ""

@@ -67,6 +67,8 @@ class ExperimentEntry:
     protocols: tuple[str, ...]
     quick_cost: str
     full_cost: str
+    rows: tuple[str, ...] = ()  # one of which can be asked for alone
+    asks: tuple[str, ...] = ()  # settings of its own: 'steps', 'augmentation'
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dgn_engine.runs.durable import write_file
 from dgn_engine.sweep.performing import state_of
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.running import Executor, Progress
-from dgn_engine.sweep.unit import Training, Unit, check_units, to_json, unit_folder
+from dgn_engine.sweep.unit import Training, Unit, check_units, from_json, to_json, unit_folder
 
 EVERY = 0.5  # seconds between two writings of the progress
 Look = Callable[[Standing, Progress | None], None]
@@ -160,7 +160,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit]) -> None:
         raise Refusal(f"{path} cannot be read; choose another folder with --out.") from None
     plain = json.loads(json.dumps(wanted))
     for name, tree in plain.items():
-        if known.get(name, tree) != tree:
+        if not _same(known.get(name, tree), tree):
             raise Refusal(
                 f"{folder} holds '{name}' with other settings; repeat the command it was begun "
                 "with, or choose another folder with --out."
@@ -170,6 +170,16 @@ def _claim_folder(folder: Path, units: Sequence[Unit]) -> None:
         write_file(path, json.dumps({**known, **plain}).encode())
     except OSError as error:
         raise Refusal(f"{folder} cannot be written: {error.strerror}.") from None
+
+
+def _same(known: object, wanted: dict[str, object]) -> bool:
+    """Whether a unit of the plan there is the wanted one; what it does not say is as usual."""
+    if known == wanted:
+        return True
+    try:
+        return from_json(known) == from_json(wanted)  # type: ignore[arg-type]  # anything is tried
+    except (Refusal, KeyError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _state(tally: Tally, plan: Plan) -> State:

@@ -34,6 +34,8 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
             tuple(fields.get("protocols", ("as-published",))),
             _minutes(fields["quick_minutes"]),
             _minutes(60 * fields["full_hours"]),
+            tuple(fields.get("rows", ())),
+            tuple(fields.get("asks", ())),
         )
         for name, fields in told
     )

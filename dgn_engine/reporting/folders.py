@@ -14,7 +14,12 @@ from dgn_engine.runs.places import results_root
 def default_folder(name: str, request: Request) -> Path:
     """NAME-SCALE among the user's results, with what else decides its runs."""
     return results_root() / folder_name(
-        name, request.scale, request.protocol, request.data, request.epochs
+        name,
+        request.scale,
+        request.protocol,
+        request.data,
+        request.epochs,
+        request.augmentation,
     )
 
 

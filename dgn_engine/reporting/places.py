@@ -9,7 +9,14 @@ REPORT = "report"  # .html and .md
 FIGURES = "figures"
 
 
-def folder_name(name: str, scale: str, protocol: str, data: str = "", epochs: int = 0) -> str:
+def folder_name(
+    name: str,
+    scale: str,
+    protocol: str,
+    data: str = "",
+    epochs: int = 0,
+    augmentation: str = "none",
+) -> str:
     """NAME-SCALE, with what else decides its runs; without torch, so that the viewer knows it."""
     parts = [name, scale]
     if protocol != "as-published":
@@ -18,4 +25,6 @@ def folder_name(name: str, scale: str, protocol: str, data: str = "", epochs: in
         parts.append("".join(c if c.isalnum() else "_" for c in data))
     if epochs:
         parts.append(f"{epochs}_epochs")
+    if augmentation != "none":
+        parts.append("augmented")
     return "-".join(parts)

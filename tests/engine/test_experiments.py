@@ -61,6 +61,35 @@ def test_an_experiment_names_claims_that_the_papers_make(name: str) -> None:
     assert set(EXPERIMENTS[name].claims) <= set(claim_ids())
 
 
+@pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if one.rows])
+def test_the_rows_of_an_experiment_are_its_whole_plan_and_each_can_be_asked_for(name: str) -> None:
+    plan, rows = EXPERIMENTS[name].plan, EXPERIMENTS[name].rows
+    parts = [plan(Request(scale="full", only=row)).units for row in rows]
+    assert all(parts)
+    whole = {unit.id for unit in plan(Request(scale="full")).units}
+    assert {unit.id for part in parts for unit in part} == whole
+    assert sum(map(len, parts)) == len(whole), "no run belongs to two rows"
+    assert plan(Request(only="no such row")).units == ()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    before = experiment.plan(Request(scale="full"))
+    for setting, value in {"steps": (0.123,), "augmentation": "davidnet"}.items():
+        after = experiment.plan(Request(scale="full", **{setting: value}))  # type: ignore[arg-type]
+        assert (after != before) == (setting in experiment.asks), setting
+
+
+def test_davidnet_is_trained_on_augmented_images_only_where_that_is_asked_for() -> None:
+    plan = EXPERIMENTS["composite-davidnet"].plan
+    for augmentation, word in (("none", "no augmentation"), ("davidnet", "8×8 pixels of 32×32")):
+        made = plan(Request(augmentation=augmentation))  # type: ignore[arg-type]
+        runs = [unit.config.training for unit in made.units if isinstance(unit, Training)]
+        assert {run.augmentation for run in runs} == {augmentation}
+        assert word in made.choices[1]
+
+
 def _short(unit: Unit) -> Unit:
     """Three batches of 32 an epoch; a calculation takes three steps where it takes any."""
     if not isinstance(unit, Training):
@@ -89,4 +118,5 @@ def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
         assert entry.protocols == tuple(experiment.protocols)
         assert entry.quick_cost == quick_words(experiment)
         assert entry.full_cost == full_words(experiment)
+        assert (entry.rows, entry.asks) == (experiment.rows, experiment.asks)
     assert {entry.id for entry in experiment_entries()} == set(EXPERIMENTS)

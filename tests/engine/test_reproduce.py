@@ -130,6 +130,19 @@ def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
         conduct(_task(tmp_path, epochs=3), Serial(), _never)
 
 
+def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: Path) -> None:
+    conduct(_task(tmp_path), Serial(), _never)
+    tree = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    for unit in tree.values():
+        assert unit["config"]["training"].pop("augmentation") == "none"
+    (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
+    assert conduct(_task(tmp_path), Serial(), _never).state == "done"
+    tree["run-s0"]["config"]["training"]["augmentation"] = "davidnet"
+    (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
+    with pytest.raises(Refusal, match="holds 'run-s0' with other settings"):
+        conduct(_task(tmp_path), Serial(), _never)
+
+
 def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
     bad = replace(CONFIG, gating=replace(CONFIG.gating, regime="FL", gates_from="/nowhere.pt"))
     plan = Plan((*_plan(Request()).units, Training("bad", bad)))
@@ -200,6 +213,9 @@ def test_numbers_are_printed_alike_everywhere(value: float, unit: str, wanted: s
         (["reproduce", "npf-table2", "--executor", "magic"], "There is no executor 'magic'"),
         (["reproduce", "npf-table2", "--data", "nothing"], "There is no data set 'nothing'"),
         (["reproduce", "dgn-gates-only", "--protocol", "as-in-code"], "has no protocol"),
+        (["reproduce", "npf-nu", "--only", "d = 5"], "--only means nothing to npf-nu"),
+        (["reproduce", "npf-nu", "--steps", "0.1"], "--steps means nothing to npf-nu"),
+        (["reproduce", "npf-nu", "--augmentation", "davidnet"], "--augmentation means nothing"),
         (["gate-information", "nowhere.pt"], "nowhere.pt cannot be opened"),
         (["gate-information", "x.pt", "--regime", "FL"], "Leave out --regime"),
     ],

@@ -60,7 +60,7 @@ ADVANCED = RunConfig(
     data=DataConfig(label_noise=0.25, pixels="random", variant_seed=3, test_limit=50),
     net=NetConfig("fc", (("width", 64),)),
     gating=GatingConfig("FRG", tiling=(2, 1), rotation=(0, -3), shift=(0, 0), gate_probability=0.3),
-    training=TrainingConfig(weights_from="a.pt", until=0.99),
+    training=TrainingConfig(weights_from="a.pt", until=0.99, augmentation="davidnet"),
 )
 
 
@@ -73,7 +73,7 @@ def test_the_advanced_fields_stay_folded_until_one_of_them_is_unusual(form: RunF
     assert form.config() == ADVANCED
     QTest.mouseClick(fields.button, Qt.MouseButton.LeftButton)
     assert not fields.content.isVisible()
-    assert fields.button.text() == "Advanced: label noise and 8 more"
+    assert fields.button.text() == "Advanced: label noise and 9 more"
     assert form.config() == ADVANCED  # folded is not forgotten
 
 

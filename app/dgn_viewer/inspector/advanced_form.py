@@ -7,7 +7,7 @@ from typing import cast
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from dgn_engine.config import Pixels, RunConfig
+from dgn_engine.config import Augmentation, Pixels, RunConfig
 from dgn_viewer.controls.number_field import NumberField
 from dgn_viewer.controls.whole_field import WholeField
 from dgn_viewer.inspector.fold import Fold
@@ -43,6 +43,7 @@ class AdvancedForm(Fold):
         self.shift.show_numbers(gating.shift)
         self.weights_from.show_path(training.weights_from)
         self.until.show_value(training.until)
+        self.augmentation.pick(training.augmentation)
         self.open(bool(self._unusual()))
 
     def put_into(self, config: RunConfig, wired: bool) -> RunConfig:
@@ -61,7 +62,10 @@ class AdvancedForm(Fold):
             shift=self.shift.numbers() if wired else (),
         )
         training = replace(
-            config.training, weights_from=self.weights_from.path(), until=self.until.value()
+            config.training,
+            weights_from=self.weights_from.path(),
+            until=self.until.value(),
+            augmentation=cast(Augmentation, self.augmentation.value()),
         )
         return replace(config, data=data, gating=gating, training=training)
 
@@ -84,6 +88,7 @@ class AdvancedForm(Fold):
             "tiled gates": bool(self.tiling.text().strip()),
             "rotated gates": bool(self.rotation.text().strip()),
             "shifted gates": bool(self.shift.text().strip()),
+            "augmentation": self.augmentation.value() != "none",
             "weights from a file": bool(self.weights_from.path()),
             "stop at an accuracy": self.until.value() != 0,
         }
@@ -124,7 +129,14 @@ class AdvancedForm(Fold):
     def _training(self) -> Section:
         self.weights_from = PathField("Checkpoint for the weights", "drawn by seed", folder=False)
         self.until = NumberField(0.01, 1.0, rungs=(1, 2, 5, 9, 9.5, 9.9), no_limit="never")
+        self.augmentation = PickBox([("none", "none"), ("davidnet", "as DavidNet's")])
         rows = Section("Training")
+        rows.add(
+            "augmentation",
+            self.augmentation,
+            "Training images are shifted, mirrored and cut out, anew in each epoch; "
+            "of images that a convolutional network takes",
+        )
         rows.add("weights from", self.weights_from, "What the value network begins with")
         rows.add("stop at", self.until, "After an epoch of at least this train accuracy")
         return rows
