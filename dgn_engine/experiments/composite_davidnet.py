@@ -56,7 +56,8 @@ def plan(request: Request) -> Plan:
             "gates from its normalised pre-activations, pooling masks from it; value network "
             "without BatchNorm, with a learnable γ per channel",
             f"{AUGMENTED[request.augmentation]}; SGD with a constant step of 0.5 and batch 256 as "
-            "printed, the loss the mean over the batch; a run that diverges is reported, not retuned",
+            "printed, the loss the mean over the batch; a run that diverges is reported, "
+            "not retuned",
         ),
     )
 
