@@ -101,8 +101,9 @@ class Situation:
         return dataclasses.replace(config, gating=gating, training=training)
 
     def at(self, step: int) -> Situation:
-        """The same at this step."""
-        return self if step == self.step else dataclasses.replace(self, step=step)
+        """The same at the step of a frame; one from before a pause may arrive after its word."""
+        late = self.phase != "running" and step < self.step
+        return self if late or step == self.step else dataclasses.replace(self, step=step)
 
     def after(self, event: Event) -> Situation:
         """What the event makes of it."""
