@@ -29,8 +29,10 @@ run: ready $(VENV)/installed
 test screenshot: export QT_QPA_PLATFORM := offscreen
 test screenshot: export OMP_NUM_THREADS := 1
 
+# So many tests side by side; worksteal, because a few take as long as hundreds of others.
+WORKERS ?= 2
 test: ready $(VENV)/installed-test
-	$(IN) -m pytest
+	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 # -s: it prints tables of what was injected and what was survived.
 faults: export QT_QPA_PLATFORM := offscreen
