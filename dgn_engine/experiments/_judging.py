@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dgn_engine.experiments._experiment import Request
-from dgn_engine.experiments._findings import Claim, Verdict, mean_and_half_width
+from dgn_engine.experiments._findings import Claim, Verdict
+from dgn_engine.intervals import Bounds, interval
 
 Side = Literal["above", "below"]
 LEAST = 3  # values below which nothing that is not exact is called held
@@ -21,15 +22,17 @@ def judge(
     side: Side,
     threshold: float,
     remark: str = "",
+    bounds: Bounds | None = None,
 ) -> Claim:
     """The claim that the mean of `values` (one per seed) lies above or below a threshold.
+
+    `bounds`: beyond which such a value cannot lie, and so neither can its interval.
 
     Held where the whole 95 % interval does and there are three values or more, not held where
     none of it does. On the quick scale it is decided only where the interval excludes the
     threshold and three values or more stand behind it.
     """
-    mean, half = mean_and_half_width(tuple(values))
-    low, high = mean - half, mean + half
+    mean, low, high = interval(values, bounds)
     verdict = _verdict(low, high, side, threshold)
     if len(values) < LEAST:
         verdict = "not decided"
@@ -51,8 +54,7 @@ def judge_within(
 
     Held where the whole 95 % interval lies within it, not held where all of it lies outside.
     """
-    mean, half = mean_and_half_width(tuple(values))
-    low, high = mean - half, mean + half
+    mean, low, high = interval(values)
     verdict: Verdict = "not decided"
     if len(values) >= LEAST:
         if -tolerance < low and high < tolerance:

@@ -13,6 +13,7 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import coin_kernel, distribution
 from dgn_engine.experiments._series import averaged
+from dgn_engine.intervals import SHARE
 from dgn_engine.kernels import random_gating_eigenvalues
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
@@ -118,6 +119,7 @@ def findings(request: Request, results: Results) -> Findings:
             "below",
             0.1,
             remark="'near' is chosen here as 0.1",
+            bounds=SHARE,
         ),
     )
     figures = tuple(

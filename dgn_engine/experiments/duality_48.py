@@ -12,6 +12,7 @@ from dgn_engine.experiments._findings import Claim, Findings, Printed, Row
 from dgn_engine.experiments._judging import judge, judge_within
 from dgn_engine.experiments._published import claim, regime_numbers
 from dgn_engine.experiments._training import FC_QUICK, base, data_of, trained_with, under
+from dgn_engine.intervals import PERCENT
 from dgn_engine.keeping import BEST, KEPT
 from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
@@ -149,9 +150,17 @@ def _claims(request: Request, name: str, cells: Cells, relu: list[Trained]) -> I
         request, claim("comp-1"), f"{name}: FR − chance", [v - 10.0 for v in frozen], "above", 0.0
     )
     if name == CNN and not request.quick:
-        yield judge(request, claim("dual-4"), f"{name}: FR", frozen, "below", CNTK)
+        yield judge(request, claim("dual-4"), f"{name}: FR", frozen, "below", CNTK, bounds=PERCENT)
         for regime in ("FL", "DL"):
-            yield judge(request, claim("dual-4"), f"{name}: {regime}", of(regime), "above", CNTK)
+            yield judge(
+                request,
+                claim("dual-4"),
+                f"{name}: {regime}",
+                of(regime),
+                "above",
+                CNTK,
+                bounds=PERCENT,
+            )
     identity = ORDERS[0]
     falls = [
         min(best[regime, seen, order] for order in ORDERS) - best[regime, seen, identity]

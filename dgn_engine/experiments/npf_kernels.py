@@ -16,6 +16,7 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import FC_QUICK, base, data_of, under
+from dgn_engine.intervals import POSITIVE
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
@@ -90,6 +91,7 @@ def findings(request: Request, results: Results) -> Findings:
             [_largest(c, name) for c in curves],
             "below",
             1.0,
+            bounds=POSITIVE,
         )
         for name in NUMBERS
     )

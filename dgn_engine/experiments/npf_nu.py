@@ -16,6 +16,7 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, under
+from dgn_engine.intervals import rank_correlation
 from dgn_engine.kernels import class_targets, neural_path_kernel, spectrum
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
@@ -95,7 +96,15 @@ def findings(request: Request, results: Results) -> Findings:
     figure = Figure(
         "nu", "ν of the neural path kernel while training", "epoch", "ν", (line,), log_y=True
     )
-    judged = judge(request, claim("npf-4"), "Spearman of ν with the epoch", falls, "below", 0.0)
+    judged = judge(
+        request,
+        claim("npf-4"),
+        "Spearman of ν with the epoch",
+        falls,
+        "below",
+        0.0,
+        bounds=rank_correlation(len(epochs)),
+    )
     rank = min(min(c["rank"]) for c in curves)
     remark = f"Smallest numerical rank of H: {rank:g} of {2 * PER_CLASS} (or of all examples)."
     return Findings(rows, (judged,), (figure,), (remark,))

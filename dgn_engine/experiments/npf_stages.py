@@ -14,6 +14,7 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import data_of, trained_with, under
+from dgn_engine.intervals import PERCENT, rank_correlation
 from dgn_engine.keeping import KEPT, epoch_file
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Made, Training
@@ -101,12 +102,20 @@ def _claims(
 ) -> Iterator[Claim]:
     stages = list(range(1, STAGES + 1))
     rises = [float(spearmanr(stages, curve).statistic) for curve in by_seed]
-    yield judge(request, claim("npf-3"), "Spearman of accuracy with the stage", rises, "above", 0.0)
+    yield judge(
+        request,
+        claim("npf-3"),
+        "Spearman of accuracy with the stage",
+        rises,
+        "above",
+        0.0,
+        bounds=rank_correlation(STAGES),
+    )
     starts = [curve[0] - fr for curve, fr in zip(by_seed, frozen, strict=True)]
     yield judge(request, claim("npf-3"), "FLNPF-1 − FRNPF", starts, "above", 0.0)
     if not request.quick:
         last = [curve[-1] for curve in by_seed]
-        yield judge(request, claim("npf-3"), "FLNPF-6", last, "above", CNTK)
+        yield judge(request, claim("npf-3"), "FLNPF-6", last, "above", CNTK, bounds=PERCENT)
 
 
 def _every(request: Request) -> int:

@@ -16,6 +16,7 @@ from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
+from dgn_engine.intervals import rank_correlation
 from dgn_engine.kernels import predicted_value_kernel, relu_limit, tangent_kernels
 from dgn_engine.network import GatedNetwork
 from dgn_engine.sweep.results import Results
@@ -176,6 +177,7 @@ def _claims(
             values,
             "below" if side == "below" else "above",
             0.0,
+            bounds=rank_correlation(len(layers)),
         )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy.special import expit, logit
+from scipy.stats import spearmanr, ttest_1samp
 
 from dgn_engine.experiments import Request
 from dgn_engine.experiments._findings import mean_and_half_width
 from dgn_engine.experiments._judging import judge, judge_exact, judge_within
+from dgn_engine.intervals import PERCENT, POSITIVE, SHARE, interval, rank_correlation
 
 CLAIM = ("npf-1", "FR below DL and ReLU")
 FULL, QUICK = Request(scale="full"), Request(scale="quick")
@@ -24,6 +28,57 @@ def test_the_half_width_is_that_of_students_t() -> None:
 def test_one_value_has_no_interval() -> None:
     assert math.isnan(mean_and_half_width((1.0,))[1])
     assert math.isnan(mean_and_half_width(())[0])
+
+
+CORRELATIONS = (-0.99, -0.97, -0.72, -0.95, -0.91)
+
+
+def students(values: np.ndarray) -> tuple[float, float, float]:
+    """scipy's own interval of a mean."""
+    found = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    return float(values.mean()), float(found.low), float(found.high)
+
+
+def test_the_interval_of_a_correlation_is_that_of_fishers_z_brought_back() -> None:
+    twin = np.tanh(students(np.arctanh(np.array(CORRELATIONS))))
+    assert interval(CORRELATIONS, rank_correlation(26)) == pytest.approx(tuple(twin))
+    assert interval(CORRELATIONS)[1] < -1 < twin[1], "Student's t on the raw values runs past −1"
+
+
+def test_shares_percents_and_sizes_keep_within_their_bounds() -> None:
+    shares = np.array([0.02, 0.09, 0.3])
+    twin = expit(students(logit(shares)))
+    assert interval(tuple(shares), SHARE) == pytest.approx(tuple(twin))
+    assert interval(tuple(100 * shares), PERCENT) == pytest.approx(tuple(100 * twin))
+    assert interval(tuple(shares), POSITIVE) == pytest.approx(
+        tuple(np.exp(students(np.log(shares))))
+    )
+    assert interval(tuple(shares))[1] < 0
+
+
+def test_a_perfect_order_counts_as_half_a_step_from_one() -> None:
+    order = np.arange(6)
+    exchanged = [1, 0, 2, 3, 4, 5]  # the smallest change
+    next_to_one = float(spearmanr(order, exchanged).statistic)
+    assert 1 - next_to_one == pytest.approx(rank_correlation(6).grain)
+    nearly = (1 + next_to_one) / 2
+    mean, low, high = interval((1.0, 1.0, 0.6), rank_correlation(6))
+    assert (mean, low, high) == pytest.approx(interval((nearly, nearly, 0.6), rank_correlation(6)))
+    assert low < mean < high < 1
+    assert interval((1.0, 1.0, 1.0), rank_correlation(6)) == (1.0, 1.0, 1.0)
+
+
+def test_a_value_at_or_beyond_a_bound_without_steps_has_no_interval() -> None:
+    for values in ((0.0, 0.1, 0.2), (0.5, 1.1, 0.2), (0.5, math.nan, 0.2)):
+        assert all(math.isnan(end) for end in interval(values, SHARE))
+    claim = judge(FULL, CLAIM, "share", (0.0, 0.1, 0.2), "below", 0.9, bounds=SHARE)
+    assert claim.verdict == "not decided"
+
+
+def test_a_claim_about_a_correlation_has_an_interval_within_one() -> None:
+    claim = judge(FULL, CLAIM, "ρ", CORRELATIONS, "below", 0.0, bounds=rank_correlation(26))
+    assert -1 < claim.low < claim.value < claim.high < 0
+    assert claim.verdict == "held"
 
 
 @pytest.mark.parametrize(
