@@ -32,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_floats, default=(), metavar="0.1,0.01", help="of SGD")
     parser.add_argument("--data", default="", help="instead of the experiment's data set")
     parser.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    for part in ("train", "test"):
+        parser.add_argument(
+            f"--{part}-limit", type=int, metavar="N", help=f"so many {part} examples, balanced"
+        )
     parser.add_argument(
         "--augmentation", choices=get_args(Augmentation), default="none", help="of training images"
     )
@@ -89,7 +93,7 @@ def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
 def options_of(request: Request) -> tuple[str, ...]:
     """The options that ask for the same again."""
     said = [f"--{request.scale}", "--protocol", request.protocol]
-    for name in ("seeds", "epochs", "only", "data", "data_root"):
+    for name in ("seeds", "epochs", "only", "data", "data_root", "train_limit", "test_limit"):
         value = getattr(request, name)
         if value:
             said += [f"--{name.replace('_', '-')}", str(value)]
@@ -105,10 +109,10 @@ def options_of(request: Request) -> tuple[str, ...]:
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:
     from dgn_engine.experiments import Request
 
-    for name in ("seeds", "epochs"):
+    for name in ("seeds", "epochs", "train_limit", "test_limit"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
-            raise Refusal(f"--{name} is {value}; it must be at least 1.")
+            raise Refusal(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
     if any(step <= 0 for step in arguments.steps):
         raise Refusal("--steps are learning rates; each must be greater than 0.")
     return Request(
@@ -122,6 +126,8 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         steps=arguments.steps,
         device=arguments.device,
         augmentation=arguments.augmentation,
+        train_limit=arguments.train_limit or 0,
+        test_limit=arguments.test_limit or 0,
     )
 
 

@@ -34,6 +34,8 @@ class Request:
     steps: tuple[float, ...] = ()  # learning rates to try where the paper takes the best of some
     device: Device = "auto"
     augmentation: Augmentation = "none"  # of the training images
+    train_limit: int = 0  # keep only so many training examples, balanced over the classes
+    test_limit: int = 0  # likewise of the test set
 
     @property
     def quick(self) -> bool:

@@ -28,7 +28,12 @@ FC_QUICK = "the digits that come with the package (1,437 of 8×8) stand for MNIS
 def data_of(request: Request, paper: str) -> DataConfig:
     """The paper's data set; on the quick scale the digits, unless another one was asked for."""
     name = request.data or ("digits" if request.quick else paper)
-    return DataConfig(name=name, root=request.data_root)
+    return DataConfig(
+        name=name,
+        root=request.data_root,
+        train_limit=request.train_limit,
+        test_limit=request.test_limit,
+    )
 
 
 def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
@@ -113,11 +118,14 @@ def five_regimes(prefix: str, config: RunConfig, seed: int) -> Iterator[Training
     )
 
 
-def best_step(results: Results, ids: Sequence[Sequence[str]]) -> list[Trained]:
+def cell_of(
+    results: Results, prefix: str, steps: Sequence[float], column: str, seeds: Sequence[int]
+) -> list[Trained]:
     """The runs of a cell, one for each seed, of the learning rate with the highest mean.
 
-    `ids`: for each learning rate the runs of all seeds. A run without a score counts as zero.
+    Their ids are 'PREFIX-STEP-COLUMN-sSEED'. A run without a score counts as zero.
     """
+    ids = [[f"{prefix}-{step:g}-{column}-s{seed}" for seed in seeds] for step in steps]
 
     def mean(runs: list[Trained]) -> float:
         scores = [0.0 if math.isnan(run.best) else run.best for run in runs]

@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -49,7 +49,17 @@ def plan_of(task: Task) -> Plan:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
         raise Refusal(f"{task.name} has no rows{only} at this scale.")
     check_units(plan.units)
-    return plan
+    return replace(plan, scaled_down=(*plan.scaled_down, *_limits(task, plan.units)))
+
+
+def _limits(task: Task, units: Sequence[Unit]) -> list[str]:
+    """How the data were cut, a sentence each; refused where no run of the plan is cut."""
+    asked = (task.request.train_limit, task.request.test_limit)
+    cut = [unit.config.data for unit in units if isinstance(unit, Training)]
+    if any(asked) and asked not in {(data.train_limit, data.test_limit) for data in cut}:
+        raise Refusal(f"--train-limit, --test-limit mean nothing to {task.name}; leave them out.")
+    parts = zip(asked, ("training", "test"), strict=True)
+    return [f"at most {n:,} {part} examples, balanced over the classes" for n, part in parts if n]
 
 
 def conduct(

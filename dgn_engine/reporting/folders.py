@@ -20,6 +20,8 @@ def default_folder(name: str, request: Request) -> Path:
         request.data,
         request.epochs,
         request.augmentation,
+        request.train_limit,
+        request.test_limit,
     )
 
 

@@ -16,6 +16,8 @@ def folder_name(
     data: str = "",
     epochs: int = 0,
     augmentation: str = "none",
+    train_limit: int = 0,
+    test_limit: int = 0,
 ) -> str:
     """NAME-SCALE, with what else decides its runs; without torch, so that the viewer knows it."""
     parts = [name, scale]
@@ -27,4 +29,6 @@ def folder_name(
         parts.append(f"{epochs}_epochs")
     if augmentation != "none":
         parts.append("augmented")
+    limits = ((train_limit, "training"), (test_limit, "test"))
+    parts += [f"{number}_{part}" for number, part in limits if number]
     return "-".join(parts)

@@ -10,7 +10,7 @@ import pytest
 from dgn_engine.experiments import Plan, Request, all_experiments, duality_48
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.reporting import document
-from dgn_engine.reporting.conducting import Task, conduct
+from dgn_engine.reporting.conducting import Task, conduct, plan_of
 from dgn_engine.reporting.entries import experiment_entries, full_words, quick_words
 from dgn_engine.sweep.executors import find_executor
 from dgn_engine.sweep.unit import Training, Unit, check_units
@@ -88,6 +88,14 @@ def test_davidnet_is_trained_on_augmented_images_only_where_that_is_asked_for() 
         runs = [unit.config.training for unit in made.units if isinstance(unit, Training)]
         assert {run.augmentation for run in runs} == {augmentation}
         assert word in made.choices[1]
+
+
+def test_a_limit_keeps_so_many_examples_of_every_run_and_is_said() -> None:
+    request = Request(train_limit=96, test_limit=40)
+    plan = plan_of(Task("npf-table2", EXPERIMENTS["npf-table2"], request, Path()))
+    data = [unit.config.data for unit in plan.units if isinstance(unit, Training)]
+    assert {(one.train_limit, one.test_limit) for one in data} == {(96, 40)}
+    assert "at most 96 training examples, balanced over the classes" in plan.scaled_down
 
 
 def _short(unit: Unit) -> Unit:

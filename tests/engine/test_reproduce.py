@@ -216,6 +216,8 @@ def test_numbers_are_printed_alike_everywhere(value: float, unit: str, wanted: s
         (["reproduce", "npf-nu", "--only", "d = 5"], "--only means nothing to npf-nu"),
         (["reproduce", "npf-nu", "--steps", "0.1"], "--steps means nothing to npf-nu"),
         (["reproduce", "npf-nu", "--augmentation", "davidnet"], "--augmentation means nothing"),
+        (["reproduce", "theory-depth", "--train-limit", "9"], "mean nothing to theory-depth"),
+        (["reproduce", "npf-nu", "--test-limit", "0"], "--test-limit is 0; it must be at least 1."),
         (["gate-information", "nowhere.pt"], "nowhere.pt cannot be opened"),
         (["gate-information", "x.pt", "--regime", "FL"], "Leave out --regime"),
     ],
