@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +21,29 @@ class Moment:
     error: Tensor
     kernel: Tensor | None
     gates: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Course:
+    """From start to end: K_0 (n, n), its eigenvalues (n,) ascending, ‖e_t‖²/‖e_0‖² by step."""
+
+    kernel: Tensor
+    eigenvalues: Tensor
+    errors: list[float]
+
+
+def course(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Course:
+    """Full-batch descent at α = 0.1/ρ_max(K_0). The network is trained."""
+    kernel = tangent_kernels(network, x, feature_trained=False).value
+    values = torch.linalg.eigvalsh(kernel)
+    moments = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
+    squares = [float(moment.error.square().sum()) for moment in moments]
+    return Course(kernel, values, [square / squares[0] for square in squares])
+
+
+def log_left(share: float) -> float:
+    """log10 of what is left of the error's square; -30 where that is nothing."""
+    return math.log10(max(share, 1e-30))
 
 
 def descend(

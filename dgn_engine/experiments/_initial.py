@@ -56,6 +56,12 @@ def gated(
     return network.requires_grad_(False)
 
 
+def normal(inputs: int, width: int, depth: int, seed: int, *, own: bool) -> GatedNetwork:
+    """A dense pair with N(0, 2/w) in every layer and one logit; `own` gates: ReLU, else GaLU."""
+    architecture = dense(inputs, width, depth)
+    return gated(architecture, seed, own=own, init="kaiming", sigma=math.sqrt(2 / width))
+
+
 def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.0) -> Tensor:
     """(n, *shape), float64, of unit norm; pairwise correlation about `correlation`."""
     draw = stream("inputs", seed)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from dgn_engine.experiments import _initial
-from dgn_engine.experiments._descent import descend
+from dgn_engine.experiments._descent import course, log_left
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import distribution, targets
 from dgn_engine.experiments._series import averaged
-from dgn_engine.kernels import tangent_kernels
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
 
@@ -53,26 +49,16 @@ def plan(request: Request) -> Plan:
 def trained(work: Work) -> dict[str, Any]:
     """e.c.d.f. of K_0 and ‖e_t‖²/‖e_0‖² over the steps."""
     given = work.arguments
-    network = _initial.gated(
-        _initial.dense(100, given["width"], given["depth"]),
-        given["seed"],
-        own=given["kind"] == "relu",
-        init="kaiming",
-        sigma=math.sqrt(2 / given["width"]),
-    )
-    x = _initial.unit_inputs(given["n"], (100,), given["seed"], CORRELATION)
-    y = targets(given["n"], given["seed"])
-    kernel = tangent_kernels(network, x, feature_trained=False).value
-    rate = 0.1 / float(torch.linalg.eigvalsh(kernel)[-1])
-    errors = [
-        float(moment.error.square().sum())
-        for moment in descend(network, x, y, rate, given["steps"], kernels=False)
-    ]
-    every = max(1, given["steps"] // 100)
+    n, seed, steps = given["n"], given["seed"], given["steps"]
+    own = given["kind"] == "relu"
+    network = _initial.normal(100, given["width"], given["depth"], seed, own=own)
+    x = _initial.unit_inputs(n, (100,), seed, CORRELATION)
+    found = course(network, x, targets(n, seed), steps)
+    every = max(1, steps // 100)
     return {
-        "distribution": distribution(kernel).cumsum(0).tolist(),
-        "steps": list(range(0, given["steps"] + 1, every)),
-        "errors": [error / errors[0] for error in errors[::every]],
+        "distribution": distribution(found.kernel).cumsum(0).tolist(),
+        "steps": list(range(0, steps + 1, every)),
+        "errors": found.errors[::every],
     }
 
 
@@ -110,7 +96,7 @@ def findings(request: Request, results: Results) -> Findings:
 
 
 def _left(found: list[dict[str, Any]]) -> tuple[float, ...]:
-    return tuple(math.log10(max(c["errors"][-1], 1e-30)) for c in found)
+    return tuple(log_left(c["errors"][-1]) for c in found)
 
 
 def _claims(

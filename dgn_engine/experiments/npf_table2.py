@@ -14,9 +14,10 @@ from dgn_engine.experiments._training import (
     FC_QUICK,
     SGD_STEPS,
     base,
-    best_step,
+    cell_of,
     data_of,
     five_regimes,
+    row_of,
     trained_with,
 )
 from dgn_engine.sweep.results import Results, Trained
@@ -91,14 +92,8 @@ def findings(request: Request, results: Results) -> Findings:
 
 def _rows(setting: _Setting, cells: dict[str, list[Trained]]) -> Iterator[Row]:
     for column, regime in COLUMNS.items():
-        runs = cells[regime]
-        yield Row(
-            label=f"{setting.row} {column}",
-            values=tuple(100 * run.best for run in runs),
-            printed=printed(TABLE, setting.row, column),
-            epochs=max(run.epochs[-1] if run.epochs else 0 for run in runs),
-            seconds=sum(run.seconds for run in runs),
-        )
+        value = printed(TABLE, setting.row, column)
+        yield row_of(f"{setting.row} {column}", cells[regime], value)
 
 
 def _claims(request: Request, setting: _Setting, cells: dict[str, list[Trained]]) -> list[Claim]:
@@ -160,11 +155,7 @@ def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
 
 def _best(request: Request, results: Results, setting: _Setting, regime: str) -> list[Trained]:
     seeds = range(request.seeds_or(3, 5))
-    ids = [
-        [f"{setting.id}-{step:g}-{regime}-s{seed}" for seed in seeds]
-        for step in _steps(request, setting)
-    ]
-    return best_step(results, ids)
+    return cell_of(results, setting.id, _steps(request, setting), regime, seeds)
 
 
 EXPERIMENT = Experiment(

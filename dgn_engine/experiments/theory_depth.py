@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 
 from dgn_engine.experiments import _initial
-from dgn_engine.experiments._descent import descend
+from dgn_engine.experiments._descent import course, log_left
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Figure, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import targets
 from dgn_engine.experiments._series import averaged
-from dgn_engine.kernels import tangent_kernels
 from dgn_engine.residence import stream
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
@@ -54,13 +52,7 @@ def speed(work: Work) -> dict[str, Any]:
     """‖e_T‖²/‖e_0‖² of the trained network, and ρ_min/ρ_max of K_0."""
     given = work.arguments
     kind, width, seed, n = given["kind"], given["width"], given["seed"], given["n"]
-    network = _initial.gated(
-        _initial.dense(10, width, given["depth"]),
-        seed,
-        own=kind == "relu",
-        init="kaiming",
-        sigma=math.sqrt(2 / width),
-    )
+    network = _initial.normal(10, width, given["depth"], seed, own=kind == "relu")
     if kind == "coins":
         coins = stream("coins", seed)
         network = network.with_gates(
@@ -70,13 +62,9 @@ def speed(work: Work) -> dict[str, Any]:
             )
         )
     x, y = _initial.unit_inputs(n, (10,), seed, 0.5), targets(n, seed)
-    values = torch.linalg.eigvalsh(tangent_kernels(network, x, feature_trained=False).value)
-    rate = 0.1 / float(values[-1])
-    errors = [
-        float(moment.error.square().sum())
-        for moment in descend(network, x, y, rate, given["steps"], kernels=False)
-    ]
-    return {"left": errors[-1] / errors[0], "condition": float(values[0] / values[-1])}
+    found = course(network, x, y, given["steps"])
+    values = found.eigenvalues
+    return {"left": found.errors[-1], "condition": float(values[0] / values[-1])}
 
 
 def findings(request: Request, results: Results) -> Findings:
@@ -89,7 +77,7 @@ def findings(request: Request, results: Results) -> Findings:
         cells = [
             [results.calculated(f"{kind}-d{depth}-s{seed}") for depth in DEPTHS] for seed in seeds
         ]
-        left[kind] = [[math.log10(max(c["left"], 1e-30)) for c in curve] for curve in cells]
+        left[kind] = [[log_left(c["left"]) for c in curve] for curve in cells]
         lines.append(averaged(label, DEPTHS, left[kind]))
         for place, depth in enumerate(DEPTHS):
             rows.append(

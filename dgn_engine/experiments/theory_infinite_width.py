@@ -55,9 +55,7 @@ def _widths(request: Request) -> tuple[int, ...]:
 
 def _wide(width: int, depth: int, seed: int) -> GatedNetwork:
     """ReLU with N(0, 2/w) in every layer and N(0, 1/w) in the last (FR-DI at its start)."""
-    network = _initial.gated(
-        _initial.dense(10, width, depth), seed, own=True, init="kaiming", sigma=math.sqrt(2 / width)
-    )
+    network = _initial.normal(10, width, depth, seed, own=True)
     network.value.tensors()[0][-1].mul_(math.sqrt(0.5))
     return network
 

@@ -14,9 +14,10 @@ from dgn_engine.experiments._training import (
     FC_QUICK,
     SGD_STEPS,
     base,
-    best_step,
+    cell_of,
     data_of,
     five_regimes,
+    row_of,
     trained_with,
     under,
 )
@@ -131,13 +132,7 @@ def findings(request: Request, results: Results) -> Findings:
 
 def _row(arch: _Arch, column: str, runs: Sequence[Trained]) -> Row:
     value = None if column == PIXELS else printed(TABLE, arch.row, column)
-    return Row(
-        label=f"{arch.row} {column}",
-        values=tuple(100 * run.best for run in runs),
-        printed=value,
-        epochs=max(run.epochs[-1] for run in runs),
-        seconds=sum(run.seconds for run in runs),
-    )
+    return row_of(f"{arch.row} {column}", runs, value)
 
 
 def _claims(request: Request, arch: _Arch, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
@@ -171,11 +166,8 @@ def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
 
 
 def _best(request: Request, results: Results, arch: _Arch, name: str) -> list[Trained]:
-    ids = [
-        [f"{arch.id}-{step:g}-{name}-s{seed}" for seed in range(request.seeds_or(3, 5))]
-        for step in _steps(request, arch)
-    ]
-    return best_step(results, ids)
+    seeds = range(request.seeds_or(3, 5))
+    return cell_of(results, arch.id, _steps(request, arch), name, seeds)
 
 
 EXPERIMENT = Experiment(
