@@ -19,6 +19,7 @@ from dgn_engine.config import (
     RunConfig,
     TrainingConfig,
 )
+from dgn_engine.protocol.commands import Command
 from dgn_viewer.application import Options, Viewer
 
 PATIENCE_MS = 120_000  # torch is loaded by the first session of the test process
@@ -74,6 +75,12 @@ def _ticks(timer: QTimer) -> bool:
         return timer.isActive()
     except RuntimeError:  # its C++ half is gone
         return False
+
+
+@pytest.fixture
+def sent() -> list[Command]:
+    """What a part of the window asked the engine for."""
+    return []
 
 
 @pytest.fixture

@@ -18,11 +18,6 @@ CORNER = QPointF(5, 5)  # on no zone
 
 
 @pytest.fixture
-def sent() -> list[Command]:
-    return []
-
-
-@pytest.fixture
 def said() -> list[str]:
     return []
 

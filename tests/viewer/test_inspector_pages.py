@@ -138,11 +138,6 @@ SPEC = PanelSpec(
 
 
 @pytest.fixture
-def sent() -> list[Command]:
-    return []
-
-
-@pytest.fixture
 def inspector(qtbot: QtBot, sent: list[Command]) -> Inspector:
     column = Inspector(sent.append)
     qtbot.addWidget(column)

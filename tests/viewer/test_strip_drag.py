@@ -8,28 +8,13 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import GatingConfig, RunConfig
-from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.commands import Command, Rewire
-from dgn_engine.protocol.events import (
-    EngineReady,
-    LayerInfo,
-    ProbeSet,
-    Refused,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-)
+from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
 from dgn_viewer.strip.layers_strip import LayersStrip
 from dgn_viewer.theme import DARK
+from tests.viewer.strips import DENSE, shown, started
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-REGIMES = (
-    RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
-    RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
-    RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
-)
-DENSE = tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4))
 MIXED = (
     LayerInfo(0, "conv 1", "conv", (64, 32, 32)),
     LayerInfo(1, "conv 2", "conv", (64, 32, 32)),
@@ -37,47 +22,13 @@ MIXED = (
 )
 
 
-def started(
-    layers: tuple[LayerInfo, ...], regime: str = "DL", gating: GatingConfig | None = None
-) -> RunStarted:
-    return RunStarted(
-        run=1,
-        config=RunConfig(gating=gating or GatingConfig()),
-        regime=regime,
-        device="cpu",
-        layers=layers,
-        wiring=tuple(range(len(layers))),
-        parameters_value=1,
-        parameters_feature=1,
-        train_examples=10,
-        test_examples=10,
-        classes=10,
-        steps_per_epoch=5,
-        total_steps=50,
-        probe_set=ProbeSet((), (), (), ""),
-        paused=False,
-    )
-
-
 Strip = Callable[..., LayersStrip]
-
-
-@pytest.fixture
-def sent() -> list[Command]:
-    return []
 
 
 @pytest.fixture
 def strip(qtbot: QtBot, sent: list[Command]) -> Strip:
     def make(layers: tuple[LayerInfo, ...] = DENSE, regime: str = "DL") -> LayersStrip:
-        widget = LayersStrip(sent.append)
-        qtbot.addWidget(widget)
-        widget.resize(1100, widget.height())
-        widget.on_event(EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
-        widget.on_event(started(layers, regime))
-        with qtbot.waitExposed(widget):
-            widget.show()
-        return widget
+        return shown(qtbot, sent, started(layers, regime))
 
     return make
 

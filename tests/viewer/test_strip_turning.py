@@ -11,70 +11,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import RunConfig
-from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.commands import Command, Rewire, Rotate
-from dgn_engine.protocol.events import (
-    EngineReady,
-    Event,
-    LayerInfo,
-    ProbeSet,
-    Refused,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-)
+from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
 from dgn_viewer.strip.layers_strip import LayersStrip
 from dgn_viewer.strip.turning import TurnMenu
+from tests.viewer.strips import shown, started
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
-REGIMES = (
-    RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
-    RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
-)
-DENSE = tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4))
 MAPS = tuple(LayerInfo(i, f"conv {i + 1}", "conv", (8, 16, 16)) for i in range(2))
-
-
-def started(layers: tuple[LayerInfo, ...] = DENSE) -> RunStarted:
-    return RunStarted(
-        run=1,
-        config=RunConfig(),
-        regime="DL",
-        device="cpu",
-        layers=layers,
-        wiring=tuple(range(len(layers))),
-        parameters_value=1,
-        parameters_feature=1,
-        train_examples=10,
-        test_examples=10,
-        classes=10,
-        steps_per_epoch=5,
-        total_steps=50,
-        probe_set=ProbeSet((), (), (), ""),
-        paused=False,
-    )
-
-
-@pytest.fixture
-def sent() -> list[Command]:
-    return []
 
 
 @pytest.fixture
 def strip(qtbot: QtBot, sent: list[Command]) -> LayersStrip:
     return shown(qtbot, sent, started())
-
-
-def shown(qtbot: QtBot, sent: list[Command], run: Event) -> LayersStrip:
-    widget = LayersStrip(sent.append)
-    qtbot.addWidget(widget)
-    widget.resize(1100, widget.height())
-    widget.on_event(EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
-    widget.on_event(run)
-    with qtbot.waitExposed(widget):
-        widget.show()
-    return widget
 
 
 def wheel(strip: LayersStrip, feature: int, notches: int, held: Qt.KeyboardModifier) -> None:

@@ -68,11 +68,6 @@ STARTED = RunStarted(
 
 
 @pytest.fixture
-def sent() -> list[Command]:
-    return []
-
-
-@pytest.fixture
 def bar(qtbot: QtBot, sent: list[Command]) -> RunToolbar:
     toolbar = RunToolbar(sent.append, {})
     qtbot.addWidget(toolbar)

@@ -1,0 +1,53 @@
+"""A layers strip by itself: what it is told of a run, and the strip on the screen."""
+
+from __future__ import annotations
+
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import GatingConfig, RunConfig
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.events import EngineReady, LayerInfo, ProbeSet, RunStarted
+from dgn_viewer.strip.layers_strip import LayersStrip
+
+REGIMES = (
+    RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
+    RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
+    RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
+)
+DENSE = tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4))
+
+
+def started(
+    layers: tuple[LayerInfo, ...] = DENSE, regime: str = "DL", gating: GatingConfig | None = None
+) -> RunStarted:
+    """A run that has just begun."""
+    return RunStarted(
+        run=1,
+        config=RunConfig(gating=gating or GatingConfig()),
+        regime=regime,
+        device="cpu",
+        layers=layers,
+        wiring=tuple(range(len(layers))),
+        parameters_value=1,
+        parameters_feature=1,
+        train_examples=10,
+        test_examples=10,
+        classes=10,
+        steps_per_epoch=5,
+        total_steps=50,
+        probe_set=ProbeSet((), (), (), ""),
+        paused=False,
+    )
+
+
+def shown(qtbot: QtBot, sent: list[Command], run: RunStarted) -> LayersStrip:
+    """The strip of that run; what it asks for is put into `sent`."""
+    widget = LayersStrip(sent.append)
+    qtbot.addWidget(widget)
+    widget.resize(1100, widget.height())
+    widget.on_event(EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
+    widget.on_event(run)
+    with qtbot.waitExposed(widget):
+        widget.show()
+    return widget
