@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.catalogue import ExperimentEntry
+from dgn_engine.cli.reproduce import add_arguments
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.findings import Claim, Figure, Line, Printed
 from dgn_engine.reporting import document
 from dgn_engine.reporting.document import Document, RowLine, UnitLine
@@ -25,6 +27,7 @@ from dgn_viewer.theme import DARK, LIGHT
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"
 )
+NOTHING = Catalogue((), (), (), (), ("cpu",))
 FIGURE = Figure(
     "nu", "ν", "epoch", "ν", (Line("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), Line("p", (), (1.5,))),
     log_y=True,
@@ -106,8 +109,13 @@ def test_a_figure_becomes_the_scene_of_its_numbers() -> None:
 
 def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
     asked: list[Wish] = []
-    page = ExperimentPage(ENTRY, (), lambda _entry, wish: asked.append(wish) or "", "")
+    page = ExperimentPage(ENTRY, NOTHING, lambda _entry, wish: asked.append(wish) or "", "")
     qtbot.addWidget(page)
+    page.show()
+    page.advanced.open()
+    assert not page.rows.isVisible()
+    assert not page.advanced.steps.isVisible()
+    assert not page.advanced.augmentation.isVisible()
     page.full.setChecked(True)
     page.seeds.setValue(2)
     page.begin.click()
@@ -115,6 +123,40 @@ def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
     assert wish == Wish("npf-nu", scale="full", seeds=2)
     assert wish.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
     assert wish.folder.name == "npf-nu-full"
+
+
+def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
+    qtbot: QtBot,
+) -> None:
+    asked: list[Wish] = []
+    entry = replace(ENTRY, rows=("FC/SGD", "GCONV/Adam"), asks=("steps", "augmentation"))
+    page = ExperimentPage(entry, NOTHING, lambda _entry, wish: asked.append(wish) or "", "")
+    qtbot.addWidget(page)
+    page.show()
+    page.rows.pick("GCONV/Adam")
+    page.advanced.open()
+    page.advanced.steps.setText("0.1, fast")
+    page.begin.click()
+    assert asked == []
+    assert "'0.1, fast'; they must be learning rates" in page.message.text()
+    page.advanced.steps.setText("0.1, 0.01")
+    page.advanced.augmentation.pick("davidnet")
+    page.advanced.train_limit.setValue(500)
+    page.advanced.device.pick("cpu")
+    page.advanced.executor.pick("serial")
+    page.advanced.open(False)
+    assert page.advanced.button.text() == "Advanced: SGD's steps and 4 more"
+    page.begin.click()
+    (wish,) = asked
+    assert wish.arguments[5:-2] == (
+        "--only", "GCONV/Adam", "--train-limit", "500", "--augmentation", "davidnet",
+        "--device", "cpu", "--executor", "serial", "--steps", "0.1,0.01",
+    )  # fmt: skip
+    assert wish.folder.name == "npf-nu-quick-augmented-500_training"
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    told = parser.parse_args(wish.arguments[1:])
+    assert (told.only, told.steps, told.device) == ("GCONV/Adam", (0.1, 0.01), "cpu")
 
 
 def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window(

@@ -15,8 +15,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol.catalogue import DataEntry, ExperimentEntry
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
+from dgn_engine.refusal import Refusal
 from dgn_viewer.controls.whole_field import WholeField
+from dgn_viewer.inspector.experiment_advanced import ExperimentAdvanced
 from dgn_viewer.inspector.form_fields import PickBox
 from dgn_viewer.inspector.form_section import Section
 from dgn_viewer.results.wish import Wish
@@ -26,10 +28,11 @@ Start = Callable[[ExperimentEntry, Wish], str]
 
 
 class ExperimentPage(QWidget):
-    """`start(entry, wish)` begins it, or says why not."""
+    """`start(entry, wish)` begins it, or says why not; `catalogue`: what data and devices are
+    there."""
 
     def __init__(
-        self, entry: ExperimentEntry, data: tuple[DataEntry, ...], start: Start, busy: str
+        self, entry: ExperimentEntry, catalogue: Catalogue, start: Start, busy: str
     ) -> None:
         super().__init__()
         self.entry = entry
@@ -46,9 +49,11 @@ class ExperimentPage(QWidget):
         self.seeds = WholeField(0, 1000, zero="its own")
         self.epochs = WholeField(0, 10**6, zero="its own")
         self.protocol = PickBox([(name, name.replace("-", " ")) for name in entry.protocols])
-        available = [(one.id, one.title) for one in data if one.available]
+        available = [(one.id, one.title) for one in catalogue.data if one.available]
+        self.rows = PickBox([("", "all"), *((row, row) for row in entry.rows)])
         self.data = PickBox([("", "its own"), *available])
         self.workers = WholeField(0, 64, zero="as many as fit")
+        self.advanced = ExperimentAdvanced(entry, catalogue)
         self.begin = QPushButton("Start")
         self.begin.setProperty("role", "primary")
         self.begin.clicked.connect(self._begin)
@@ -61,8 +66,8 @@ class ExperimentPage(QWidget):
         self._lay_out()
 
     def wish(self) -> Wish:
-        """What is filled in."""
-        return Wish(
+        """What is filled in; raises `Refusal` with what is wrong."""
+        wish = Wish(
             self.entry.id,
             scale="full" if self.full.isChecked() else "quick",
             protocol=self.protocol.value(),
@@ -70,13 +75,19 @@ class ExperimentPage(QWidget):
             epochs=self.epochs.value(),
             data=self.data.value(),
             workers=self.workers.value(),
+            only=self.rows.value(),
         )
+        return self.advanced.put_into(wish)
 
     def set_theme(self, theme: Theme) -> None:
-        """Nothing of its own is coloured."""
+        """Colour the arrow of what is folded."""
+        self.advanced.set_theme(theme)
 
     def _begin(self) -> None:
-        trouble = self._start(self.entry, self.wish())
+        try:
+            trouble = self._start(self.entry, self.wish())
+        except Refusal as refusal:
+            trouble = str(refusal)
         self.message.setText(trouble)
         self.message.setVisible(bool(trouble))
 
@@ -87,6 +98,8 @@ class ExperimentPage(QWidget):
         scale.addWidget(self.full)
         rows = Section("Settings")
         rows.add("protocol", self.protocol, "What the paper prints, or what its authors' code does")
+        rows.add("rows", self.rows, "All rows of the table, or one of them")
+        rows.show_row(self.rows, bool(self.entry.rows))
         rows.add("seeds", self.seeds, "So many networks of each kind")
         rows.add("epochs", self.epochs)
         rows.add("data set", self.data)
@@ -100,6 +113,7 @@ class ExperimentPage(QWidget):
         column.addWidget(_words(f"{self.entry.paper}. {self.entry.about}"))
         column.addLayout(scale)
         column.addWidget(rows)
+        column.addWidget(self.advanced)
         column.addWidget(
             _small(
                 "It runs in a process of its own: this window and its run are left alone. It can "

@@ -8,6 +8,19 @@ from pathlib import Path
 from dgn_engine.reporting.places import folder_name
 from dgn_engine.runs.places import results_root
 
+_NUMBERS_AND_WORDS = (
+    "seeds",
+    "epochs",
+    "only",
+    "data",
+    "train_limit",
+    "test_limit",
+    "augmentation",
+    "device",
+    "executor",
+    "workers",
+)
+
 
 @dataclass(frozen=True)
 class Wish:
@@ -20,19 +33,37 @@ class Wish:
     epochs: int = 0
     data: str = ""
     workers: int = 0
+    only: str = ""
+    steps: tuple[float, ...] = ()
+    augmentation: str = "none"
+    train_limit: int = 0
+    test_limit: int = 0
+    device: str = "auto"
+    executor: str = "auto"
 
     @property
     def folder(self) -> Path:
         """Where `dgn reproduce` writes it by itself."""
-        name = folder_name(self.name, self.scale, self.protocol, self.data, self.epochs)
+        name = folder_name(
+            self.name,
+            self.scale,
+            self.protocol,
+            self.data,
+            self.epochs,
+            self.augmentation,
+            self.train_limit,
+            self.test_limit,
+        )
         return results_root() / name
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """What follows `dgn`."""
         said = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
-        for name in ("seeds", "epochs", "data", "workers"):
+        for name in _NUMBERS_AND_WORDS:
             value = getattr(self, name)
-            if value:
-                said += [f"--{name}", str(value)]
+            if value not in (0, "", "auto", "none"):
+                said += [f"--{name.replace('_', '-')}", str(value)]
+        if self.steps:
+            said += ["--steps", ",".join(repr(step) for step in self.steps)]
         return (*said, "--out", str(self.folder))

@@ -8,7 +8,7 @@ from typing import Protocol
 from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtWidgets import QDockWidget, QMainWindow
 
-from dgn_engine.protocol.catalogue import DataEntry, ExperimentEntry
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import EngineReady, Event
 from dgn_viewer.actions import Actions
@@ -49,7 +49,7 @@ class ExperimentParts:
     def __init__(self, window: QMainWindow, home: Home, column: QDockWidget) -> None:
         self._window = window
         self._home = home
-        self._data: tuple[DataEntry, ...] = ()
+        self._catalogue = Catalogue((), (), (), (), ())
         self.panel = ResultsPanel(home.theme)
         self.dock = QDockWidget("Results", window)
         self.dock.setObjectName("dock.results")
@@ -90,13 +90,14 @@ class ExperimentParts:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, EngineReady):
-            self._data = event.catalogue.data
+            self._catalogue = event.catalogue
             entries = event.catalogue.experiments
             self._home.registry.add(experiment_actions(entries, self._choose))
 
     def _choose(self, entry: ExperimentEntry) -> None:
         busy = BUSY if self.asked.running else ""
-        self._home.inspector.show_page(ExperimentPage(entry, self._data, self._begin, busy))
+        page = ExperimentPage(entry, self._catalogue, self._begin, busy)
+        self._home.inspector.show_page(page)
 
     def _begin(self, entry: ExperimentEntry, wish: Wish) -> str:
         trouble = self.asked.begin(entry, wish)
