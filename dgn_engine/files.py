@@ -228,4 +228,5 @@ def _alone(file: _File, wanted: Wanted) -> Offer:
         return Offer(False, str(refusal))
     layers = len(found.network.architecture.gated_shapes)
     plural = "" if layers == 1 else "s"
-    return Offer(True, f"{listing.file_name} is a network of {layers} gate layer{plural}.")
+    said = f"{listing.file_name} is a network of {layers} gate layer{plural}."
+    return Offer(True, " ".join([said, *found.remarks]))

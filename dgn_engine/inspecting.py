@@ -9,8 +9,11 @@ import torch
 
 from dgn_engine.architecture import Architecture
 from dgn_engine.checkpoints.folding import EPSILON
+from dgn_engine.checkpoints.inferring import infer
+from dgn_engine.checkpoints.numbered import numbered_sequence
 from dgn_engine.checkpoints.reading import Listing
 from dgn_engine.checkpoints.recognising import recognise
+from dgn_engine.checkpoints.stated import KINDS
 from dgn_engine.checkpoints.understanding import understood_as
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.imported import (
@@ -25,6 +28,7 @@ from dgn_engine.imported import (
 from dgn_engine.network import GatedNetwork
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import Regime, find_regime
+from dgn_engine.sequences import stack_of_layers
 from dgn_engine.stack import Stack
 
 
@@ -51,10 +55,11 @@ def network_of(
 ) -> Found:
     """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
 
-    A file of ours knows what it is; ResNets, VGGs and AlexNet are known by their names; others
-    are a chain of dense layers, or the network `net` if they fit it. All but ours are ReLU
-    networks that make their own gates. `epsilon`: of BatchNorm, where a network known by its
-    names has it. Raises `Refusal` where the file is none of these, or takes other inputs.
+    A file of ours knows what it is, and so does a saved `nn.Sequential`; ResNets, VGGs and
+    AlexNet are known by their names; others are the network `net` if they fit it, the sequence
+    that their numbers tell, or a chain of dense layers. All but ours are ReLU networks that make
+    their own gates. `epsilon`: of BatchNorm, where the file does not say it. Raises `Refusal`
+    where the file is none of these, or takes other inputs.
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
     title = understood_as(listing)
@@ -64,14 +69,58 @@ def network_of(
         step = listing.metadata.get("step", "0")
         regime = find_regime(name or RunConfig.from_toml(listing.metadata["config"]).gating.regime)
         return Found(network, regime, int(step) if step.isdecimal() else 0, title)
+    if listing.layers and not _left_to(net, listing, input_shape):
+        stack, notes = stack_of_layers(listing, listing.layers, input_shape, dtype)
+        return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
     known = recognise(listing, input_shape, epsilon)
     if known is not None:
         stack = imported_stack(known.listing, known.architecture, dtype)
         return Found(_alone(stack), find_regime("ReLU"), 0, known.title, known.remarks)
+    numbered = _by_numbers(listing, input_shape, net, dtype, epsilon)
+    if numbered is not None:
+        return Found(_alone(numbered[0]), find_regime("ReLU"), 0, title, numbered[1])
     ordered = in_order(listing)
     architecture, stack = _chain(ordered, input_shape, net, dtype)
     notes = tuple(note for note in import_notes(ordered, architecture, gates=False) if note)
     return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
+
+
+def _by_numbers(
+    listing: Listing,
+    input_shape: tuple[int, ...],
+    net: NetConfig | None,
+    dtype: torch.dtype,
+    epsilon: float,
+) -> tuple[Stack, tuple[str, ...]] | None:
+    """What numbered keys tell, with what was assumed. None where they tell nothing, or where the
+    network that was named says how its convolutions go."""
+    if listing.picked or listing.layers:
+        return None
+    chain = numbered_sequence(listing.arrays, listing.file_name)
+    if chain is None or (not chain.convolutions and any(gap.least > 2 for gap in chain.gaps)):
+        return None
+    if chain.convolutions and net is not None and _fits(listing, input_shape, net):
+        return None
+    found = infer(chain, input_shape, listing.file_name, epsilon)
+    stack, remarks = stack_of_layers(listing, found.layers, input_shape, dtype)
+    return stack, (*found.remarks, *remarks)
+
+
+def _left_to(net: NetConfig | None, listing: Listing, input_shape: tuple[int, ...]) -> bool:
+    """Whether the file states layers of which nothing can be made, and a network that fits its
+    tensors was named."""
+    strange = any(layer.kind not in KINDS for layer in listing.layers)
+    return strange and net is not None and _fits(listing, input_shape, net)
+
+
+def _fits(listing: Listing, input_shape: tuple[int, ...], net: NetConfig) -> bool:
+    try:
+        imported_stack(
+            listing, named_architecture(listing, net, input_shape), torch.get_default_dtype()
+        )
+    except Refusal:
+        return False
+    return True
 
 
 def _chain(

@@ -91,9 +91,10 @@ def read(content: bytes) -> Contents:
 
 def tidy(contents: Contents) -> Contents:
     """Names that can be shown, without the wrapping of DataParallel or torch.compile."""
-    names = list(contents.arrays)
+    names, layers = list(contents.arrays), contents.layers
     while names and any(all(n.startswith(p) and n != p for n in names) for p in _PREFIXES):
         names = [n.partition(".")[2] for n in names]
+        layers = tuple(replace(one, name=one.name.partition(".")[2]) for one in layers)
     shown = {old: plain(new) for old, new in zip(contents.arrays, names, strict=True)}
     if len(set(shown.values())) != len(shown):
         raise Unreadable("holds tensors whose names cannot be told apart")
@@ -107,6 +108,7 @@ def tidy(contents: Contents) -> Contents:
         dtypes={shown[old]: dtype for old, dtype in contents.dtypes.items()},
         ignored=tuple(ignored),
         metadata={plain(k): v[:100_000] for k, v in notes},
+        layers=layers,
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.checkpoints import limits
+
+if TYPE_CHECKING:
+    from dgn_engine.checkpoints.stated import StatedLayer
 
 Array = npt.NDArray[Any]
 
@@ -24,7 +27,8 @@ class Contents:
 
     `kind`: what sort of file it is. Within the reader, arrays are views on the bytes of the file
     as `number_types.LAYOUT` has them; they are decoded when they are sent. `calls`: the globals
-    that Python would call to load the file; none was looked up.
+    that Python would call to load the file; none was looked up. `layers`: what a saved
+    `nn.Sequential` says of itself.
     """
 
     arrays: dict[str, Array]
@@ -33,6 +37,7 @@ class Contents:
     metadata: dict[str, str] = field(default_factory=dict)
     kind: str = ""
     calls: tuple[str, ...] = ()
+    layers: tuple[StatedLayer, ...] = ()
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:

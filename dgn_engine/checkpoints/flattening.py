@@ -8,6 +8,7 @@ from typing import Any
 from dgn_engine.checkpoints import limits
 from dgn_engine.checkpoints.contents import Unreadable
 from dgn_engine.checkpoints.pickled_arrays import is_array
+from dgn_engine.checkpoints.stated import StatedLayer, stated_layers
 from dgn_engine.checkpoints.trees import (
     Made,
     Odd,
@@ -35,10 +36,12 @@ Leaf = Strided | Odd | Made
 
 @dataclass
 class Leaves:
-    """Tensors and arrays in the order of the file, and everything else as 'name (kind)'."""
+    """Tensors and arrays in the order of the file, and everything else as 'name (kind)'.
+    `layers`: those of a saved `nn.Sequential`, as it states them."""
 
     tensors: list[tuple[str, Leaf]] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    layers: tuple[StatedLayer, ...] = ()
 
 
 def flattened(tree: Any) -> Leaves:
@@ -54,6 +57,7 @@ def flattened(tree: Any) -> Leaves:
         leaves.ignored.extend(_said(name, value) for name, value in pairs if value is not inner)
         tree = inner
     _Walk(leaves).over(tree)
+    leaves.layers = stated_layers(tree)
     return leaves
 
 

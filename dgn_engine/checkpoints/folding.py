@@ -117,7 +117,16 @@ def _before(norm: str, arrays: Mapping[str, Array]) -> str:
     earlier = names[: names.index(norm + _MEAN)]
     if earlier and earlier[-1].endswith(".bias"):
         earlier.pop()
-    return earlier[-1] if earlier and earlier[-1].endswith(".weight") else ""
+    found = earlier[-1] if earlier and earlier[-1].endswith(".weight") else ""
+    return "" if found and _apart(norm, found.removesuffix(".weight")) else found
+
+
+def _apart(norm: str, layer: str) -> bool:
+    """Whether numbers of one sequence say that another layer, without parameters, lies between:
+    behind a ReLU a BatchNorm does not move what enters the gates, so it folds into no layer."""
+    (head, _, last), (other, _, number) = norm.rpartition("."), layer.rpartition(".")
+    numbered = all(each.isdecimal() and len(each) < 6 for each in (last, number))
+    return numbered and head == other and int(last) - int(number) > 1
 
 
 def _folded(

@@ -53,7 +53,7 @@ def picked(listing: Listing, names: Sequence[str]) -> Listing:
         bias = _bias_beside(name, arrays)
         if bias:
             kept[bias] = arrays[bias]
-    return replace(listing, arrays=kept, metadata={})
+    return replace(listing, arrays=kept, metadata={}, layers=(), picked=True)
 
 
 def _bias_beside(name: str, arrays: dict[str, Array]) -> str:

@@ -17,6 +17,7 @@ from typing import IO, TypeVar
 import dgn_engine
 from dgn_engine.checkpoints import limits, wire
 from dgn_engine.checkpoints.contents import Array, Contents, Unreadable, plain
+from dgn_engine.checkpoints.stated import StatedLayer
 from dgn_engine.refusal import Refusal
 
 TIMEOUT = 60.0
@@ -30,7 +31,9 @@ class Listing:
 
     `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
     `metadata`: text notes of a safetensors file; of a stranger's, so only to be compared.
-    `kind`: what sort of file it is, whatever it is called.
+    `kind`: what sort of file it is, whatever it is called. `layers`: those of a saved
+    `nn.Sequential`, as it states them. `picked`: a user chose the arrays and their order, so that
+    names and numbers of layers say nothing more.
     """
 
     file_name: str
@@ -39,6 +42,8 @@ class Listing:
     ignored: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     kind: str = ""
+    layers: tuple[StatedLayer, ...] = ()
+    picked: bool = False
 
 
 def read_tensors(
@@ -62,6 +67,7 @@ def read_tensors(
         contents.ignored,
         dict(contents.metadata),
         contents.kind,
+        contents.layers,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from dgn_engine.refusal import Refusal
+from dgn_engine.runs.durable import write_file
 
 
 def save_network(path: Path, state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
@@ -23,28 +23,9 @@ def save_network(path: Path, state: Mapping[str, Tensor], metadata: Mapping[str,
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write, sync, rename, sync the folder: a kill at any byte leaves a whole file."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """`write_file` into a folder that is made if need be; raises `Refusal` where it cannot."""
     try:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-            _sync_folder(path.parent)
-        finally:
-            part.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
     except OSError as error:
         raise Refusal(f"Cannot write {path}: {error.strerror or error}.") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

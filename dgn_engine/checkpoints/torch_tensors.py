@@ -38,7 +38,8 @@ def contents_of(
         if total > most:
             raise Unreadable("holds more numbers than its size allows, and was refused")
         arrays[name], dtypes[name] = array, dtype
-    return Contents(arrays, dtypes, (*odd, *leaves.ignored), kind=kind, calls=calls)
+    ignored = (*odd, *leaves.ignored)
+    return Contents(arrays, dtypes, ignored, kind=kind, calls=calls, layers=leaves.layers)
 
 
 def _arrays(leaves: Leaves, records: Records, odd: list[str]) -> Iterator[tuple[str, Array, str]]:

@@ -35,6 +35,8 @@ def understood_as(listing: Listing) -> str:
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     if network := known_network(shapes):
         return network
+    if listing.layers and (chain := _chain(shapes)):
+        return f"a saved nn.Sequential, {chain}"
     return _chain(shapes) or _counted(len(shapes), "tensor") + " of no network that is known here"
 
 

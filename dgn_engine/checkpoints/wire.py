@@ -20,6 +20,7 @@ from dgn_engine.checkpoints.contents import (
     whole_bytes,
 )
 from dgn_engine.checkpoints.number_types import decoded, sent_as
+from dgn_engine.checkpoints.stated import as_json, received
 
 DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
 LINE = 64 << 20
@@ -49,6 +50,7 @@ def send(contents: Contents, pipe: IO[bytes]) -> None:
         "ignored": contents.ignored,
         "metadata": contents.metadata,
         "kind": contents.kind,
+        "layers": as_json(contents.layers),
     }
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one after another: each is a copy at most
@@ -84,6 +86,7 @@ def receive(pipe: IO[bytes], most: int) -> Contents:
         ignored=tuple(plain(str(line)) for line in head["ignored"]),
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
         kind=plain(str(head["kind"]), 40),
+        layers=received(head["layers"]),
     )
 
 

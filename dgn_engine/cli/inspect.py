@@ -47,6 +47,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def listed(listing: Listing) -> dict[str, Any]:
     """The listing as JSON can hold it."""
+    from dgn_engine.checkpoints.stated import in_words
     from dgn_engine.checkpoints.understanding import understood_as
 
     tensors = [
@@ -66,6 +67,7 @@ def listed(listing: Listing) -> dict[str, Any]:
         "finite": all(tensor["finite"] for tensor in tensors),
         "tensors": tensors,
         "ignored": list(listing.ignored),
+        "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
     }
 
 
@@ -88,6 +90,10 @@ def _lines(told: dict[str, Any]) -> str:
     for tensor, shape in zip(tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
         lines.append(f"  {tensor['name']:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
+    if told["layers"]:
+        named = max(len(layer["name"]) for layer in told["layers"])
+        lines += ["", "its layers, as it states them"]
+        lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in told["layers"]]
     lines.append("")
     lines.append("all finite" if told["finite"] else "some values are not finite")
     lines.extend(f"ignored: {name}" for name in told["ignored"])

@@ -54,6 +54,11 @@ def adapt(
     return network
 
 
+def adapted_stack(module: nn.Sequential, input_shape: tuple[int, ...]) -> Stack:
+    """Just the weights of `adapt`, with their architecture; raises `Refusal` as it does."""
+    return _stack(*_read(module, tuple(input_shape)))
+
+
 def _stack(architecture: Architecture, weights: list[Tensor], biases: list[Tensor | None]) -> Stack:
     stack = Stack(architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
