@@ -17,6 +17,8 @@ Dial = (
     | do.SetValueInput
     | do.SetPace
     | do.SaveWeights
+    | do.Undo
+    | do.Redo
 )
 InRun = do.Resume | do.Advance | do.Pause | do.Reset | Dial
 
@@ -49,5 +51,7 @@ def ask(run: Run, command: Dial) -> None:
             run.set_pace(command.steps_per_second)
         case do.SaveWeights():
             run.save(Path(command.path))
+        case do.Undo() | do.Redo():
+            pass  # obeyed by `Undoing`, around all others
         case _:
             assert_never(command)

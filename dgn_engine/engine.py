@@ -33,6 +33,7 @@ from dgn_engine.runs.folder import RunFolder, new_folder
 from dgn_engine.runs.reader import RunReader
 from dgn_engine.shelf import Found, OfRuns, Shelf, recalled, routed
 from dgn_engine.standing import Inspection
+from dgn_engine.undoing import Undoing
 
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
 
@@ -62,6 +63,7 @@ class Engine:
         self._opening = Opening(emit)
         self._shelf = Shelf(emit, runs_root)
         self._publishing = Publishing(publish, self._opening.beside)
+        self._undoing = Undoing(self._emit, lambda: self.run, self._opening.name_of)
 
     def announce(self) -> None:
         """Say what can be chosen."""
@@ -70,7 +72,8 @@ class Engine:
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
-        self._attempt(in_words(command), lambda: self._obey(command))
+        undoing = self._undoing
+        self._attempt(in_words(command), lambda: undoing.around(command, self._obey))
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
@@ -95,9 +98,7 @@ class Engine:
 
     def next_step_in(self) -> float | None:
         """Seconds until the next step by the run's pace; None while nothing runs."""
-        if self.run is None or not self.running:
-            return None
-        return self._publishing.rate.wait()
+        return self._publishing.rate.wait() if self.run is not None and self.running else None
 
     def close(self) -> None:
         """End child processes, finish the run's folder and forget the run."""

@@ -59,6 +59,10 @@ class Opening:
         else:
             self._copy(command, shown)
 
+    def name_of(self, ticket: int) -> str:
+        """The name of a listed file."""
+        return self.listing(ticket).file_name
+
     def close(self) -> None:
         """Stop reading, forget everything."""
         self._files.close()

@@ -178,7 +178,7 @@ class Trainer:
         """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
         network = self.network
         if not network.feature.has_room_for(biases):
-            self._give_feature_biases()
+            self._give_feature_biases(True)
         network.feature.take(weights, biases)
         self.optimisation.forget(network.feature)
 
@@ -207,8 +207,7 @@ class Trainer:
 
         Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape.
         """
-        if "feature.biases.0" in tensors:
-            self._give_feature_biases()
+        self._give_feature_biases("feature.biases.0" in tensors)
         own = self.network.state_dict()
         for name, target in own.items():
             if tensors[name].shape != target.shape:
@@ -220,12 +219,12 @@ class Trainer:
         self._sums.copy_(torch.tensor(counters["train_sums"], dtype=self._sums.dtype))
         self._seen = int(counters["train_seen"])
 
-    def _give_feature_biases(self) -> None:
-        """Θ^f with biases (zero), where it has none; its optimiser state is dropped."""
+    def _give_feature_biases(self, biased: bool) -> None:
+        """Θ^f with biases (zero) where it has none, or without; its optimiser state is dropped."""
         network = self.network
-        if len(network.feature.biases):
+        if bool(len(network.feature.biases)) == biased:
             return
-        feature = Stack(self.base, bias=True).to(self.data.train_x.device)
+        feature = Stack(self.base, bias=biased).to(self.data.train_x.device)
         for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
             ours.data.copy_(theirs.data)
         network.feature = feature

@@ -112,7 +112,8 @@ class History:
                 self._touch(event.probe, event.step)
             case RegimeSwapped():
                 self._regime = event.after
-                self._mark(event.step, event.after)
+                self._diverged = None if event.undone else self._diverged
+                self._mark(event.step, event.undone.partition(" ")[0].lower() or event.after)
             case Rewired():
                 self._mark(event.step, "π" if event.order != self._wiring else "↻")
                 self._wiring = event.order

@@ -23,6 +23,7 @@ from dgn_engine.protocol.events import (
     RunStarted,
     SettingChanged,
     Stopped,
+    UndoChanged,
     Working,
 )
 
@@ -46,6 +47,8 @@ class Situation:
     recorded: RunShown | None = None  # what is on show, as it was; nothing is trained
     diverged: bool = False  # the run stands because its loss is no longer finite
     beside: ComparisonOpened | None = None  # what is compared with
+    undo: str = ""  # what would be undone next, in words
+    redo: str = ""
 
     @property
     def inspected(self) -> str:
@@ -125,6 +128,8 @@ class Situation:
                     beside=None,
                     diverged=False,
                     recorded=None,
+                    undo="",
+                    redo="",
                 )
             case ComparisonOpened():
                 return dataclasses.replace(self, beside=event)
@@ -141,8 +146,11 @@ class Situation:
                 return dataclasses.replace(self, phase="paused", step=step, working="")
             case Finished(step=step):
                 return dataclasses.replace(self, phase="finished", step=step, working="")
-            case RegimeSwapped(after=regime):
-                return dataclasses.replace(self, regime=regime)
+            case RegimeSwapped(after=regime, undone=undone):
+                diverged = self.diverged and not undone  # then its weights are finite again
+                return dataclasses.replace(self, regime=regime, diverged=diverged)
+            case UndoChanged(undo=undo, redo=redo):
+                return dataclasses.replace(self, undo=undo, redo=redo)
             case Rewired(order=order, rotation=rotation, shift=shift):
                 return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
             case SettingChanged():

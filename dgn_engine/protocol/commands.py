@@ -112,6 +112,16 @@ class SetPace:
 
 
 @dataclass(frozen=True)
+class Undo:
+    """Put the run back to before the last change of regime, weights, wires or dials."""
+
+
+@dataclass(frozen=True)
+class Redo:
+    """The last change that was undone, once more."""
+
+
+@dataclass(frozen=True)
 class ProbeRequest:
     """A probe that somebody looks at, with its options (a chosen layer, a chosen unit)."""
 
@@ -224,6 +234,8 @@ Command = (
     | SetBeta
     | SetValueInput
     | SetPace
+    | Undo
+    | Redo
     | Watch
     | OpenFile
     | PickTensors

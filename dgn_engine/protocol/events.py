@@ -107,10 +107,18 @@ class RegimeSwapped:
     copied: tuple[str, ...]
     source: str = ""  # 'resnet18.pth' where the gates came from a file
     parameters_feature: int = 0
+    undone: str = ""  # 'Undo gates of resnet18.pth': both networks as they were …
+    of_step: int = 0  # … at this step
 
     @property
     def sentence(self) -> str:
         """What it did to which weights, in words."""
+        if self.undone:
+            change = "" if self.before == self.after else f" ({self.before} → {self.after})"
+            return (
+                f"{self.undone}{change}: networks, optimiser and dials are those of step "
+                f"{self.of_step:,}, and the run goes on from step {self.step:,}."
+            )
         parts = [
             f"{word}: {', '.join(names)}"
             for word, names in (
@@ -123,6 +131,14 @@ class RegimeSwapped:
         ]
         origin = f" with the gates of {self.source}" if self.source else ""
         return f"{self.before} → {self.after}{origin} at step {self.step:,}. {'; '.join(parts)}."
+
+
+@dataclass(frozen=True)
+class UndoChanged:
+    """What would be undone and redone next, in words; '' where there is nothing."""
+
+    undo: str = ""
+    redo: str = ""
 
 
 @dataclass(frozen=True)
@@ -254,6 +270,7 @@ Event = (
     | Measured
     | Traced
     | RegimeSwapped
+    | UndoChanged
     | Rewired
     | SettingChanged
     | FileListed

@@ -93,6 +93,29 @@ def restore(run: Run, snapshot: Snapshot) -> None:
         raise Refusal(f"The checkpoint does not fit its run: {error}.") from None
 
 
+def go_back(run: Run, snapshot: Snapshot) -> None:
+    """Networks, optimiser, regime, wires and dials as they were; steps and scores count on.
+
+    What was still to be pre-trained then is still to be. A run that had diverged can go on.
+    """
+    counters, then = run.trainer.counters(), snapshot.state
+    if run.diverged:
+        counters |= {"train_sums": [0.0, 0.0], "train_seen": 0}
+    pretraining = int(then["pretrain_steps"])
+    state = {
+        **then,
+        **counters,
+        "draws": then["draws"],
+        "dials": {**then["dials"], "pace": run.pace},
+        "pretrain_steps": pretraining and pretraining + run.step_count - snapshot.step,
+        "total_steps": run.total_steps,
+        "awaited": None,
+        "epoch_train": run.measuring.epoch_so_far,
+    }
+    _restore(run, snapshot.tensors, state)
+    run.diverged = False
+
+
 def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
     trainer, dials = run.trainer, state["dials"]
     regime = find_regime(state["regime"])

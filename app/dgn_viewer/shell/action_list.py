@@ -14,9 +14,10 @@ from dgn_engine.protocol.commands import (
 )
 from dgn_viewer.actions import ActionSpec, Shell
 from dgn_viewer.panel import PanelSpec
+from dgn_viewer.shell.edit_actions import edit_actions
 from dgn_viewer.shell.file_actions import file_actions
 
-MENUS = ("File", "Run", "Gates", "Experiments", "View", "Help")
+MENUS = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")
 
 
 def _has_run(shell: Shell) -> bool:
@@ -34,7 +35,8 @@ def _run_or_pause(shell: Shell) -> None:
 
 def fixed_actions() -> tuple[ActionSpec, ...]:
     """The actions that do not depend on what the engine can do."""
-    return (*_run_actions(), *file_actions(), *_view_actions(), *_help_actions())
+    runs, files = _run_actions(), file_actions()
+    return (*runs, *files, *edit_actions(), *_view_actions(), *_help_actions())
 
 
 def _run_actions() -> tuple[ActionSpec, ...]:
