@@ -79,6 +79,7 @@ class Viewer:
         self.pump = Pump(self.engine)
         settings = Settings(options.settings or default_path())
         self.window = Window(self.pump.send, all_panels(), settings, options.theme)
+        self.window.experiments.data_root = options.data_root
         if options.size is not None:
             self.window.resize(QSize(*options.size))
         self.collector: GuiGarbageCollector = install_gui_garbage_collector(self.window)

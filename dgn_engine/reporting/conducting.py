@@ -149,7 +149,9 @@ def report(
         remarks=(*found.remarks, *((why,) if why else ())),
         scaled_down=plan.scaled_down,
         choices=plan.choices,
-        units=tuple(_unit_line(unit, results, told.get(unit.id)) for unit in plan.units),
+        units=tuple(
+            _unit_line(unit, results, told.get(unit.id), task.folder) for unit in plan.units
+        ),
         command=task.command,
     )
     write_file(task.folder / RESULTS, to_bytes(document))
@@ -209,9 +211,18 @@ def _line(row: Row) -> RowLine:
     )  # fmt: skip
 
 
-def _unit_line(unit: Unit, results: Results, told: Progress | None) -> UnitLine:
-    state = told.state if told is not None else "done"
+def _unit_line(unit: Unit, results: Results, told: Progress | None, root: Path) -> UnitLine:
+    state = told.state if told is not None else _untold(unit, root)
     return UnitLine(unit.id, state, results.seconds_of(unit.id), told.trouble if told else "")
+
+
+def _untold(unit: Unit, root: Path) -> str:
+    """The state of a unit that nobody has said anything about since."""
+    try:
+        state = state_of(unit, root)
+    except Refusal:
+        return "queued"
+    return state if state in ("done", "diverged") else "queued"
 
 
 def _machine(plan: Plan, root: Path, took: float) -> dict[str, object]:

@@ -54,7 +54,7 @@ def interval(claim: Claim) -> str:
 
 
 def duration(seconds: float) -> str:
-    """'41 s', '3 min', '2.5 h', '4.1 days'."""
+    """'41 s', '3 min', '2.5 h', '4.1 days', '3.3 years'."""
     if not math.isfinite(seconds):
         return NOTHING
     if seconds < 9.95:
@@ -65,7 +65,10 @@ def duration(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     if seconds < 48 * 3600:
         return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.1f} days"
+    days = seconds / 86400
+    if days < 99.5:
+        return f"{days:.1f} days"
+    return f"{days:.0f} days" if days < 730 else f"{days / 365.25:.1f} years"
 
 
 def epochs(value: float) -> str:

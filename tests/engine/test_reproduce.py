@@ -116,6 +116,8 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
     half = conduct(_task(tmp_path / "half"), Serial(), _never, soon)
     assert half.state == "interrupted"
     assert half.rows == ()
+    assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
+    assert "queued" in {unit.state for unit in half.units}
     assert standing.read(tmp_path / "half").state == "interrupted"
     with pytest.raises(Refusal, match=r"of 3 runs and calculations in .* are not done"):
         report_again(_task(tmp_path / "half"))

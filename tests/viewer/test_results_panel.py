@@ -68,7 +68,16 @@ def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     panel.show_standing(now)
     assert panel.words.text() == "2 of 6 done, 1 failed · 90 s left · best 97.31 %"
     assert panel.bar.value() == 500
-    assert "relu-s1: 40 %, best 90.00 %" in panel.notes.text()
+    (line,) = panel.running.lines
+    told = (line.name.text(), line.share.text(), line.score.text())
+    assert told == ("relu-s1", "40 %", "90.00 %")
+    assert line.bar.value() == 400
+    assert not panel.running.more.isVisible()
+    many = tuple(Running(f"relu-s{seed}", 0.1) for seed in range(11))
+    panel.show_standing(replace(now, running=many))
+    assert panel.running.more.text() == "and 3 more"
+    panel.show_standing(replace(now, running=many[:2]))
+    assert [line.name.isVisible() for line in panel.running.lines] == [True] * 2 + [False] * 6
     assert panel.stop.isVisible()
     assert not panel.go_on.isVisible()
 
@@ -91,7 +100,10 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
 
 
 def test_an_interrupted_result_can_be_gone_on_with(panel: ResultsPanel, qtbot: QtBot) -> None:
-    panel.show_document(replace(DONE, state="interrupted", rows=(), claims=(), figures=()))
+    units = (*DONE.units, UnitLine("relu-s1", "queued"))
+    left = replace(DONE, state="interrupted", rows=(), claims=(), figures=(), units=units)
+    panel.show_document(left)
+    assert panel.words.text().startswith("interrupted · 1 of 2 runs and calculations · ")
     assert panel.go_on.isVisible()
     with qtbot.waitSignal(panel.go_on_wanted):
         panel.go_on.click()

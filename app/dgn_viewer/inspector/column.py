@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QToolButton, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
@@ -20,6 +20,7 @@ from dgn_engine.protocol.events import (
     RunsListed,
     RunStarted,
 )
+from dgn_viewer.controls.elided_label import ElidedLabel
 from dgn_viewer.inspector.about_page import AboutPage
 from dgn_viewer.inspector.experiment_page import ExperimentPage
 from dgn_viewer.inspector.file_page import FilePage
@@ -50,7 +51,7 @@ class Inspector(QFrame):
         self.page: Page | None = None
         self._data: tuple[tuple[str, str], ...] = ()  # that can be had now
         self._data_now: DataConfig | None = None
-        self._title = QLabel()
+        self._title = ElidedLabel()
         self._title.setProperty("role", "title")
         self._close = QToolButton()
         self._close.setIconSize(QSize(16, 16))
@@ -145,7 +146,7 @@ class Inspector(QFrame):
         self._take_down()
         page.setObjectName("inspector_page")
         self.page = page
-        self._title.setText(page.title)
+        self._title.say(page.title)
         self._place.setWidget(page)
         page.show()
         self.page_opened.emit()

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QButtonGroup,
+    QFrame,
     QHBoxLayout,
     QLabel,
     QPushButton,
     QRadioButton,
+    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -104,10 +106,8 @@ class ExperimentPage(QWidget):
         rows.add("epochs", self.epochs)
         rows.add("data set", self.data)
         rows.add("at a time", self.workers, "Processes beside each other")
-        buttons = QHBoxLayout()
-        buttons.addWidget(self.begin)
-        buttons.addStretch(1)
-        column = QVBoxLayout(self)
+        form = QWidget()
+        column = QVBoxLayout(form)
         column.setContentsMargins(16, 4, 16, 12)
         column.setSpacing(12)
         column.addWidget(_words(f"{self.entry.paper}. {self.entry.about}"))
@@ -121,9 +121,35 @@ class ExperimentPage(QWidget):
                 f"'dgn reproduce {self.entry.id}'."
             )
         )
-        column.addWidget(self.message)
         column.addStretch(1)
-        column.addLayout(buttons)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        whole.addWidget(_scrolling(form), 1)
+        whole.addLayout(self._foot())
+
+    def _foot(self) -> QVBoxLayout:
+        """Message and button stay in sight however long the form is."""
+        buttons = QHBoxLayout()
+        buttons.addWidget(self.begin)
+        buttons.addStretch(1)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(16, 8, 16, 12)
+        foot.setSpacing(8)
+        foot.addWidget(self.message)
+        foot.addLayout(buttons)
+        return foot
+
+
+def _scrolling(form: QWidget) -> QScrollArea:
+    place = QScrollArea()
+    place.setWidget(form)
+    place.setWidgetResizable(True)
+    place.setFrameShape(QFrame.Shape.NoFrame)
+    place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    place.viewport().setAutoFillBackground(False)
+    form.setAutoFillBackground(False)
+    return place
 
 
 def _cost(words: str) -> str:

@@ -17,15 +17,15 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.reporting import words
 from dgn_engine.reporting.document import Document
-from dgn_engine.reporting.standing import Standing
+from dgn_engine.reporting.standing import OVER, Standing
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.results.claims import ClaimList
 from dgn_viewer.results.figures import scene_of
+from dgn_viewer.results.running import RunningList
 from dgn_viewer.results.tables import RowTable
 from dgn_viewer.theme import Theme
 
 _FIGURE = 240  # pixels high
-_LINES = 8  # of units that are worked on
 _LEAST = 360  # pixels wide
 COMING = "Rows, claims and figures appear here when the last of them is done."
 EMPTY = (
@@ -67,6 +67,7 @@ class ResultsPanel(QFrame):
             (self.report, self.report_wanted),
         ):
             button.clicked.connect(signal)
+        self.running = RunningList()
         self.rows = RowTable()
         self.claims = ClaimList()
         self.figures = SceneView(theme)
@@ -97,7 +98,8 @@ class ResultsPanel(QFrame):
         self._state(in_words(now), running=True)
         failed = [f"{one.unit}: {_last_line(one.trouble)}" for one in now.failures]
         self._complain("\n".join(failed[:3]))
-        self.notes.setText("\n".join([*_now(now), "", COMING]).strip())
+        self.running.show_running(now)
+        self.notes.setText(COMING)
         self.notes.show()
 
     def show_document(self, document: Document, trouble: str = "") -> None:
@@ -149,7 +151,7 @@ class ResultsPanel(QFrame):
         self.trouble.setVisible(bool(text))
 
     def _body(self, document: Document | None) -> None:
-        for part in (self.rows, self.claims, self.figures, self.notes):
+        for part in (self.running, self.rows, self.claims, self.figures, self.notes):
             part.hide()
         if document is None:
             return
@@ -180,7 +182,7 @@ class ResultsPanel(QFrame):
         column.setContentsMargins(12, 8, 12, 12)
         column.setSpacing(8)
         above = (self.title, self.paper, self.bar, self.words, self.trouble)
-        below = (self.rows, self.claims, self.figures, self.notes)
+        below = (self.running, self.rows, self.claims, self.figures, self.notes)
         for part in above:
             column.addWidget(part)
         column.addLayout(buttons)
@@ -210,20 +212,13 @@ def in_words(now: Standing) -> str:
     return " · ".join(parts)
 
 
-def _now(now: Standing) -> list[str]:
-    """'FL-s0: 40 %, best 93.10 %', a line for each unit that is worked on."""
-    lines = []
-    for one in now.running[:_LINES]:
-        score = "" if one.score is None else f", best {100 * one.score:.2f} %"
-        lines.append(f"{one.unit}: {100 * one.fraction:.0f} %{score}")
-    more = len(now.running) - len(lines)
-    return [*lines, f"and {more} more"] if more else lines
-
-
 def _ended(document: Document) -> str:
     made = document.made[:16].replace("T", " ")
-    count = f"{len(document.units):,} runs and calculations"
-    return f"{document.state} · {count} · {words.duration(document.seconds)} of training · {made}"
+    done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
+    some = "" if document.state == "done" else f"{done:,} of "
+    count = f"{some}{len(document.units):,} runs and calculations"
+    took = f"{words.duration(document.seconds)} of training · " if document.seconds else ""
+    return f"{document.state} · {count} · {took}{made}"
 
 
 def _paper(document: Document) -> str:

@@ -13,6 +13,7 @@ _NUMBERS_AND_WORDS = (
     "epochs",
     "only",
     "data",
+    "data_root",
     "train_limit",
     "test_limit",
     "augmentation",
@@ -32,6 +33,7 @@ class Wish:
     seeds: int = 0
     epochs: int = 0
     data: str = ""
+    data_root: str = ""
     workers: int = 0
     only: str = ""
     steps: tuple[float, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from PySide6.QtCore import Qt, SignalInstance
@@ -50,6 +51,7 @@ class ExperimentParts:
         self._window = window
         self._home = home
         self._catalogue = Catalogue((), (), (), (), ())
+        self.data_root = ""  # where data sets lie; empty: in the places of their own
         self.panel = ResultsPanel(home.theme)
         self.dock = QDockWidget("Results", window)
         self.dock.setObjectName("dock.results")
@@ -100,7 +102,7 @@ class ExperimentParts:
         self._home.inspector.show_page(page)
 
     def _begin(self, entry: ExperimentEntry, wish: Wish) -> str:
-        trouble = self.asked.begin(entry, wish)
+        trouble = self.asked.begin(entry, replace(wish, data_root=self.data_root))
         if not trouble:
             self._home.inspector.leave()
         return trouble
