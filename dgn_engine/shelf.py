@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import queue
 import shutil
-import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterable
@@ -37,6 +36,7 @@ from dgn_engine.runs.exporting import Moment, save_session
 from dgn_engine.runs.importing import Session, adopt, is_session, unpack
 from dgn_engine.runs.listing import listed
 from dgn_engine.runs.plausible import plain_event, shown
+from dgn_engine.runs.private_places import PrivatePlace, remove_abandoned
 from dgn_engine.runs.reader import RunReader
 from dgn_engine.runs.sessions import ENDING
 
@@ -113,10 +113,12 @@ class Shelf:
         self._emit = emit
         self._root = runs_root
         self._ready: queue.SimpleQueue[Found] = queue.SimpleQueue()
-        self._place: Path | None = None
-        self._threads: list[threading.Thread] = []
+        self._place: PrivatePlace | None = None
         self._closing = threading.Event()
         self.found: Found | None = None
+        cleaner = threading.Thread(target=remove_abandoned, name="dgn-shelf", daemon=True)
+        self._threads = [cleaner]  # of what programs that were killed have left
+        cleaner.start()
 
     def obey(self, command: OfRuns, recording: Recording | None, frame: Frame | None) -> None:
         """Begin with it; `recording` and `frame` are those of the run in progress."""
@@ -162,7 +164,7 @@ class Shelf:
             thread.join(timeout=PATIENCE)
         self.put_back()
         if self._place is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
+            self._place.remove()
 
     def _save(
         self, command: do.SaveSession, recording: Recording | None, frame: Frame | None
@@ -202,8 +204,8 @@ class Shelf:
     def _private_place(self) -> Path:
         """Nobody else may look into it."""
         if self._place is None:
-            self._place = Path(tempfile.mkdtemp(prefix="dgn-session-"))
-        return self._place
+            self._place = PrivatePlace()
+        return self._place.path
 
     def _begin(self, command: OfRuns, act: Callable[[], None]) -> None:
         what = in_words(command)

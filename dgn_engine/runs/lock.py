@@ -103,6 +103,19 @@ def holder(path: Path) -> Holder | None:
         os.close(handle)
 
 
+def is_abandoned(path: Path) -> bool:
+    """Whether a process of this machine wrote this lock and holds it no more, not even released
+    it: it is dead. Follows no link, and takes nothing. Raises `OSError`."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        told = _told(handle)
+        if told is None or told.host != platform.node() or told.inode != os.fstat(handle).st_ino:
+            return False
+        return _seize(handle, told)
+    finally:
+        os.close(handle)
+
+
 def free(path: Path, pid: int, host: str) -> None:
     """Empty a lock that this process of another machine left, which is known to be dead."""
     try:

@@ -208,4 +208,7 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
     reader = RunReader(folder)
     told = [event.undone for event in reader.events if isinstance(event, RegimeSwapped)]
     assert told == ["", "Undo regime FR-II"]
-    assert {one.kept for one in reader.checkpoints} >= {"before FR-II", "before undo of regime FR-II"}
+    assert {one.kept for one in reader.checkpoints} >= {
+        "before FR-II",
+        "before undo of regime FR-II",
+    }

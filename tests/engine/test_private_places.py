@@ -1,0 +1,147 @@
+"""What a killed program left of opened sessions is removed at the next start, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.runs import private_places
+from dgn_engine.runs.private_places import LOCK, PREFIX, PrivatePlace, remove_abandoned
+from dgn_engine.shelf import Shelf
+
+LIVING = """
+import sys, time
+from dgn_engine.runs.private_places import PrivatePlace
+place = PrivatePlace()
+(place.path / "unpacked").mkdir()
+(place.path / "unpacked" / "log.jsonl").write_text("{}")
+print(place.path, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A temporary folder of the system's, for here and for the processes that are started."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+def owner() -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen([sys.executable, "-c", LIVING], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_the_next_start_removes_what_a_killed_program_left(root: Path) -> None:
+    process, place = owner()
+    try:
+        assert remove_abandoned() == []  # its owner lives
+        assert (place / "unpacked" / "log.jsonl").exists()
+    finally:
+        end(process)
+    assert place.parent == root
+    shelf = Shelf(lambda _event: None, "")
+    shelf.close()  # waits for it
+    assert not place.exists()
+
+
+def dead(root: Path, name: str = "left") -> Path:
+    """A place whose owner is dead, as a kill leaves it."""
+    process, place = owner()
+    end(process)
+    left = root / f"{PREFIX}{name}"
+    place.rename(left)
+    return left
+
+
+def linked(left: Path) -> None:
+    """The place is a link to a folder of the user's."""
+    left.rename(left.parent / "documents")
+    left.symlink_to(left.parent / "documents")
+
+
+def lock_is_a_link(left: Path) -> None:
+    (left / LOCK).rename(left.parent / "elsewhere.lock")
+    (left / LOCK).symlink_to(left.parent / "elsewhere.lock")
+
+
+def open_to_all(left: Path) -> None:
+    left.chmod(0o777)
+
+
+def of_another_machine(left: Path) -> None:
+    lock = left / LOCK
+    lock.write_text(lock.read_text().replace('"host": "', '"host": "other-'))
+
+
+def not_locked_yet(left: Path) -> None:
+    (left / LOCK).write_text("")
+
+
+def without_lock(left: Path) -> None:
+    (left / LOCK).unlink()
+
+
+def copied(left: Path) -> None:
+    """Its lock speaks of another file."""
+    (left / LOCK).rename(left / "old")
+    shutil.copy(left / "old", left / LOCK)
+
+
+def a_file(left: Path) -> None:
+    shutil.rmtree(left)
+    left.write_text("notes")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [linked, lock_is_a_link, open_to_all, of_another_machine, not_locked_yet, without_lock,
+     copied, a_file],
+)  # fmt: skip
+def test_nothing_else_is_touched(root: Path, change: Callable[[Path], None]) -> None:
+    left = dead(root)
+    change(left)
+    assert remove_abandoned() == []
+    assert left.exists()
+
+
+def test_another_user_s_folder_is_not_touched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = dead(root)
+    monkeypatch.setattr(private_places.os, "getuid", lambda: os.geteuid() + 1)
+    assert remove_abandoned() == []
+    assert left.exists()
+
+
+def test_a_link_inside_is_removed_and_not_followed(root: Path) -> None:
+    kept = root / "documents"
+    kept.mkdir()
+    (kept / "thesis.tex").write_text("x")
+    left = dead(root)
+    (left / "unpacked" / "link").symlink_to(kept)
+    assert remove_abandoned() == [left]
+    assert (kept / "thesis.tex").exists()
+
+
+def test_a_place_of_ones_own_goes_with_its_owner(root: Path) -> None:
+    place = PrivatePlace()
+    assert oct(place.path.stat().st_mode)[-3:] == "700"
+    assert remove_abandoned() == []
+    place.remove()
+    assert list(root.iterdir()) == []
