@@ -16,7 +16,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.imported import our_network
 from dgn_engine.inspecting import Found, network_of
 from dgn_engine.layers import layer_infos
-from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.refusal import Refusal
@@ -78,10 +78,10 @@ class Beside:
             self._emit(ComparisonClosed(reason))
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """The same probes as of the run."""
-        self._requests = requests
+        """The same probes as of the run; what costs too much has been asked for on its own."""
+        self._requests = tuple(_of_its_own(request) for request in requests)
         if self._standing is not None:
-            self._standing.watch(requests)
+            self._standing.watch(self._requests)
 
     def look(self) -> bool:
         """Read at most one probe, so that a step is never held up by all; whether it did."""
@@ -95,6 +95,12 @@ class Beside:
     def readings(self) -> Mapping[str, Reading]:
         """What has been read so far."""
         return {} if self._standing is None else dict(self._standing.observation.readings)
+
+
+def _of_its_own(request: ProbeRequest) -> ProbeRequest:
+    options = [(name, value) for name, value in request.options if name != ANYWAY]
+    renamed = [(ANYWAY if name == ANYWAY_BESIDE else name, value) for name, value in options]
+    return replace(request, options=tuple(renamed))
 
 
 def of_listing(listing: Listing) -> Source:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dgn_engine.config import OptionValue
 from dgn_engine.memory import free_memory, is_out_of_memory
 from dgn_engine.probes import Probe, Sight, all_probes
-from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, Traced
 from dgn_engine.protocol.frames import MISFIT, Reading, freeze
 from dgn_engine.refusal import Refusal
@@ -105,7 +105,7 @@ class Observation:
         """None where there is not enough memory."""
         probe, options = self._probes[name], self._wanted[name]
         estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS
-        if estimate > TOO_LONG and not options.get("anyway", False):
+        if estimate > TOO_LONG and not options.get(ANYWAY, False):
             why = _too_expensive(probe, estimate, len(sight.x))
             return Reading(name, step, absent=why, too_expensive=estimate)
         try:

@@ -121,9 +121,16 @@ class Redo:
     """The last change that was undone, once more."""
 
 
+ANYWAY, ANYWAY_BESIDE = "anyway", "anyway_beside"
+
+
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A probe that somebody looks at, with its options (a chosen layer, a chosen unit)."""
+    """A probe that somebody looks at, with its options (a chosen layer, a chosen unit).
+
+    The option `ANYWAY`: also where a reading is held too expensive; `ANYWAY_BESIDE`: likewise of
+    what stands beside the run, which has the same requests otherwise.
+    """
 
     probe: str
     options: tuple[tuple[str, OptionValue], ...] = ()

@@ -115,6 +115,8 @@ class RegimeSwapped:
         """What it did to which weights, in words."""
         if self.undone:
             change = "" if self.before == self.after else f" ({self.before} → {self.after})"
+            if self.of_step == self.step:
+                return f"{self.undone}{change} at step {self.step:,}: as if it had not been done."
             return (
                 f"{self.undone}{change}: networks, optimiser and dials are those of step "
                 f"{self.of_step:,}, and the run goes on from step {self.step:,}."

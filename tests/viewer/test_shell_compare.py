@@ -7,11 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
+from dgn_engine import observation
+from dgn_engine.architecture import Architecture, Dense
+from dgn_engine.probes import all_probes
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose, SaveWeights
 from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
 from dgn_viewer.application import Viewer
@@ -89,6 +93,36 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert not window.docks.is_open("agreement")
     assert not window.standing.isVisible()
     assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
+
+
+def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window = viewer.window
+    wide = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
+    torch.save(torch.nn.Sequential(*wide).state_dict(), tmp_path / "wide.pt")
+    ours = Architecture((64,), (*[Dense(64 if not p else 16, 16) for p in range(3)],
+                                Dense(16, 10, gated=False)))  # fmt: skip
+    theirs = Architecture((64,), (Dense(64, 64), Dense(64, 10, gated=False)))
+    costs = [all_probes()["ntk"].cost(each, 20) for each in (ours, theirs)]
+    assert costs[0] < costs[1]
+    monkeypatch.setattr(observation, "TOO_LONG", sum(costs) / 2 / observation.ASSUMED_FLOPS)
+    host = window.docks.hosts["ntk"]
+    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=20_000)
+    window.send(OpenFile(str(tmp_path / "wide.pt"), "compare"))
+    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_beside")
+    qtbot.waitUntil(lambda: not offer.isHidden(), timeout=20_000)
+    window.send(Pause())  # what stands still is read also while the run stands
+    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    offer.click()
+
+    def read() -> bool:
+        beside = window.history.view({}).beside
+        return beside is not None and not beside.readings["ntk"].absent
+
+    qtbot.waitUntil(read, timeout=20_000)
+    qtbot.waitUntil(lambda: offer.isHidden())
+    assert "B · wide.pt" in host.footer()
 
 
 def test_weights_go_into_the_value_network_and_leave_a_mark(

@@ -20,8 +20,9 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.config import OptionValue
-from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.frames import Reading
+from dgn_viewer.board.beside_offer import BesideOffer, expected_beside
 from dgn_viewer.board.panel_message import PanelMessage
 from dgn_viewer.board.panel_words import State, expected_seconds, footer, message, readings_of
 from dgn_viewer.board.text_line import FactsLine, TextLine
@@ -79,6 +80,8 @@ class PanelHost(QWidget):
         self._pages.addWidget(self._message)
         self._pages.addWidget(self._scene)
         self._footer = TextLine(theme)
+        self._offer = BesideOffer(self.spec)
+        self._offer.clicked.connect(self._compute_beside)
         self._lay_out()
         self.set_theme(theme)
         self.show_view(self._view)
@@ -122,11 +125,13 @@ class PanelHost(QWidget):
                 said = message(self._state, self.spec, self._view, shown, self._anyway)
                 self._message.say(*said[:2], offer=said[2])
                 self._pages.setCurrentWidget(self._message)
+        self._offer.show_view(self._view, isinstance(shown, Scene))
         self._export.setEnabled(isinstance(shown, Scene))
 
     def requests(self) -> tuple[ProbeRequest, ...]:
         """What the engine has to measure for this panel as it is set now."""
-        options: list[tuple[str, OptionValue]] = [("anyway", True)] if self._anyway else []
+        asked = ((ANYWAY, self._anyway), (ANYWAY_BESIDE, self._offer.wanted))
+        options: list[tuple[str, OptionValue]] = [(name, True) for name, yes in asked if yes]
         for option in self.spec.options:
             if option.engine and (value := choice(self._view, option)):
                 options.append((option.id, int(value) if value.isdecimal() else value))
@@ -196,7 +201,10 @@ class PanelHost(QWidget):
         layout.setSpacing(2)
         layout.addLayout(header)
         layout.addWidget(self._pages, 1)
-        layout.addWidget(self._footer)
+        below = QHBoxLayout()
+        below.addWidget(self._footer, 1)
+        below.addWidget(self._offer)
+        layout.addLayout(below)
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton()
@@ -249,7 +257,16 @@ class PanelHost(QWidget):
         return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
 
     def _compute_anyway(self) -> None:
+        """Of the run, and of what stands beside it where that costs too much as well."""
         self._anyway = True
+        self._offer.wanted = expected_beside(self.spec, self._view) > 0
+        self._ask_anew()
+
+    def _compute_beside(self) -> None:
+        self._offer.wanted = True
+        self._ask_anew()
+
+    def _ask_anew(self) -> None:
         self.show_view(self._view, self._every)
         self.choices_changed.emit()
 

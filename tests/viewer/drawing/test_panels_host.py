@@ -264,6 +264,34 @@ def test_what_is_too_expensive_can_be_computed_anyway(
     assert "90 s" in host.words()[1]
 
 
+def test_what_stands_beside_the_run_can_be_computed_anyway(
+    make_host: MakeHost, make_view: MakeView, compared: Callable[[View], View]
+) -> None:
+    host = make_host("ntk")
+    view = compared(make_view("hard"))
+    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_beside")
+    host.show_view(view)
+    assert offer.isHidden()
+    assert view.beside is not None
+    dear = costly(replace(view, readings=view.beside.readings)).readings
+    host.show_view(replace(view, beside=replace(view.beside, readings=dear)))
+    assert not offer.isHidden()
+    assert isinstance(host.shown(), Scene)  # A is shown
+    assert "90 s" in offer.toolTip()
+    offer.click()
+    assert host.requests()[0].options == (("anyway_beside", True),)
+    assert (offer.text(), offer.isEnabled()) == ("Computing B…", False)
+    host.show_view(view)
+    assert offer.isHidden()
+    assert host.requests()[0].options == (("anyway_beside", True),)
+    host.show_view(replace(view, beside=replace(view.beside, name="larger.pt", readings=dear)))
+    assert host.requests()[0].options == ()  # another one was not asked for
+    both = costly(replace(view, beside=replace(view.beside, readings=dear)))
+    host.show_view(both)
+    button(host, "Compute anyway").click()
+    assert host.requests()[0].options == (("anyway", True), ("anyway_beside", True))
+
+
 def test_a_new_run_is_not_computed_anyway(make_host: MakeHost, make_view: MakeView) -> None:
     host = make_host("ntk")
     host.show_view(costly(make_view("hard")))
