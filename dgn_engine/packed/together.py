@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dgn_engine.packed.aligning import align
 from dgn_engine.packed.gates import MOST_BYTES, table_bytes
 from dgn_engine.packed.jobs import Job, Packed, Progress
-from dgn_engine.packed.member import Member, failed
+from dgn_engine.packed.member import Member, failed, not_begun
 from dgn_engine.packed.pack import Pack
 from dgn_engine.packed.sources import Sources
 from dgn_engine.refusal import Refusal
@@ -29,13 +29,17 @@ class Together:
         sources: Sources,
         on_progress: Callable[[Progress], None],
         checkpoint_every: float,
+        interrupted: Callable[[], bool],
     ) -> None:
-        """A job that cannot begin is told by `train`; it does not keep the others from it."""
+        """A job that cannot begin is told by `train`; it does not keep the others from it.
+
+        Reading what many runs were left with takes a while: `interrupted` is asked in between.
+        """
         self._told = on_progress
         self._every = checkpoint_every
         self._results: dict[Job, Packed] = {}
         self._jobs = tuple(jobs)
-        self._members = self._open(sources)
+        self._members = self._open(sources, interrupted)
 
     def train(self, interrupted: Callable[[], bool]) -> list[Packed]:
         """What came of each job. Raises `Refusal` where a folder cannot be written any more."""
@@ -102,7 +106,7 @@ class Together:
                 self._told(member.progress)
         return [member for member in members if member.job not in self._results]
 
-    def _open(self, sources: Sources) -> list[Member]:
+    def _open(self, sources: Sources, interrupted: Callable[[], bool]) -> list[Member]:
         folders: dict[Job, RunFolder] = {}
         members: list[Member] = []
         try:
@@ -114,16 +118,25 @@ class Together:
             if folders:
                 align(list(folders.values()))
             for job, folder in folders.items():
+                if interrupted():
+                    _leave(folder)
+                    self._results[job] = not_begun(job)
+                    continue
                 try:
                     members.append(Member(job, folder, sources))
                 except Refusal as refusal:
                     self._results[job] = failed(job, refusal)
-                    folder.close() if "started" in folder.about else folder.discard()
+                    _leave(folder)
         except BaseException:
             for folder in folders.values():
                 folder.close()
             raise
         return members
+
+
+def _leave(folder: RunFolder) -> None:
+    """A folder that was only looked at; one without a run goes away."""
+    folder.close() if "started" in folder.about else folder.discard()
 
 
 def _fitting(members: Sequence[Member]) -> int:

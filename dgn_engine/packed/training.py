@@ -43,7 +43,7 @@ def train_pack(
         left = [place for place in places if place not in found]
         if left and not interrupted():
             mine = [jobs[place] for place in left]
-            together = Together(mine, sources, on_progress, checkpoint_every)
+            together = Together(mine, sources, on_progress, checkpoint_every, interrupted)
             found.update(zip(left, together.train(interrupted), strict=True))
     return [found[p] if p in found else not_begun(job) for p, job in enumerate(jobs)]
 

@@ -54,7 +54,7 @@ def alone(path, config):
 
 
 def after_steps(asked):
-    """Interrupts once it was asked so often; that is twice a stack and once a step."""
+    """Interrupts once it was asked so often: once a stack and a network, then once a step."""
     count = itertools.count()
     return lambda: next(count) >= asked
 
@@ -95,7 +95,7 @@ def test_a_packed_network_leaves_the_folder_of_a_run_of_its_own(tmp_path):
             assert ours.test_loss == pytest.approx(theirs.test_loss, rel=1e-3)
 
 
-@pytest.mark.parametrize("asked", [1, 30, 75])
+@pytest.mark.parametrize("asked", [1, 2, 30, 75])
 def test_an_interrupted_pack_goes_on_bit_for_bit(tmp_path, asked):
     whole = train_pack(jobs_in(tmp_path / "whole"))
     jobs = jobs_in(tmp_path / "broken")
