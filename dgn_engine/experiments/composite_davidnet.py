@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.0,
-    full_hours=2100,
+    full_hours=770,
     claims=("comp-1",),
     asks=("augmentation",),
 )

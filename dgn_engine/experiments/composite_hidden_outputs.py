@@ -131,6 +131,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.5,
-    full_hours=1900,
+    full_hours=690,
     claims=("comp-2",),
 )

@@ -60,6 +60,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.0,
-    full_hours=1.2,
+    full_hours=1.5,
     claims=("dgn-7",),
 )

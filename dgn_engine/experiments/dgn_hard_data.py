@@ -89,6 +89,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=0.5,
-    full_hours=0.1,
+    full_hours=0.2,
     claims=("ws-3",),
 )

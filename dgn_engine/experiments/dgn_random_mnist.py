@@ -120,6 +120,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=7,
+    full_hours=6,
     claims=("dgn-4",),
 )

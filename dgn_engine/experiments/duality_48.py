@@ -215,7 +215,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.0,
-    full_hours=48000,
+    full_hours=17000,
     claims=("dual-1", "dual-2", "dual-3", "dual-4", "dual-5", "dual-6", "comp-1"),
     rows=("FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"),
 )

@@ -73,6 +73,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=8500,
+    full_hours=3000,
     claims=("dual-8",),
 )

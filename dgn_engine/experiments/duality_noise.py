@@ -171,6 +171,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.5,
-    full_hours=22000,
+    full_hours=8000,
     claims=("dual-9", "dual-10", "dual-11", "dual-12"),
 )

@@ -115,6 +115,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=2.0,
-    full_hours=20000,
+    full_hours=7200,
     claims=("dual-7",),
 )

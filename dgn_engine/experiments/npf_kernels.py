@@ -124,7 +124,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.0,
-    full_hours=0.5,
+    full_hours=0.8,
     claims=("npf-5",),
     protocols=("as-published", "as-in-code"),
 )

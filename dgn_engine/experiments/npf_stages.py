@@ -136,7 +136,7 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.5,
-    full_hours=3900,
+    full_hours=1400,
     claims=("npf-3",),
     protocols=("as-published", "as-in-code"),
 )

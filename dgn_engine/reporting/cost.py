@@ -16,21 +16,26 @@ from dgn_engine.reporting import words
 from dgn_engine.reporting.conducting import Task, plan_of
 from dgn_engine.reporting.entries import UNKNOWN, full_words, quick_words
 from dgn_engine.reporting.standing import work_of
+from dgn_engine.sweep.packed import find_stacks
 from dgn_engine.sweep.unit import Training
 
-STEP = 8e-4  # seconds of a step however small: Python, the optimiser, the log
-RATE = 2.5e10  # floating-point operations a second of one core in layers of these sizes
+# Fitted to steps that were timed on one core of a Xeon at 2.5 GHz (docs/scale.md says how well).
+LAYER = 1.1e-4  # seconds of a layer in one pass, however small: Python, the optimiser, the log
+DENSE, CONV = 5.5e10, 7e10  # floating-point operations a second of one core, by itself
+PACKED = 3.6e10  # and of dense networks in a stack, who share what a layer costs in Python
 BYTES = 4
+WORTH = 0.9  # of the time: packing that saves less is not told
 _CHECKPOINTS = 2  # that are there at a time
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of so many runs: seconds of one CPU core, bytes of their folders."""
+    """Of so many runs: seconds of one CPU core, one by one and with stacks, bytes of folders."""
 
     runs: int
     calculations: int
     seconds: float
+    packed: float
     storage: float
 
 
@@ -49,12 +54,15 @@ def cost_of(task: Task) -> Cost:
     """
     units = plan_of(task).units
     runs = [unit for unit in units if isinstance(unit, Training)]
-    parts = [_run_cost(unit) for unit in runs]
+    stacks = find_stacks(units, task.folder, 1)
+    size = {name: len(stack) for stack in stacks for name in stack}
+    alone = [_run_cost(unit) for unit in runs]
     return Cost(
         len(runs),
         len(units) - len(runs),
-        sum(seconds for seconds, _ in parts),
-        sum(storage for _, storage in parts),
+        sum(seconds for seconds, _ in alone),
+        sum(_run_cost(unit, size.get(unit.id, 1))[0] for unit in runs),
+        sum(storage for _, storage in alone),
     )
 
 
@@ -66,6 +74,8 @@ def cost_in_words(task: Task) -> str:
         parts.append(f", {cost.calculations:,} calculations")
     if cost.runs:
         parts.append(f"; about {words.duration(cost.seconds)} of one CPU core to train")
+        if cost.packed < WORTH * cost.seconds:
+            parts.append(f", {words.duration(cost.packed)} packed")
         parts.append(f", {storage_in_words(cost.storage)} of storage (estimated)")
     else:
         quick = task.request.quick
@@ -88,18 +98,24 @@ def operations(architecture: Architecture) -> float:
     return float(sum(2 * math.prod(weight) * places for weight, places in _layers(architecture)))
 
 
-def _run_cost(unit: Training) -> tuple[float, float]:
+def _run_cost(unit: Training, stack: int = 1) -> tuple[float, float]:
+    """Seconds and bytes of one run, trained in a stack of so many."""
     config = unit.config
     sizes = _sizes(config.data)
     architecture = build_architecture(config.net, sizes.shape, sizes.classes)
     regime = find_regime(config.gating.regime)
     feature = 0 if regime.own_gates or regime.open_gates else 3 if regime.trains_feature else 1
-    passes = 3 + feature  # backward is twice forward
+    tabled = stack > 1 and feature == 1  # a stack computes frozen gates once
+    passes = 3 + (0 if tabled else feature)  # backward is twice forward
     epochs = work_of(unit)
     steps = epochs * math.ceil(sizes.train / config.training.batch)
     trained = passes * operations(architecture) * sizes.train * epochs
     tested = (1 + bool(feature)) * operations(architecture) * sizes.test * epochs
-    return steps * STEP + (trained + tested) / RATE, _storage(config, architecture, feature)
+    layers = list(_layers(architecture))
+    maps = any(len(weight) > 2 for weight, _ in layers)
+    rate = CONV if maps else PACKED if stack > 1 else DENSE
+    seconds = steps * passes * len(layers) * LAYER / stack + (trained + tested) / rate
+    return seconds, _storage(config, architecture, feature)
 
 
 def _storage(config: RunConfig, architecture: Architecture, feature: int) -> float:

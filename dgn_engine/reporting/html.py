@@ -7,7 +7,6 @@ from html import escape
 from importlib.resources import files
 
 from dgn_engine.reporting.document import Document
-from dgn_engine.reporting.drawing import inline_svg
 from dgn_engine.reporting.facts import CLAIM_HEADS, ROW_HEADS, claim_cells, facts, row_cells
 from dgn_engine.reporting.house import tokens
 
@@ -33,6 +32,8 @@ def _page(document: Document) -> Iterator[str]:
         yield from _rows(document)
     if document.claims:
         yield from _claims(document)
+    if document.figures:
+        from dgn_engine.reporting.drawing import inline_svg  # matplotlib takes seconds
     for figure in document.figures:
         yield f'<figure aria-label="{escape(figure.title)}">{inline_svg(figure)}</figure>'
     yield from _list("Remarks", document.remarks)

@@ -11,14 +11,16 @@ from dgn_engine.runs.durable import write_file
 
 def write_report(document: Document, folder: Path) -> None:
     """Each file is there whole or as it was before."""
-    from dgn_engine.reporting.drawing import figure_bytes  # matplotlib takes a second
     from dgn_engine.reporting.html import html
     from dgn_engine.reporting.markdown import markdown
 
     write_file(folder / f"{REPORT}.md", markdown(document).encode())
     write_file(folder / f"{REPORT}.html", html(document).encode())
-    if document.figures:
-        (folder / FIGURES).mkdir(exist_ok=True)
+    if not document.figures:
+        return
+    from dgn_engine.reporting.drawing import figure_bytes  # matplotlib takes seconds
+
+    (folder / FIGURES).mkdir(exist_ok=True)
     for figure in document.figures:
         for kind in ("pdf", "svg"):
             write_file(folder / FIGURES / f"{figure.name}.{kind}", figure_bytes(figure, kind))

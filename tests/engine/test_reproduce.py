@@ -182,6 +182,7 @@ def test_the_cost_counts_operations_and_runs(tmp_path: Path) -> None:
     once, twice = cost_of(_task(tmp_path)), cost_of(_task(tmp_path, epochs=4))
     assert once.runs == 3
     assert twice.seconds == pytest.approx(2 * once.seconds)
+    assert once.packed < once.seconds / 1.5, "three networks of one kind are a stack"
     assert once.storage > 3 * 4 * (64 * 16 + 16 * 16 + 16 * 10)
 
 
