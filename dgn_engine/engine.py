@@ -10,6 +10,7 @@ import torch
 from dgn_engine.asking import InRun, ask, why_no_run
 from dgn_engine.choices import catalogue
 from dgn_engine.failing import failure
+from dgn_engine.losing import ends_run
 from dgn_engine.opening import OfFiles, Opening, ground_of, inspect
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
@@ -72,8 +73,7 @@ class Engine:
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
-        undoing = self._undoing
-        self._attempt(in_words(command), lambda: undoing.around(command, self._obey))
+        self._attempt(in_words(command), lambda: self._undoing.around(command, self._obey))
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
@@ -118,7 +118,10 @@ class Engine:
 
     def _obey(self, command: do.Command) -> None:
         command = routed(command)
+        asked = ends_run(command, self.run, self._recording)
         match command:
+            case _ if asked is not None:
+                self._emit(asked)
             case do.StartRun():
                 self._start(command)
             case do.ContinueRun():
@@ -128,8 +131,7 @@ class Engine:
             case do.InspectFile():
                 self._inspect(command)
             case _ if isinstance(command, OfRuns):
-                run, now = self.run, self._publishing
-                frame = None if run is None else now.frame(run, self.running)
+                frame = None if self.run is None else self._publishing.frame(self.run, self.running)
                 self._shelf.obey(command, self._recording, frame)
             case do.Resume() | do.Advance() | do.Reset() if self._shelf.found is not None:
                 self._go_on(self._shelf.found, command)
@@ -206,10 +208,8 @@ class Engine:
         self._opening.beside.go_over(ground_of(found))
 
     def _show(self, found: Found) -> None:
-        """A recorded run in the place of what went on, which must not be lost for it."""
+        """A recorded run in the place of what went on."""
         aside = self._recording
-        if aside is None and self.run is not None and self._runs_root:
-            raise Refusal("the run in progress is not recorded and would be lost; save it first.")
         self._end_recording()
         self._shelf.put_back(found)
         self._runs += 1

@@ -61,6 +61,7 @@ class Recording:
         self._state: tuple[int, int] = (-1, 0)  # step, changes: what the last checkpoint shows
         self._changes = 0
         self._frame_due = True
+        run.recorded = True
         run.before_swap = lambda regime: self.checkpoint(f"before {regime}")
 
     @property

@@ -63,6 +63,7 @@ class Run:
         `examples`: those of the configuration, where they have been loaded already.
         """
         self.number = number
+        self.recorded = recorded  # there is a folder that holds it
         self.config = config
         self._emit = emit
         self.target = find_regime(config.gating.regime)

@@ -25,10 +25,14 @@ class StartRun:
 
 @dataclass(frozen=True)
 class ContinueRun:
-    """Go on with the run that this folder recorded; the run in progress ends."""
+    """Go on with the run that this folder recorded; the run in progress ends.
+
+    `discard`: also where that is not recorded, and is lost.
+    """
 
     folder: str
     paused: bool = False
+    discard: bool = False
 
 
 @dataclass(frozen=True)

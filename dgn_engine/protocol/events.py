@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.protocol.catalogue import Catalogue
+from dgn_engine.protocol.commands import ContinueRun, OpenSession, ShowRun
 from dgn_engine.protocol.layers import LayerInfo as LayerInfo
 from dgn_engine.protocol.opened import ComparisonClosed as ComparisonClosed
 from dgn_engine.protocol.opened import ComparisonOpened as ComparisonOpened
@@ -181,6 +182,20 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class EndsRun:
+    """Not obeyed yet: the run in progress is not recorded, and would be lost at this step.
+
+    `name`: of what would be shown, or (not `shown`) gone on with; `anyway`: the command that does
+    it all the same.
+    """
+
+    step: int
+    name: str
+    shown: bool
+    anyway: ShowRun | OpenSession | ContinueRun
+
+
+@dataclass(frozen=True)
 class Working:
     """A slow thing goes on (reading data, downloading); `fraction` is None where unknown."""
 
@@ -282,6 +297,7 @@ Event = (
     | ComparisonClosed
     | Saved
     | Refused
+    | EndsRun
     | Working
     | Diverged
     | Failed

@@ -12,9 +12,13 @@ class ListRuns:
 
 @dataclass(frozen=True)
 class ShowRun:
-    """Show what this folder recorded; the run in progress ends, and is recorded itself."""
+    """Show what this folder recorded; the run in progress ends, and is recorded itself.
+
+    `discard`: also where it is not, and is lost.
+    """
 
     folder: str
+    discard: bool = False
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class OpenSession:
     """Show what a session file holds, in the same way."""
 
     path: str
+    discard: bool = False
 
 
 @dataclass(frozen=True)

@@ -260,12 +260,17 @@ def test_a_session_that_is_refused_leaves_the_run_alone(start, tmp_path):
     assert talk.frame.run == 1
 
 
-def test_a_run_that_is_not_recorded_is_not_given_up_for_another(tmp_path, stopped):
+def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_said(tmp_path, stopped):
     (tmp_path / "file").touch()
     session = Session(runs_root=str(tmp_path / "file"))
     talk = Talk(session)
     talk.session.send(do.StartRun(CONFIG))
     talk.wait_until(lambda: talk.step() > 5)
     talk.session.send(do.ShowRun(str(stopped)))
-    assert "would be lost" in talk.wait_for(told.Refused).reason
+    asked = talk.wait_for(told.EndsRun)
+    assert (asked.name, asked.shown) == (stopped.name, True)
+    there = talk.step()
+    talk.wait_until(lambda: talk.step() > there)
+    session.send(asked.anyway)
+    talk.wait_for(told.RunShown)
     assert session.close()

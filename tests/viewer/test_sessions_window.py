@@ -195,6 +195,39 @@ def test_a_hostile_session_leaves_run_and_window_alone(
     assert arrangement(window) == places_before
 
 
+def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question(
+    open_viewer: Open, make_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    first = open_viewer("first").window
+    qtbot.waitUntil(lambda: first.history.step > 20, timeout=PATIENCE_MS)
+    stand(first, qtbot)
+    file = tmp_path / "saved.dgn"
+    chosen_in_dialog(first, "file.save_session", file)
+    qtbot.waitUntil(lambda: "Session of step" in said(first), timeout=PATIENCE_MS)
+
+    window = make_viewer().window  # it records nothing
+    qtbot.waitUntil(lambda: window.history.step > 5, timeout=PATIENCE_MS)
+    run = window.situation.run
+    drop(window, file)
+    question = "not recorded: showing saved.dgn ends it for good at step"
+    qtbot.waitUntil(lambda: question in said(window), timeout=PATIENCE_MS)
+    there = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
+    press(window, "Keep the run")
+    assert window.situation.run is run
+    drop(window, file)
+    qtbot.waitUntil(lambda: said(window).count(question) == 2, timeout=PATIENCE_MS)
+    press(window, "Save its weights…")
+    dialog = window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.reject()
+    drop(window, file)
+    qtbot.waitUntil(lambda: said(window).count(question) == 3, timeout=PATIENCE_MS)
+    press(window, "Show it and lose the run")
+    qtbot.waitUntil(lambda: window.situation.recorded is not None, timeout=PATIENCE_MS)
+    assert window.situation.run is not run
+
+
 LOOKS = (
     "[]",
     '{"theme": "<b>", "size": ["a", -1], "layout": [], "panels": []}',

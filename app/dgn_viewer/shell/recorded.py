@@ -19,6 +19,7 @@ from dgn_engine.protocol.commands import (
     ShowRun,
 )
 from dgn_engine.protocol.events import (
+    EndsRun,
     EngineReady,
     Event,
     RunShown,
@@ -51,6 +52,7 @@ class Recorded(QObject):
         settings: Settings,
         tell: Callable[[Notice], None],
         look: Callable[[], str],
+        save_weights: Callable[[], object],
     ) -> None:
         super().__init__(window)
         self._window = window
@@ -58,6 +60,7 @@ class Recorded(QObject):
         self._settings = settings
         self._tell = tell
         self._look = look
+        self._save_weights = save_weights
         self._offered = False
         self.aside = ""
 
@@ -103,6 +106,8 @@ class Recorded(QObject):
                 if event.look != "null":
                     self.look_wanted.emit(event.look)
                 self._tell(self._shown(event))
+            case EndsRun():
+                self._tell(self._asked(event))
             case SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
                 self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
@@ -149,6 +154,20 @@ class Recorded(QObject):
             words += f" The run before is not lost: it is recorded as {Path(shown.aside).name}."
             offers.append(Offer("Back to it", self.go_back))
         return Notice("info", words, offers=tuple(offers))
+
+    def _asked(self, ends: EndsRun) -> Notice:
+        """Before a run is lost that nobody can bring back."""
+        act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
+        words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"
+        return Notice(
+            "refused",
+            f"The run in progress is not recorded: {act} ends it for good at step {ends.step:,}.",
+            offers=(
+                Offer("Keep the run", lambda: None),
+                Offer("Save its weights…", self._save_weights),
+                Offer(words, lambda: self._send(ends.anyway)),
+            ),
+        )
 
     def _dialog(self, title: str) -> QFileDialog:
         dialog = QFileDialog(self._window, title, self._settings.export_folder, SESSIONS)

@@ -52,6 +52,7 @@ class RecordedParts:
             home.settings,
             home.notices.tell,
             lambda: look_of(window, home.theme.name, home.docks),
+            lambda: home.registry["file.save_weights"].trigger(),
         )
         home.registry.add(session_actions(self.asked))
         self.bar = RecordedBar(home.registry, window)
