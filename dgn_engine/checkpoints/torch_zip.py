@@ -11,11 +11,17 @@ from dgn_engine.checkpoints.pickles import read_pickle
 from dgn_engine.checkpoints.torch_tensors import contents_of
 from dgn_engine.checkpoints.trees import Storage
 from dgn_engine.checkpoints.zips import Archive
+from dgn_engine.runs import sessions
 
 
 def check_torch_zip(archive: Archive) -> str:
     """The folder of the one pickle; nothing compressed, no program. Raises `Unreadable`."""
     names = list(archive.members)
+    if sessions.ABOUT in names:
+        raise Unreadable(
+            "is a session file, not weights; 'dgn runs show' describes it, 'dgn runs import' puts "
+            "its run among yours"
+        )
     if any(name.endswith("constants.pkl") or "/code/" in name for name in names):
         raise Unreadable("is a TorchScript program, not weights; ask for its state_dict")
     if any(name.endswith("/extern_modules") for name in names):

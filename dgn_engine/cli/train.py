@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 from collections.abc import Callable
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=EVERY,
         metavar="SECONDS",
-        help=f"at most this long between two checkpoints ({EVERY:g})",
+        help=f"at most this long between two checkpoints ({EVERY:g}; 0: the most that the disk lets)",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     parser.add_argument("--print-config", action="store_true", help="print the TOML and stop")
@@ -55,6 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Train; exit 0 when done, 3 when the loss diverged, 4 when the result could not be written,
     130 after Ctrl-C (saved all the same).
     """
+    every = arguments.checkpoint_every
+    if not (math.isfinite(every) and every >= 0):
+        raise Refusal(f"--checkpoint-every {every:g}: must be a number of seconds, 0 or more.")
     if arguments.resume is not None:
         return _resume(arguments)
     config = run_config(arguments)

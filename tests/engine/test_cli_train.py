@@ -59,6 +59,8 @@ def test_the_result_is_on_stdout_and_progress_is_not(capsys):
         (["--width", "0"], "width"),
         (["--epochs", "0"], "--epochs"),
         (["--lr", "-1"], "learning_rate"),
+        (["--checkpoint-every", "nan"], "--checkpoint-every"),
+        (["--checkpoint-every", "-5"], "--checkpoint-every"),
         (["no-such-file.toml"], "no-such-file.toml"),
         (["--regime", "FL", "--gates-from", "no-such-file.pt"], "no-such-file.pt"),
         (["--regime", "DL", "--gates-from", "no-such-file.pt"], "FL"),

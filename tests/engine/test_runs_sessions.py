@@ -127,6 +127,17 @@ def test_the_command_line_imports_and_shows(
     assert "b.dgn" in told
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["gate-information"]])
+def test_a_session_in_the_place_of_weights_is_told_from_them(
+    command: list[str], recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export(recorded, tmp_path / "a.dgn")
+    assert main([*command, str(tmp_path / "a.dgn")]) == 2
+    told = capsys.readouterr().err
+    assert "a.dgn is a session file" in told
+    assert "dgn runs import" in told
+
+
 # What a stranger may send.
 
 
