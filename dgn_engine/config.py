@@ -6,7 +6,7 @@ import dataclasses
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -179,6 +179,10 @@ class RunConfig:
         _one_of("device", self.device, Device)
         _at_least("seed", self.seed, 0)
         _at_least("probe_examples", self.probe_examples, 2)
+
+    def same_run(self, other: RunConfig) -> bool:
+        """Whether both stand for one run: on which device it is trained does not decide that."""
+        return replace(self, device="auto") == replace(other, device="auto")
 
     def to_toml(self) -> str:
         """The whole configuration as TOML text, readable by `from_toml`."""

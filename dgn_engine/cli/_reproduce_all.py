@@ -47,7 +47,7 @@ def _one(arguments: argparse.Namespace, name: str) -> _End:
     began = time.monotonic()
     try:
         out = arguments.out / name if arguments.out else None
-        document = carry(arguments, task_of(arguments, name, out))
+        document = carry(arguments, task_of(arguments, name, out, among_others=True))
     except Refusal as refusal:
         print(f"dgn reproduce: {name}: {refusal}", file=sys.stderr)
         return _End(name, "refused", time.monotonic() - began)

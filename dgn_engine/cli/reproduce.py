@@ -55,26 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
         from dgn_engine.cli._reproduce_all import reproduce_all
 
         return reproduce_all(arguments)
-    task = task_of(arguments, arguments.name, arguments.out)
-    _check_asked(task)
-    return exit_code(carry(arguments, task))
+    return exit_code(carry(arguments, task_of(arguments, arguments.name, arguments.out)))
 
 
-def _check_asked(task: Task) -> None:
-    """Refuse a setting that would change nothing."""
-    experiment, request = task.experiment, task.request
-    for name, said, answered in (
-        ("only", request.only, bool(experiment.rows)),
-        ("steps", request.steps, "steps" in experiment.asks),
-        ("augmentation", request.augmentation != "none", "augmentation" in experiment.asks),
-    ):
-        if said and not answered:
-            raise Refusal(f"--{name} means nothing to {task.name}; leave it out.")
-
-
-def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
-    """The experiment with its request and folder; raises `Refusal`."""
+def task_of(
+    arguments: argparse.Namespace, name: str, out: Path | None, *, among_others: bool = False
+) -> Task:
+    """The experiment with its request and folder; raises `Refusal`, also for a setting that would
+    change nothing. `among_others`: such a setting is meant for others and left out.
+    """
     from dgn_engine.experiments import find_experiment
+    from dgn_engine.reporting.asked import answered, check_asked
     from dgn_engine.reporting.conducting import Task
     from dgn_engine.reporting.folders import default_folder
 
@@ -85,6 +76,10 @@ def task_of(arguments: argparse.Namespace, name: str, out: Path | None) -> Task:
             f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
         )
     request = _request(arguments, protocol)
+    if among_others:
+        request = answered(experiment, request)
+    else:
+        check_asked(name, experiment, request)
     folder = (out or default_folder(name, request)).absolute()
     command = ("reproduce", name, *options_of(request), "--out", str(folder))
     return Task(name, experiment, request, folder, command)
@@ -115,6 +110,10 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
             raise Refusal(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
     if any(step <= 0 for step in arguments.steps):
         raise Refusal("--steps are learning rates; each must be greater than 0.")
+    named = [f"{step:g}" for step in arguments.steps]
+    for step in named:
+        if named.count(step) > 1:
+            raise Refusal(f"--steps names {step} {_times(named.count(step))}; once is enough.")
     return Request(
         scale="full" if arguments.full else "quick",
         protocol=protocol,  # type: ignore[arg-type]  # one of the experiment's own
@@ -129,6 +128,10 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         train_limit=arguments.train_limit or 0,
         test_limit=arguments.test_limit or 0,
     )
+
+
+def _times(number: int) -> str:
+    return "twice" if number == 2 else f"{number} times"
 
 
 def _floats(text: str) -> tuple[float, ...]:

@@ -148,7 +148,7 @@ def over_before(job: Job) -> Packed | None:
         return None
     reader = RunReader(job.folder)
     status = reader.outcome
-    if status not in ("finished", "diverged") or reader.config != job.config:
+    if status not in ("finished", "diverged") or not reader.config.same_run(job.config):
         return None
     last = replace(_told_by(reader), step=reader.step, diverged=status == "diverged")
     return Packed(job, status, last)

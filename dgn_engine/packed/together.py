@@ -153,7 +153,7 @@ def _folder(job: Job) -> RunFolder:
     if not (job.folder / RUN).exists():
         return RunFolder.create(job.folder, job.config)
     folder = RunFolder(job.folder)
-    if folder.config != job.config:
+    if not folder.config.same_run(job.config):
         folder.close()
         raise Refusal(f"{job.folder} holds a run with another configuration; choose another one.")
     return folder

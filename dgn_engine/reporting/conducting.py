@@ -25,7 +25,15 @@ from dgn_engine.runs.durable import write_file
 from dgn_engine.sweep.performing import state_of
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.running import Executor, Progress
-from dgn_engine.sweep.unit import Training, Unit, check_units, from_json, to_json, unit_folder
+from dgn_engine.sweep.unit import (
+    Training,
+    Unit,
+    check_units,
+    from_json,
+    same_unit,
+    to_json,
+    unit_folder,
+)
 
 EVERY = 0.5  # seconds between two writings of the progress
 Look = Callable[[Standing, Progress | None], None]
@@ -49,16 +57,12 @@ def plan_of(task: Task) -> Plan:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
         raise Refusal(f"{task.name} has no rows{only} at this scale.")
     check_units(plan.units)
-    return replace(plan, scaled_down=(*plan.scaled_down, *_limits(task, plan.units)))
+    return replace(plan, scaled_down=(*plan.scaled_down, *_limits(task.request)))
 
 
-def _limits(task: Task, units: Sequence[Unit]) -> list[str]:
-    """How the data were cut, a sentence each; refused where no run of the plan is cut."""
-    asked = (task.request.train_limit, task.request.test_limit)
-    cut = [unit.config.data for unit in units if isinstance(unit, Training)]
-    if any(asked) and asked not in {(data.train_limit, data.test_limit) for data in cut}:
-        raise Refusal(f"--train-limit, --test-limit mean nothing to {task.name}; leave them out.")
-    parts = zip(asked, ("training", "test"), strict=True)
+def _limits(request: Request) -> list[str]:
+    """How the data were cut, a sentence each."""
+    parts = ((request.train_limit, "training"), (request.test_limit, "test"))
     return [f"at most {n:,} {part} examples, balanced over the classes" for n, part in parts if n]
 
 
@@ -189,7 +193,7 @@ def _same(known: object, wanted: dict[str, object]) -> bool:
     if known == wanted:
         return True
     try:
-        return from_json(known) == from_json(wanted)  # type: ignore[arg-type]  # anything is tried
+        return same_unit(from_json(known), from_json(wanted))  # type: ignore[arg-type]  # whatever it is
     except (Refusal, KeyError, TypeError, ValueError, AttributeError):
         return False
 

@@ -12,17 +12,8 @@ from dgn_engine.runs.places import results_root
 
 
 def default_folder(name: str, request: Request) -> Path:
-    """NAME-SCALE among the user's results, with what else decides its runs."""
-    return results_root() / folder_name(
-        name,
-        request.scale,
-        request.protocol,
-        request.data,
-        request.epochs,
-        request.augmentation,
-        request.train_limit,
-        request.test_limit,
-    )
+    """NAME-SCALE among the user's results, with what else decides its report."""
+    return results_root() / folder_name(name, request)
 
 
 def status(folder: Path) -> str:

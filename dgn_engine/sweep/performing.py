@@ -53,7 +53,7 @@ def state_of(unit: Unit, root: Path) -> State:
     from dgn_engine.runs.reader import RunReader
 
     reader = RunReader(folder)
-    if reader.config != unit.resolved(root):
+    if not reader.config.same_run(unit.resolved(root)):
         raise Refusal(
             f"{folder} holds a run with another configuration; choose another folder with --out."
         )

@@ -98,6 +98,13 @@ def check_units(units: Sequence[Unit]) -> None:
         seen.add(unit.id)
 
 
+def same_unit(one: Unit, other: Unit) -> bool:
+    """Whether both stand for one piece of work, on whatever device."""
+    if isinstance(one, Training) and isinstance(other, Training):
+        return one.config.same_run(other.config) and one == replace(other, config=one.config)
+    return one == other
+
+
 def to_json(unit: Unit) -> dict[str, Any]:
     """The unit as plain values."""
     if isinstance(unit, Calculation):

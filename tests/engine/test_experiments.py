@@ -10,6 +10,7 @@ import pytest
 from dgn_engine.experiments import Plan, Request, all_experiments, duality_48
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.reporting import document
+from dgn_engine.reporting.asked import answered
 from dgn_engine.reporting.conducting import Task, conduct, plan_of
 from dgn_engine.reporting.entries import experiment_entries, full_words, quick_words
 from dgn_engine.sweep.executors import find_executor
@@ -79,6 +80,16 @@ def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: st
     for setting, value in {"steps": (0.123,), "augmentation": "davidnet"}.items():
         after = experiment.plan(Request(scale="full", **{setting: value}))  # type: ignore[arg-type]
         assert (after != before) == (setting in experiment.asks), setting
+
+
+def test_what_means_nothing_to_an_experiment_is_left_out_of_its_request_among_others() -> None:
+    asked = Request(epochs=7, data="mnist", steps=(0.5,), only="SGD", device="cpu", seeds=2)
+    assert answered(EXPERIMENTS["npf-table2"], asked) == asked
+    adam = replace(asked, only="Adam")
+    assert answered(EXPERIMENTS["npf-table2"], adam) == replace(adam, steps=())
+    hard = answered(EXPERIMENTS["dgn-hard-data"], asked)
+    assert hard == Request(epochs=7, device="cpu", seeds=2)
+    assert answered(EXPERIMENTS["theory-depth"], asked) == Request(seeds=2)
 
 
 def test_davidnet_is_trained_on_augmented_images_only_where_that_is_asked_for() -> None:

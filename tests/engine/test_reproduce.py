@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,11 +24,14 @@ from dgn_engine.reporting import document, standing, words
 from dgn_engine.reporting.conducting import Task, conduct, report_again
 from dgn_engine.reporting.cost import cost_of, operations
 from dgn_engine.reporting.drawing import apart
+from dgn_engine.reporting.folders import default_folder
 from dgn_engine.reporting.standing import Tally
+from dgn_engine.runs.reader import RunReader
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.running import Progress
 from dgn_engine.sweep.serial import Serial
 from dgn_engine.sweep.unit import Training
+from dgn_viewer.results.wish import Wish
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
 CONFIG = RunConfig(
@@ -145,6 +149,37 @@ def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: P
         conduct(_task(tmp_path), Serial(), _never)
 
 
+def test_the_device_does_not_make_another_run_of_it(tmp_path: Path) -> None:
+    before = conduct(_task(tmp_path), Serial(), _never)  # on 'cpu', as its runs say
+    units = [replace(u, config=replace(u.config, device="auto")) for u in _plan(Request()).units]  # type: ignore[attr-defined,type-var]
+    task = replace(_task(tmp_path), experiment=replace(TINY, plan=lambda _: Plan(tuple(units))))
+    again = conduct(task, Serial(), _never)
+    assert again.rows[0].values == before.rows[0].values
+    assert report_again(task).state == "done"
+    assert RunReader(tmp_path / "units" / "run-s0").config.device == "cpu", "nothing was retrained"
+
+
+def test_a_default_folder_is_that_of_all_that_decides_its_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
+    asked: dict[str, Any] = {
+        "scale": "full", "protocol": "as-in-code", "seeds": 2, "epochs": 3, "only": "FC/Adam",
+        "data": "mnist", "steps": (0.1, 0.01), "augmentation": "davidnet", "train_limit": 9,
+        "test_limit": 8,
+    }  # fmt: skip
+    known = {default_folder("npf-nu", Request())}
+    for name, value in asked.items():
+        folder = default_folder("npf-nu", Request(**{name: value}))
+        assert folder not in known, name
+        assert folder == Wish("npf-nu", **{name: value}).folder, "the window finds it"
+        known.add(folder)
+    assert default_folder("npf-nu", Request(only="FC/Adam")).name == "npf-nu-quick-only_FC_Adam"
+    long = [default_folder("npf-nu", Request(data=f"{'x' * 300}{end}")).name for end in "ab"]
+    assert long[0] != long[1]
+    assert max(map(len, long)) < 100
+
+
 def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
     bad = replace(CONFIG, gating=replace(CONFIG.gating, regime="FL", gates_from="/nowhere.pt"))
     plan = Plan((*_plan(Request()).units, Training("bad", bad)))
@@ -219,7 +254,17 @@ def test_numbers_are_printed_alike_everywhere(value: float, unit: str, wanted: s
         (["reproduce", "npf-nu", "--only", "d = 5"], "--only means nothing to npf-nu"),
         (["reproduce", "npf-nu", "--steps", "0.1"], "--steps means nothing to npf-nu"),
         (["reproduce", "npf-nu", "--augmentation", "davidnet"], "--augmentation means nothing"),
-        (["reproduce", "theory-depth", "--train-limit", "9"], "mean nothing to theory-depth"),
+        (["reproduce", "theory-depth", "--train-limit", "9"], "--train-limit means nothing to"),
+        (["reproduce", "theory-depth", "--device", "cpu"], "--device means nothing to"),
+        (["reproduce", "theory-depth", "--epochs", "7"], "--epochs means nothing to theory-depth"),
+        (["reproduce", "theory-depth", "--data", "nonsense"], "--data means nothing to"),
+        (["reproduce", "dgn-hard-data", "--data", "mnist"], "--data means nothing to"),
+        (
+            ["reproduce", "npf-table2", "--protocol", "as-in-code", "--steps", "0.5"],
+            "--steps means nothing to npf-table2 with what else was asked; leave it out.",
+        ),
+        (["reproduce", "npf-table2", "--only", "Adam", "--steps", "0.5"], "--steps means nothing"),
+        (["reproduce", "npf-table2", "--steps", "0.1,0.10"], "--steps names 0.1 twice; once is"),
         (["reproduce", "npf-nu", "--test-limit", "0"], "--test-limit is 0; it must be at least 1."),
         (["gate-information", "nowhere.pt"], "nowhere.pt cannot be opened"),
         (["gate-information", "x.pt", "--regime", "FL"], "Leave out --regime"),

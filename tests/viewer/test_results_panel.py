@@ -134,7 +134,7 @@ def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
     (wish,) = asked
     assert wish == Wish("npf-nu", scale="full", seeds=2)
     assert wish.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
-    assert wish.folder.name == "npf-nu-full"
+    assert wish.folder.name == "npf-nu-full-2_seeds"
 
 
 def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(

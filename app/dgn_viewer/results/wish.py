@@ -46,17 +46,7 @@ class Wish:
     @property
     def folder(self) -> Path:
         """Where `dgn reproduce` writes it by itself."""
-        name = folder_name(
-            self.name,
-            self.scale,
-            self.protocol,
-            self.data,
-            self.epochs,
-            self.augmentation,
-            self.train_limit,
-            self.test_limit,
-        )
-        return results_root() / name
+        return results_root() / folder_name(self.name, self)
 
     @property
     def arguments(self) -> tuple[str, ...]:
