@@ -15,11 +15,11 @@ from dgn_engine import imported
 from dgn_engine.architecture import Dense
 from dgn_engine.checkpoints.reading import Listing, read_tensors
 from dgn_engine.config import NetConfig, OptionValue, RunConfig
-from dgn_engine.data import load_examples
+from dgn_engine.data import Examples, load_examples
 from dgn_engine.devices import choose_device, set_threads
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._judging import judge
-from dgn_engine.inspecting import network_of
+from dgn_engine.inspecting import Found, network_of
 from dgn_engine.refusal import Refusal
 from dgn_engine.residence import reside
 from dgn_engine.scoring import TestPass
@@ -66,25 +66,31 @@ def own_accuracy(work: Work) -> Any:
     """Test accuracy (0…1) of the network in a file, for `Calculation`; NaN is never returned."""
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
-    listing = read_tensors(Path(work.arguments["file"]))
-    found = network_of(listing, examples.train_x.shape[1:], config.net)
-    if found.regime.drawn_gates:
-        raise Refusal(f"{listing.file_name} has coins for gates: it cannot be tested.")
+    found = network_for(Path(work.arguments["file"]), config.net, examples)
     network = found.network.requires_grad_(False)
     set_threads(network.architecture)
     device = choose_device(config.device)
-    wanted = 1 if examples.signed else len(examples.class_names)
-    logits = network.architecture.nodes[-1]
-    if isinstance(logits, Dense) and logits.outputs != wanted:
-        raise Refusal(
-            f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}."
-        )
     data = reside(examples, network.architecture, device)
     passing = TestPass(network.to(device), data, config.training.loss)
     score = None
     while score is None:
         score = passing.advance()
     return {"accuracy": score.accuracy, "regime": found.regime.name}
+
+
+def network_for(file: Path, net: NetConfig, examples: Examples) -> Found:
+    """The network in a file; raises `Refusal` where it cannot be tested on these examples."""
+    listing = read_tensors(file)
+    found = network_of(listing, examples.train_x.shape[1:], net)
+    if found.regime.drawn_gates:
+        raise Refusal(f"{listing.file_name} has coins for gates: it cannot be tested.")
+    wanted = 1 if examples.signed else len(examples.class_names)
+    logits = found.network.architecture.nodes[-1]
+    if isinstance(logits, Dense) and logits.outputs != wanted:
+        raise Refusal(
+            f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}."
+        )
+    return found
 
 
 def _units(file: Path, digest: str, config: RunConfig, seeds: int) -> list[Unit]:

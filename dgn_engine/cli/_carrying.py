@@ -33,14 +33,16 @@ def carry(arguments: argparse.Namespace, task: Task) -> Document:
     from dgn_engine.reporting.conducting import conduct, plan_of, report_again
     from dgn_engine.reporting.cost import cost_in_words
     from dgn_engine.reporting.terminal import print_document
-    from dgn_engine.sweep.executors import find_executor
+    from dgn_engine.sweep.checking import check_folder, check_start
+    from dgn_engine.sweep.executors import find_executor, works_here
 
+    check_folder(task.folder)
     if arguments.report_only:
         document = report_again(task)
     else:
-        executor = find_executor(
-            arguments.executor, plan_of(task).units, arguments.cluster, arguments.workers
-        )
+        units = plan_of(task).units
+        check_start(units, task.folder, works_here(arguments.cluster))
+        executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
         if not arguments.quiet:
             print(cost_in_words(task), file=sys.stderr)
         with Interrupt() as interrupt, Bar(task.name, sys.stderr, arguments.quiet) as bar:

@@ -35,10 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.seeds < 1:
         raise Refusal(f"--seeds is {arguments.seeds}; it must be at least 1.")
 
+    from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request
-    from dgn_engine.gate_information import gate_information
+    from dgn_engine.gate_information import gate_information, network_for
     from dgn_engine.reporting.conducting import Task
     from dgn_engine.runs.places import CONFIG, results_root
+    from dgn_engine.sweep.executors import works_here
 
     file: Path = arguments.file.absolute()
     config = _config(arguments, file)
@@ -54,11 +56,12 @@ def run(arguments: argparse.Namespace) -> int:
         device=config.device,
     )
     folder = folder.absolute()
-    kept = folder / CONFIG
-    if not arguments.report_only:
-        _keep(config, kept)
-    command = ("gate-information", str(file), str(kept), "--seeds", str(arguments.seeds))
-    task = Task("gate-information", experiment, request, folder, (*command, "--out", str(folder)))
+    told = ("gate-information", str(file), str(folder / CONFIG), "--seeds", str(arguments.seeds))
+    command = (*told, "--out", str(folder))
+    kept = {CONFIG: config.to_toml().encode()}  # so that it can be gone on with
+    task = Task("gate-information", experiment, request, folder, command, kept)
+    if not arguments.report_only and works_here(arguments.cluster):
+        network_for(file, config.net, load_examples(config.data))  # refused before it begins
     return exit_code(carry(arguments, task))
 
 
@@ -79,17 +82,6 @@ def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
     gating = GatingConfig(beta=config.gating.beta, value_input=config.gating.value_input)
     training = replace(config.training, weights_from="", pace=0.0)
     return replace(config, net=net, gating=gating, training=training)
-
-
-def _keep(config: RunConfig, path: Path) -> None:
-    """With the result, so that it can be gone on with."""
-    from dgn_engine.runs.durable import write_file
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, config.to_toml().encode())
-    except OSError as error:
-        raise Refusal(f"{path.parent} cannot be written: {error.strerror}.") from None
 
 
 COMMAND = Command(

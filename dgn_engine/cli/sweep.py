@@ -52,13 +52,14 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._reproduce_progress import Bar
     from dgn_engine.cli._sweep_table import print_failures, print_groups
     from dgn_engine.reporting.standing import Tally
-    from dgn_engine.sweep.checking import check_trainings
-    from dgn_engine.sweep.executors import find_executor
+    from dgn_engine.sweep.checking import check_folder, check_start
+    from dgn_engine.sweep.executors import find_executor, works_here
     from dgn_engine.sweep.running import Progress
     from dgn_engine.sweep.summary import lines_of, write_results
 
     units = [run.unit for run in sweep.runs]
-    check_trainings(units)
+    check_folder(root)
+    check_start(units, root, works_here(arguments.cluster))
     executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
     tally = Tally("sweep", units)
     with Interrupt() as interrupt, Bar("sweep", sys.stderr, arguments.quiet) as bar:

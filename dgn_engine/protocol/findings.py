@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,14 +21,15 @@ class Printed:
 class Row:
     """One line of the table: what was measured, once per seed, beside what was printed.
 
-    `unit`: '%' for accuracies (0…100), '' for plain numbers. `seconds`: of all its runs.
+    `unit`: '%' for accuracies (0…100), '' for plain numbers. `epochs`: NaN where it is not
+    trained in epochs; `seconds`: of all its runs and calculations.
     """
 
     label: str
     values: tuple[float, ...]
     printed: Printed | None = None
     unit: str = "%"
-    epochs: float = 0.0
+    epochs: float = math.nan
     seconds: float = 0.0
     remark: str = ""
 

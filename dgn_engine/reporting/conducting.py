@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from dgn_engine.reporting import standing
 from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, read, to_bytes
 from dgn_engine.reporting.places import PLAN, RESULTS
 from dgn_engine.reporting.standing import Standing, Tally
+from dgn_engine.reporting.trained import trained_as
 from dgn_engine.reporting.writing import write_report
 from dgn_engine.runs import about
 from dgn_engine.runs.durable import write_file
@@ -41,13 +42,17 @@ Look = Callable[[Standing, Progress | None], None]
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be reproduced, and where; `command` does it again."""
+    """What is to be reproduced, and where; `command` does it again.
+
+    `files` are written beside the result, once the folder is known to be its own.
+    """
 
     name: str
     experiment: Experiment
     request: Request
     folder: Path
     command: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def plan_of(task: Task) -> Plan:
@@ -57,7 +62,11 @@ def plan_of(task: Task) -> Plan:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
         raise Refusal(f"{task.name} has no rows{only} at this scale.")
     check_units(plan.units)
-    return replace(plan, scaled_down=(*plan.scaled_down, *_limits(task.request)))
+    return replace(
+        plan,
+        scaled_down=(*plan.scaled_down, *_limits(task.request)),
+        choices=(*plan.choices, *trained_as(plan.units)),
+    )
 
 
 def _limits(request: Request) -> list[str]:
@@ -74,7 +83,7 @@ def conduct(
     `look` is shown each change. Raises `Refusal` where the folder holds something else.
     """
     plan = plan_of(task)
-    _claim_folder(task.folder, plan.units)
+    _claim_folder(task.folder, plan.units, task.files)
     tally = Tally(task.name, plan.units)
     written = -math.inf
 
@@ -164,7 +173,7 @@ def report(
     return document
 
 
-def _claim_folder(folder: Path, units: Sequence[Unit]) -> None:
+def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes]) -> None:
     """Refuse a folder in which a unit of the same name stands for something else."""
     path = folder / PLAN
     wanted = {unit.id: to_json(unit) for unit in units}
@@ -172,8 +181,10 @@ def _claim_folder(folder: Path, units: Sequence[Unit]) -> None:
         known = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         known = {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise Refusal(f"{path} cannot be read; choose another folder with --out.") from None
+    if not isinstance(known, dict):
+        raise Refusal(f"{path} is damaged; choose another folder with --out.")
     plain = json.loads(json.dumps(wanted))
     for name, tree in plain.items():
         if not _same(known.get(name, tree), tree):
@@ -183,7 +194,8 @@ def _claim_folder(folder: Path, units: Sequence[Unit]) -> None:
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, json.dumps({**known, **plain}).encode())
+        for name, content in {PLAN: json.dumps({**known, **plain}).encode(), **files}.items():
+            write_file(folder / name, content)
     except OSError as error:
         raise Refusal(f"{folder} cannot be written: {error.strerror}.") from None
 

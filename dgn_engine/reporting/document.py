@@ -35,7 +35,7 @@ class RowLine:
     printed: Printed | None
     difference: float
     unit: str = "%"
-    epochs: float = 0.0
+    epochs: float = math.nan
     seconds: float = 0.0
     remark: str = ""
 
@@ -52,7 +52,7 @@ class UnitLine:
 
 @dataclass(frozen=True)
 class Document:
-    """See the module. `seconds`: of all runs together; `made`: ISO 8601 with its zone.
+    """See the module. `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone.
 
     `request` and `machine` are plain values by name.
     """

@@ -55,7 +55,7 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
     if asked:
         yield "asked for", asked
     count = len(document.units)
-    yield "runs and calculations", f"{count:,}, {words.duration(document.seconds)} of training"
+    yield "runs and calculations", f"{count:,}, {words.duration(document.seconds)} of computing"
     wall = document.machine.get("wall_seconds")
     if isinstance(wall, (int, float)) and wall > 1:
         yield "this sitting", words.duration(float(wall))

@@ -35,7 +35,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _list(
         "What failed", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nMade {document.made}; {words.duration(document.seconds)} of training."
+    yield f"\nMade {document.made}; {words.duration(document.seconds)} of computing."
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -72,5 +72,5 @@ def duration(seconds: float) -> str:
 
 
 def epochs(value: float) -> str:
-    """Whole where it is."""
-    return f"{value:g}" if value else NOTHING
+    """Whole where it is; 0 is a network at its start, NaN what is not trained in epochs."""
+    return f"{value:g}" if math.isfinite(value) else NOTHING

@@ -72,7 +72,7 @@ def attempt_task(task: Task, tell: Callable[[News], None], interrupted: Callable
         return News(unit.id, "held", trouble=str(held), holder=holder)
     except Refusal as refusal:
         write_log(root, unit.id, str(refusal))
-        return News(unit.id, "failed", trouble=str(refusal))
+        return News(unit.id, "refused", trouble=str(refusal))
     except Exception:
         write_log(root, unit.id, traceback.format_exc())
         return News(unit.id, "failed", trouble=last_lines(traceback.format_exc()))

@@ -46,6 +46,11 @@ def find_executor(
     return Processes(workers)
 
 
+def works_here(cluster: str) -> bool:
+    """Whether the units are carried out on this machine, with its devices and its files."""
+    return cluster in ("", "local")
+
+
 def _suits_packs(units: Sequence[Unit]) -> bool:
     """Dense networks on a CPU, two or more of which share a stack."""
     from dgn_engine.sweep.packed import find_stacks

@@ -6,8 +6,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-# 'held': another process writes its run; 'lost': its worker is gone.
-Word = Literal["running", "done", "diverged", "interrupted", "failed", "held", "lost"]
+# 'refused': it would be refused again; 'held': another process writes its run; 'lost': its worker
+# is gone.
+Word = Literal[
+    "running", "done", "diverged", "interrupted", "failed", "refused", "held", "lost"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

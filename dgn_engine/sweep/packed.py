@@ -51,7 +51,7 @@ class PackedCrowd(Crowd):
         def hear(news: News) -> None:
             if news.word in ("done", "diverged"):
                 self._over.add(news.unit)
-            if news.word == "failed":
+            if news.word in ("failed", "refused"):
                 self._alone.add(news.unit)
             tell(news)
 

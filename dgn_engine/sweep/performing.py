@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from dgn_engine.protocol.events import Event
 from dgn_engine.refusal import Refusal
-from dgn_engine.runs.durable import write_file
-from dgn_engine.runs.lock import Lock
-from dgn_engine.runs.places import LOCK, RUN
-from dgn_engine.sweep.unit import Calculation, Training, Unit, Work, to_json, unit_folder
+from dgn_engine.runs.places import RUN
+from dgn_engine.sweep.calculating import calculate, is_calculated
+from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
 
-RESULT = "result.json"  # of a calculation
-ASKED = "unit.json"  # what it was asked to calculate
-PACKAGE = "dgn_engine."
 State = Literal["done", "diverged", "interrupted", "begun", "new"]
 
 
@@ -47,7 +41,7 @@ def state_of(unit: Unit, root: Path) -> State:
     """What its folder says; raises `Refusal` where the folder holds another unit's work."""
     folder = unit_folder(root, unit.id)
     if isinstance(unit, Calculation):
-        return _calculated(unit, folder)
+        return "done" if is_calculated(unit, folder) else "new"
     if not (folder / RUN).exists():
         return "new"
     from dgn_engine.runs.reader import RunReader
@@ -76,7 +70,7 @@ def perform(
     if state in ("done", "diverged"):
         return state
     if isinstance(unit, Calculation):
-        _calculate(unit, root)
+        calculate(unit, root)
         return "done"
     return _train(unit, root, state == "begun", watcher or Quiet(), interrupted)
 
@@ -103,34 +97,3 @@ def _train(
     if outcome.diverged:
         return "diverged"
     return "interrupted" if interrupted() and state_of(unit, root) != "done" else "done"
-
-
-def _calculated(unit: Calculation, folder: Path) -> State:
-    asked, result = folder / ASKED, folder / RESULT
-    if not result.exists():
-        return "new"
-    try:
-        same = json.loads(asked.read_text(encoding="utf-8")) == to_json(unit)
-    except (OSError, ValueError):
-        same = False
-    if not same:
-        raise Refusal(f"{folder} holds another calculation; choose another folder with --out.")
-    return "done"
-
-
-def _calculate(unit: Calculation, root: Path) -> None:
-    module, _, name = unit.function.partition(":")
-    if not module.startswith(PACKAGE):
-        raise Refusal(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
-    function: Callable[[Work], Any] = getattr(importlib.import_module(module), name)
-    folder = unit_folder(root, unit.id)
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = Lock(folder / LOCK)
-    lock.take()
-    try:
-        needs = {need: unit_folder(root, need) for need in unit.needs}
-        value = function(Work(unit.arguments, folder, needs))
-        write_file(folder / ASKED, json.dumps(to_json(unit)).encode())
-        write_file(folder / RESULT, json.dumps(value).encode())  # last: with it, it is done
-    finally:
-        lock.release()

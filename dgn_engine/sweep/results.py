@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
-from dgn_engine.refusal import Refusal
 from dgn_engine.runs.reader import RunReader
-from dgn_engine.sweep.performing import RESULT
+from dgn_engine.sweep.calculating import read_result, seconds_taken
 from dgn_engine.sweep.unit import unit_folder
 
 
@@ -46,6 +44,7 @@ class Results:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._trained: dict[str, Trained] = {}
+        self._calculated: dict[str, float] = {}  # seconds
 
     def trained(self, unit_id: str) -> Trained:
         """Of a training."""
@@ -55,21 +54,26 @@ class Results:
 
     def calculated(self, unit_id: str) -> Any:
         """The JSON value of a calculation."""
-        path = unit_folder(self.root, unit_id) / RESULT
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise Refusal(f"{path} cannot be read: {error}.") from None
+        folder = unit_folder(self.root, unit_id)
+        value = read_result(folder)
+        self._calculated[unit_id] = seconds_taken(folder)
+        return value
 
-    def seconds_of(self, unit_id: str) -> float:
-        """That a training took; NaN where it was not read, and for a calculation."""
-        read = self._trained.get(unit_id)
-        return math.nan if read is None else read.seconds
+    def seconds_of(self, *unit_ids: str) -> float:
+        """That these units took together, as far as it is known; NaN where none was read."""
+        told = [self._seconds_of(unit_id) for unit_id in unit_ids]
+        known = [seconds for seconds in told if not math.isnan(seconds)]
+        return sum(known) if known else math.nan
 
     @property
     def seconds(self) -> float:
-        """That all trainings read so far took together."""
-        return sum(trained.seconds for trained in self._trained.values())
+        """That all units read so far took together."""
+        known = self.seconds_of(*self._trained, *self._calculated)
+        return 0.0 if math.isnan(known) else known
+
+    def _seconds_of(self, unit_id: str) -> float:
+        read = self._trained.get(unit_id)
+        return self._calculated.get(unit_id, math.nan) if read is None else read.seconds
 
 
 def _read(path: Path) -> Trained:

@@ -26,10 +26,10 @@ class Progress:
 class Executor(Protocol):
     """Carries units out, each after those it needs, wherever it has room for them.
 
-    A unit that is done already is told as 'skipped'; one that fails is tried twice again and then
-    told as 'failed' with the end of its log in `trouble`, and whatever needs it fails too. `stop`
-    is asked often: once it says so, what runs is left so that it can go on later, and `run`
-    returns. Returns the last state of every unit.
+    A unit that is done already is told as 'skipped'; one that fails is tried twice again (not where
+    it ends in a `Refusal`) and then told as 'failed' with the end of its log in `trouble`, and
+    whatever needs it fails too. `stop` is asked often: once it says so, what runs is left so that
+    it can go on later, and `run` returns. Returns the last state of every unit.
     """
 
     def run(

@@ -77,6 +77,8 @@ class Schedule:
                 return [self._back(news, "")] if not stopping else [self._left(news)]
             case "held" | "lost" if stopping:
                 return [self._left(news)]
+            case "refused":  # a sentence for the user, who alone can mend it
+                return self._fail(unit_id, news.trouble)
             case "held":
                 self._waits[unit_id] += 1
                 if self._waits[unit_id] > PATIENCE:

@@ -41,6 +41,14 @@ def test_a_third_failure_is_the_last_and_takes_dependants_along_with_its_reason(
     assert schedule.over
 
 
+def test_what_is_refused_is_given_up_at_once_with_what_needs_it() -> None:
+    schedule = Schedule(learnt(0))
+    schedule.begin("ReLU-s0")
+    told = schedule.hear(News("ReLU-s0", "refused", trouble="no such net"), stopping=False)
+    assert [(one.unit, one.state) for one in told] == [("ReLU-s0", "failed"), ("FL-s0", "failed")]
+    assert schedule.over
+
+
 def test_losing_workers_is_forgiven_as_long_as_the_run_gets_further() -> None:
     schedule = Schedule([small(0)])
     for fraction in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):

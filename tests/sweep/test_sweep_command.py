@@ -93,6 +93,9 @@ def test_a_base_may_be_a_file_beside_the_sweep(tmp_path: Path) -> None:
         ("[grid]\n'gating.regime' = ['DLL']", "There is no regime 'DLL'"),
         ("[grid]\n'net.options.with' = [3]", "'with'"),
         ("[grid]\n'data.name' = ['nmist']", "There is no data set 'nmist'"),
+        ("[grid]\n'data.root' = ['/nowhere']\n'data.name' = ['mnist']", "is not in /nowhere"),
+        ("[grid]\n'gating.gates_from' = ['x.npy']\n'gating.regime' = ['FL']", "x.npy cannot be"),
+        ("[grid]\n'gating.wiring' = [[0, 1, 2, 3]]", "does not name each of the 5 gate layers"),
     ],
 )
 def test_a_file_that_cannot_be_carried_out_is_one_sentence(
@@ -163,12 +166,13 @@ def numbers(out: Path) -> list[tuple[object, ...]]:
 def test_failed_runs_are_told_with_the_end_of_their_log_and_exit_code_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = BASE + '[grid]\n"gating.gates_from" = ["", "/nowhere/gates.safetensors"]\n'
-    text = text.replace('device = "cpu"', 'device = "cpu"\ngating.regime = "FL"')
-    assert sweep(file(tmp_path, text), tmp_path / "out", "--quiet") == 3
+    units = tmp_path / "out" / "units"
+    units.mkdir(parents=True)
+    (units / "seed=1").write_text("in the way of a run")
+    assert sweep(file(tmp_path, BASE + "[grid]\nseed = [0, 1]\n"), tmp_path / "out", "--quiet") == 3
     said = capsys.readouterr().err
     assert "failed; its log is" in said
-    assert "gates.safetensors" in said.splitlines()[1]
+    assert "seed=1" in said.splitlines()[1]
 
 
 def test_another_sweep_in_its_folder_is_refused(

@@ -217,7 +217,7 @@ def _ended(document: Document) -> str:
     done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
     some = "" if document.state == "done" else f"{done:,} of "
     count = f"{some}{len(document.units):,} runs and calculations"
-    took = f"{words.duration(document.seconds)} of training · " if document.seconds else ""
+    took = f"{words.duration(document.seconds)} of computing · " if document.seconds else ""
     return f"{document.state} · {count} · {took}{made}"
 
 

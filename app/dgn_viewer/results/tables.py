@@ -69,7 +69,7 @@ def _cells(row: RowLine) -> tuple[str, ...]:
 
 
 def _about(row: RowLine) -> str:
-    parts = (row.label, row.remark, f"{words.duration(row.seconds)} of training")
+    parts = (row.label, row.remark, f"{words.duration(row.seconds)} of computing")
     return "; ".join(part for part in (parts if row.seconds else parts[:2]) if part)
 
 
