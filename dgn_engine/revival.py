@@ -26,6 +26,7 @@ from dgn_engine.protocol.events import (
     Traced,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.regular_files import read_regular
 from dgn_engine.runs import places
 
 AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
@@ -167,7 +168,7 @@ class Revival:
         ours = (pid, platform.node())
         for folder in sorted(self._root.iterdir(), reverse=True):
             try:
-                told = json.loads((folder / places.LOCK).read_bytes())
+                told = json.loads(read_regular(folder / places.LOCK))
                 if (told["pid"], told["host"]) == ours:
                     return folder
             except (OSError, ValueError, KeyError, TypeError):

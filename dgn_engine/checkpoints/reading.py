@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
-import stat
 import subprocess
 import sys
 import threading
@@ -19,6 +19,7 @@ from dgn_engine.checkpoints import limits, wire
 from dgn_engine.checkpoints.contents import Array, Contents, Unreadable, plain
 from dgn_engine.checkpoints.stated import StatedLayer
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import NotRegular, open_regular
 
 TIMEOUT = 60.0
 TICK = 0.05  # seconds between two looks at the clock
@@ -90,20 +91,19 @@ def ask_child(
     `Refusal`, one sentence that begins with the file's name.
     """
     name = plain(path.name) or str(path)
-    handle, size = _opened(path, name)
-    try:
-        child = subprocess.Popen(
-            command,
-            stdin=handle,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_child_environment(),
-            cwd=Path(sys.executable).parent,
-        )
-    except OSError as error:
-        raise Refusal(f"{name} was not read: no process could be started ({error}).") from None
-    finally:
-        os.close(handle)
+    file, size = _opened(path, name)
+    with file:
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_child_environment(),
+                cwd=Path(sys.executable).parent,
+            )
+        except OSError as error:
+            raise Refusal(f"{name} was not read: no process could be started ({error}).") from None
     return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
 
 
@@ -123,28 +123,21 @@ def _child_environment() -> dict[str, str]:
     }
 
 
-def _opened(path: Path, name: str) -> tuple[int, int]:
-    """A handle on a regular file and its size; opening never waits, not even for a FIFO."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+def _opened(path: Path, name: str) -> tuple[IO[bytes], int]:
+    """A regular file and its size; opening never waits, not even for a FIFO."""
     try:
-        handle = os.open(path, flags)
+        file = open_regular(path, limits.FILE)
+    except NotRegular as error:
+        what_to_do = "; drop a single file" if error.errno == errno.EISDIR else ""
+        raise Refusal(f"{name} {error.verdict}{what_to_do}.") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise Refusal(f"{name} cannot be opened: {reason}.") from None
-    status = os.fstat(handle)
-    verdict = ""
-    if stat.S_ISDIR(status.st_mode):
-        verdict = "is a folder; drop a single file"
-    elif not stat.S_ISREG(status.st_mode):
-        verdict = "is not a regular file"
-    elif status.st_size == 0:
-        verdict = "is empty"
-    elif status.st_size > limits.FILE:
-        verdict = f"is larger than {limits.FILE >> 30} GiB"
-    if verdict:
-        os.close(handle)
-        raise Refusal(f"{name} {verdict}.")
-    return handle, status.st_size
+    size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        file.close()
+        raise Refusal(f"{name} is empty.")
+    return file, size
 
 
 def _answer(

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=EVERY,
         metavar="SECONDS",
-        help=f"at most this long between two checkpoints ({EVERY:g}; 0: the most that the disk lets)",
+        help=f"at most this long between two checkpoints ({EVERY:g}; 0: as often as possible)",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     parser.add_argument("--print-config", action="store_true", help="print the TOML and stop")

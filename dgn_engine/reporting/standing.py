@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_text
 from dgn_engine.reporting.places import PROGRESS
 from dgn_engine.reporting.typed import typed
 from dgn_engine.sweep.running import Progress, Told
@@ -135,7 +136,7 @@ def read(folder: Path) -> Standing:
     """Raises `Refusal` where there is none."""
     path = folder / PROGRESS
     try:
-        standing: Standing = typed(Standing, json.loads(path.read_text(encoding="utf-8")))
+        standing: Standing = typed(Standing, json.loads(read_text(path)))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Refusal(f"{path} cannot be read: {error}.") from None
     return standing

@@ -17,6 +17,7 @@ from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_regular
 from dgn_engine.runs import places
 
 FORMAT = "dgn-viewer run 1"
@@ -74,7 +75,7 @@ def read(folder: Path) -> dict[str, Any]:
     """Raises `Refusal` where there is no run, or its `run.json` is damaged."""
     path = folder / places.RUN
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except FileNotFoundError:
         raise Refusal(f"{folder} holds no run: there is no {places.RUN} in it.") from None
     except OSError as error:

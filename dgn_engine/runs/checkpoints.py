@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from safetensors.torch import save
 
 from dgn_engine.checkpoints.reading import read_tensors
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import FILE, open_regular, read_regular, sha256_of
 from dgn_engine.runs import places
 from dgn_engine.runs.durable import write_folder
 from dgn_engine.runs.snapshot import Snapshot
@@ -87,7 +89,7 @@ def load(checkpoint: Stored) -> Snapshot:
     if not checkpoint.sound:
         raise Refusal(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")
     listing = read_tensors(checkpoint.path / places.TENSORS)
-    state = json.loads((checkpoint.path / places.STATE).read_bytes())
+    state = json.loads(read_regular(checkpoint.path / places.STATE))
     # Copied, because torch's own allocation is aligned as that of a run never interrupted.
     tensors = {
         name: torch.from_numpy(array.copy()).clone() for name, array in listing.arrays.items()
@@ -115,7 +117,7 @@ def remove(checkpoint: Stored) -> None:
 def _look(path: Path, step: int, thorough: bool) -> Stored:
     damaged = Stored(path, step, -1)
     try:
-        manifest = json.loads((path / places.MANIFEST).read_bytes())
+        manifest = json.loads(read_regular(path / places.MANIFEST))
         entries = {name: (int(manifest[name]["bytes"]), manifest[name]["sha256"]) for name in _HELD}
     except (OSError, ValueError, KeyError, TypeError):
         trouble = "is not readable" if (path / places.MANIFEST).exists() else "is missing"
@@ -124,7 +126,7 @@ def _look(path: Path, step: int, thorough: bool) -> Stored:
         trouble = _trouble(path / name, size, digest, thorough or name == places.STATE)
         if trouble:
             return replace(damaged, trouble=trouble, culprit=name)
-    state: dict[str, Any] = json.loads((path / places.STATE).read_bytes())
+    state: dict[str, Any] = json.loads(read_regular(path / places.STATE))
     one = _told(path, state)
     return replace(one, kept="by the user") if (path / places.KEEP).exists() else one
 
@@ -143,10 +145,11 @@ def _told(path: Path, state: dict[str, Any]) -> Stored:
 
 def _trouble(path: Path, size: int, digest: str, hashed: bool) -> str:
     try:
-        found = path.stat().st_size
+        with open_regular(path, FILE) as file:
+            found = os.fstat(file.fileno()).st_size
         if found != size:
             return f"has {found:,} bytes, {size:,} were written"
-        if hashed and hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        if hashed and sha256_of(path)[1] != digest:
             return "does not hold what was written (its sha256 differs)"
     except FileNotFoundError:
         return "is missing"

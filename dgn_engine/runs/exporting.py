@@ -16,6 +16,7 @@ from typing import Any
 from dgn_engine.checkpoints import limits
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import NotRegular, read_regular
 from dgn_engine.runs import about, checkpoints, frames, places, sessions
 from dgn_engine.runs.durable import replacing, write_file
 from dgn_engine.runs.lines import decode
@@ -146,7 +147,7 @@ def _chosen_frames(reader: RunReader, moment: Moment | None) -> list[frames.Stor
 
 def _log(path: Path, moment: Moment | None) -> bytes:
     """Its whole lines, up to the moment."""
-    lines = path.read_bytes().split(b"\n")[:-1]
+    lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
     while moment is not None and lines:
         last = decode(lines[-1])
         if last is not None and last.seq < moment.lines:
@@ -160,9 +161,11 @@ def _log(path: Path, moment: Moment | None) -> bytes:
 
 def _content(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path, limits.FILE)
     except FileNotFoundError:
         return None
+    except NotRegular as error:
+        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _json(tree: Mapping[str, Any]) -> bytes:

@@ -16,6 +16,7 @@ from safetensors.numpy import load, save
 
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import FILE, read_regular, sha256_of
 from dgn_engine.runs import places
 from dgn_engine.runs.durable import write_file
 
@@ -51,18 +52,25 @@ def stored(folder: Path) -> list[StoredFrame]:
         return found
     for path in folder.iterdir():
         key = places.frame_key(path.name)
-        if key is not None:
-            found.append(StoredFrame(path, *key, path.stat().st_size))
+        if key is None:
+            continue
+        try:
+            size = path.stat().st_size
+        except OSError:  # thinned a moment ago, or a link to nothing
+            if not path.is_symlink():
+                continue
+            size = 0
+        found.append(StoredFrame(path, *key, size))
     return sorted(found, key=lambda one: one.serial)
 
 
 def trouble(frame: StoredFrame) -> str:
     """What is wrong with a file; empty where nothing is."""
     try:
-        content = frame.path.read_bytes()
+        digest = sha256_of(frame.path)[1]
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if hashlib.sha256(content).hexdigest()[:16] != frame.digest:
+    if digest[:16] != frame.digest:
         return "does not hold what was written (its sha256 differs from its name)"
     return ""
 
@@ -70,7 +78,7 @@ def trouble(frame: StoredFrame) -> str:
 def read(frame: StoredFrame) -> Frame:
     """The frame; raises `Refusal` where the file is not sound."""
     try:
-        content = frame.path.read_bytes()
+        content = read_regular(frame.path, FILE)
         return decode(content)
     except OSError as error:
         raise Refusal(f"{frame.path} cannot be read: {error.strerror}.") from None

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import shutil
-import stat
 import threading
 import uuid
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from dgn_engine.checkpoints.contents import Unreadable, plain
 from dgn_engine.checkpoints.reading import ask_child, child_command
 from dgn_engine.checkpoints.wire import LINE
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import FILE, open_regular, read_regular
 from dgn_engine.runs import about, places, plausible, sessions
 from dgn_engine.runs.durable import PART, sync_folder, write_file
 from dgn_engine.runs.reader import RunReader
@@ -45,16 +45,10 @@ class Session:
 def is_session(path: Path) -> bool:
     """Whether a file is a session by what it begins with; False where it cannot be read."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with open_regular(path, FILE) as file:
+            return sessions.looks_like_session(file.read(64))
     except (OSError, ValueError):
         return False
-    try:
-        regular = stat.S_ISREG(os.fstat(handle).st_mode)
-        return regular and sessions.looks_like_session(os.read(handle, 64))
-    except OSError:
-        return False
-    finally:
-        os.close(handle)
 
 
 def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> Session:
@@ -141,7 +135,7 @@ def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
 def _opened(name: str, folder: Path) -> Session:
     run = folder / sessions.FOLDER
     try:
-        told = json.loads((folder / sessions.ABOUT).read_bytes())
+        told = json.loads(read_regular(folder / sessions.ABOUT))
         session = Session(
             folder=run,
             file_name=name,

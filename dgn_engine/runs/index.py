@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -137,6 +138,8 @@ def _known(root: Path) -> dict[str, Entry]:
 
 def _remember(root: Path, entries: list[Entry]) -> None:
     path = root / FILE
+    if os.path.lexists(path) and not path.is_file():
+        return
     with contextlib.suppress(OSError, sqlite3.Error):
         try:
             _write(path, entries)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from dgn_engine.refusal import Refusal
 
+# Never wait for a FIFO, never write through a link.
+_CAREFUL = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -44,7 +46,7 @@ class Lock:
 
     def take(self) -> None:
         """Raise `Held` where somebody else writes; `OSError` where no file can be made."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | _CAREFUL
         handle = os.open(self._path, flags, 0o644)
         try:
             told = _told(handle)
@@ -89,7 +91,7 @@ class Lock:
 def holder(path: Path) -> Holder | None:
     """Who writes now; None where nobody does. Takes nothing."""
     try:
-        handle = os.open(path, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | _CAREFUL)
     except OSError:
         return None
     try:
@@ -106,7 +108,7 @@ def holder(path: Path) -> Holder | None:
 def is_abandoned(path: Path) -> bool:
     """Whether a process of this machine wrote this lock and holds it no more, not even released
     it: it is dead. Follows no link, and takes nothing. Raises `OSError`."""
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    handle = os.open(path, os.O_RDONLY | _CAREFUL)
     try:
         told = _told(handle)
         if told is None or told.host != platform.node() or told.inode != os.fstat(handle).st_ino:
@@ -119,7 +121,7 @@ def is_abandoned(path: Path) -> bool:
 def free(path: Path, pid: int, host: str) -> None:
     """Empty a lock that this process of another machine left, which is known to be dead."""
     try:
-        handle = os.open(path, os.O_RDWR)
+        handle = os.open(path, os.O_RDWR | _CAREFUL)
     except FileNotFoundError:
         return
     try:

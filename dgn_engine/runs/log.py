@@ -6,14 +6,17 @@ import errno
 import io
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgn_engine.regular_files import FILE, open_regular
 from dgn_engine.runs.lines import Line, decode, encode
 
 SYNC_EVERY = 1.0  # seconds
 LOST = "Lost"  # a line that stands for others
-_TAIL = 1 << 20
+LINE = 1 << 20  # bytes that a line may have
+_TAIL = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class LogWriter:
     def reopen(self) -> None:
         """Open anew at the end of the last whole line: after trouble, half a line may be there."""
         self.close()
+        if self._path.is_symlink():  # to who knows what: it would be cut
+            raise OSError(errno.ELOOP, "the log is a link")
         file = io.FileIO(self._path, "r+b" if self._end else "ab")
         try:
             if file.seek(0, os.SEEK_END) < self._end:
@@ -97,21 +102,26 @@ def read_log(path: Path) -> LogRead:
 
     Raises `OSError`.
     """
-    *whole, rest = path.read_bytes().split(b"\n")
     lines: list[Line] = []
     damaged: list[int] = []
     missing: list[tuple[int, int]] = []
-    expected = 0
-    for number, raw in enumerate(whole, start=1):
-        line = decode(raw)
-        if line is None or line.seq < expected:
-            damaged.append(number)
-            continue
-        if line.seq > expected:
-            missing.append((expected, line.seq - 1))
-        expected = _end(line) + 1
-        lines.append(line)
-    return LogRead(tuple(lines), tuple(damaged), tuple(missing), len(rest))
+    expected = number = unfinished = 0
+    with open_regular(path, FILE) as file:
+        for raw in _raw_lines(file):
+            if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
+                unfinished += len(raw)
+                continue
+            number += 1
+            line = None if unfinished else decode(raw[:-1])
+            unfinished = 0
+            if line is None or line.seq < expected:
+                damaged.append(number)
+                continue
+            if line.seq > expected:
+                missing.append((expected, line.seq - 1))
+            expected = _end(line) + 1
+            lines.append(line)
+    return LogRead(tuple(lines), tuple(damaged), tuple(missing), unfinished)
 
 
 def mended(log: LogRead) -> bytes:
@@ -127,16 +137,26 @@ def _end(line: Line) -> int:
 
 def _last(path: Path) -> tuple[int, int]:
     """The next sequence number, and where the last sound line ends."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return 0, 0
-    content = path.read_bytes()
-    for start in (max(0, len(content) - _TAIL), 0):
-        end = len(content)
-        while end > start:
-            end = content.rfind(b"\n", start, end)
-            if end < 0:
+    seq = end = 0
+    with open_regular(path, FILE) as file:
+        tail = max(0, os.fstat(file.fileno()).st_size - _TAIL)
+        for start in (tail, 0):  # the line that is cut at the start of the tail is not sound
+            place = file.seek(start)
+            for raw in _raw_lines(file):
+                place += len(raw)
+                line = decode(raw[:-1]) if raw.endswith(b"\n") else None
+                if line is not None:
+                    seq, end = _end(line) + 1, place
+            if end:
                 break
-            line = decode(content[content.rfind(b"\n", 0, end) + 1 : end])
-            if line is not None:
-                return _end(line) + 1, end + 1
-    return 0, 0
+    return seq, end
+
+
+def _raw_lines(file: io.FileIO) -> Iterator[bytes]:
+    """With their ends; what is longer than a line may be comes in pieces."""
+    buffered = io.BufferedReader(file)
+    while raw := buffered.readline(LINE):
+        yield raw
+    buffered.detach()

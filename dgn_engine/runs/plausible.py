@@ -24,6 +24,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
 from dgn_engine.regimes import find_regime
+from dgn_engine.regular_files import read_regular
 from dgn_engine.runs import places
 from dgn_engine.runs.reader import RunReader
 
@@ -155,7 +156,7 @@ def _check_checkpoints(reader: RunReader) -> None:
     for one in reader.checkpoints:
         if not all(_whole(count, STEPS) for count in (one.step, one.order, one.lines)):
             raise ValueError(one.path.name)
-        state = json.loads((one.path / places.STATE).read_bytes())
+        state = json.loads(read_regular(one.path / places.STATE))
         _check_range(state)
         if not isinstance(state["regime"], str) or not isinstance(state["dials"], dict):
             raise TypeError("its state")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import NotRegular, read_regular, read_text
 from dgn_engine.runs import about, checkpoints, frames, places
 from dgn_engine.runs.durable import clear_leftovers, write_file
 from dgn_engine.runs.lock import Lock
@@ -68,12 +70,12 @@ def _about(folder: Path) -> list[str]:
 
 def _recorded_config(folder: Path) -> tuple[RunConfig, str]:
     try:
-        return RunConfig.from_file(folder / places.CONFIG), places.CONFIG
+        return _config_file(folder / places.CONFIG), places.CONFIG
     except Refusal:
         pass
     for one in reversed(checkpoints.stored(folder / places.CHECKPOINTS)):
         if one.sound:
-            state = json.loads((one.path / places.STATE).read_bytes())
+            state = json.loads(read_regular(one.path / places.STATE))
             name = one.path.relative_to(folder) / places.STATE
             return RunConfig.from_dict(state["config"]), name.as_posix()
     raise Refusal(
@@ -82,11 +84,18 @@ def _recorded_config(folder: Path) -> tuple[RunConfig, str]:
     )
 
 
+def _config_file(path: Path) -> RunConfig:
+    try:
+        return RunConfig.from_toml(read_text(path))
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path} cannot be read: {error}.") from None
+
+
 def _config(folder: Path) -> list[str]:
     path = folder / places.CONFIG
     config = RunConfig.from_dict(about.read(folder)["config"])
     try:
-        if RunConfig.from_file(path) == config:
+        if _config_file(path) == config:
             return []
     except Refusal:
         pass
@@ -101,7 +110,12 @@ def _log(folder: Path) -> list[str]:
     if not path.exists():
         write_file(path, b"")
         return [f"{places.LOG} was missing; an empty one was made."]
-    log = read_log(path)
+    try:
+        log = read_log(path)
+    except NotRegular as error:
+        _put_aside(folder, path)
+        write_file(path, b"")
+        return [f"{places.LOG} was put aside: {error.strerror}; an empty one was made."]
     if not (log.damaged or log.missing or log.torn):
         return []
     _put_aside(folder, path)
@@ -131,11 +145,11 @@ def _frames(folder: Path) -> list[str]:
 
 
 def _put_aside(folder: Path, path: Path) -> None:
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     target = folder / places.DAMAGED / path.relative_to(folder)
     again = 1
-    while target.exists():
+    while os.path.lexists(target):
         target = target.with_name(f"{path.name}.{again}")
         again += 1
     target.parent.mkdir(parents=True, exist_ok=True)

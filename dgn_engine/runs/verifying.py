@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_text
 from dgn_engine.runs import about, checkpoints, frames, places
 from dgn_engine.runs.durable import leftovers
 from dgn_engine.runs.log import read_log
@@ -56,7 +57,7 @@ def _about(folder: Path) -> list[Finding]:
 def _config(folder: Path) -> list[Finding]:
     path = folder / places.CONFIG
     try:
-        config = RunConfig.from_dict(tomllib.loads(path.read_text("utf-8")))
+        config = RunConfig.from_dict(tomllib.loads(read_text(path)))
         recorded = RunConfig.from_dict(about.read(folder)["config"])
     except FileNotFoundError:
         return [Finding(places.CONFIG, "is missing")]

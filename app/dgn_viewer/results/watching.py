@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_text
 from dgn_engine.reporting.places import PLAN
 from dgn_engine.sweep.unit import Training, Unit, from_json, unit_folder
 
@@ -29,7 +30,7 @@ def to_watch(folder: Path) -> tuple[str, RunConfig]:
 
 def _units(folder: Path) -> list[Unit]:
     try:
-        tree = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        tree = json.loads(read_text(folder / PLAN))
         return [from_json(unit) for unit in tree.values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise Refusal("The experiment has no plan yet; wait a moment.") from None

@@ -1,0 +1,146 @@
+"""What lies in the place of a file and is none: nobody waits for it or reads it for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import NotRegular, open_regular, read_regular, read_text, sha256_of
+from dgn_engine.reporting import document, standing
+from dgn_engine.reporting.places import RESULTS
+from dgn_engine.reporting.standing import PROGRESS
+from dgn_engine.runs import index, lock, places
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.lines import fields_of
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.repairing import repair
+from dgn_engine.runs.snapshot import Snapshot
+from dgn_engine.runs.verifying import verify
+
+THINGS = ("fifo", "device", "folder", "giant", "link to nothing")
+
+
+def put(thing: str, path: Path) -> None:
+    """In the place of a file."""
+    path.unlink(missing_ok=True)
+    if thing == "fifo":
+        os.mkfifo(path)
+    elif thing == "device":
+        path.symlink_to("/dev/zero")
+    elif thing == "folder":
+        path.mkdir()
+    elif thing == "giant":  # of holes: it takes no room
+        path.touch()
+        os.truncate(path, 1 << 40)
+    else:
+        path.symlink_to(path.with_name("nothing"))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Two lines, a frame and a checkpoint; nothing was trained."""
+    folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
+    for step in (1, 2):
+        folder.note("Measured", fields_of(Measured(step, 0.0, 0.5, 0.5)))
+    folder.frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
+    state = {"format": 1, "step": 2, "finished": False, "config": RunConfig().to_dict()}
+    folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
+    folder.close()
+    return folder.path
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_only_a_regular_file_of_bounded_size_is_opened(thing: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    put(thing, path)
+    for read in (read_regular, read_text, sha256_of, lambda path: open_regular(path, 1 << 30)):
+        with pytest.raises(FileNotFoundError if "nothing" in thing else NotRegular):
+            read(path)
+
+
+def test_a_regular_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 9000
+    (tmp_path / "x").write_bytes(content)
+    (tmp_path / "link").symlink_to(tmp_path / "x")
+    assert read_regular(tmp_path / "link", len(content)) == content
+    assert sha256_of(tmp_path / "x") == (len(content), hashlib.sha256(content).hexdigest())
+    with pytest.raises(NotRegular, match="larger than"):
+        read_regular(tmp_path / "x", len(content) - 1)
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("name", [places.RUN, places.LOG])
+def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
+    thing: str, name: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = RunFolder.create(run.parent / "two", RunConfig())
+    other.close()
+    put(thing, run / name)
+    statuses = {entry.name: entry.status for entry in index.runs(run.parent)}
+    assert statuses == {"one": "damaged", "two": "interrupted"}
+    assert main(["runs", "show", str(run)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert main(["train", "--resume", str(run)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: Path) -> None:
+    reader = RunReader(run)
+    checkpoint, frame = reader.checkpoints[0].path, reader.frames[0].path
+    for path in (
+        *(run / places.LOG, run / places.CONFIG, frame, checkpoint / places.STATE),
+        *(checkpoint / places.MANIFEST, checkpoint / places.TENSORS, run / places.RUN),
+    ):
+        name = path.relative_to(run)
+        copy = run.with_name(path.name)
+        shutil.copytree(run, copy)
+        put(thing, copy / name)
+        assert name.as_posix() in {one.path for one in verify(copy)}
+        repair(copy)
+        assert verify(copy) == []
+
+
+@pytest.mark.parametrize("thing", ["fifo", "device", "folder"])
+def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
+    put(thing, run / places.LOCK)
+    assert lock.holder(run / places.LOCK) is None
+    assert RunReader(run).status == "interrupted"
+    with pytest.raises(Refusal, match="Cannot write"):
+        RunFolder(run)
+
+
+@pytest.mark.parametrize("name", [places.LOG, places.LOCK])
+def test_nothing_is_written_through_a_link(name: str, run: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("not a log")
+    (run / name).unlink()
+    (run / name).symlink_to(precious)
+    with pytest.raises(Refusal):
+        RunFolder(run)
+    assert precious.read_text() == "not a log"
+
+
+@pytest.mark.parametrize("thing", THINGS)
+def test_results_and_indices_that_are_no_files_are_told_of_or_passed_over(
+    thing: str, run: Path
+) -> None:
+    put(thing, run / RESULTS)
+    put(thing, run / PROGRESS)
+    put(thing, run.parent / index.FILE)
+    with pytest.raises(Refusal):
+        document.read(run)
+    with pytest.raises(Refusal):
+        standing.read(run)
+    assert [entry.name for entry in index.runs(run.parent)] == ["one"]
