@@ -15,11 +15,11 @@ from pathlib import Path
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._findings import mean_and_half_width
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_text
 from dgn_engine.reporting import standing
 from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, read, to_bytes
 from dgn_engine.reporting.places import PLAN, RESULTS
 from dgn_engine.reporting.standing import Standing, Tally
-from dgn_engine.reporting.trained import trained_as
 from dgn_engine.reporting.writing import write_report
 from dgn_engine.runs import about
 from dgn_engine.runs.durable import write_file
@@ -62,11 +62,7 @@ def plan_of(task: Task) -> Plan:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
         raise Refusal(f"{task.name} has no rows{only} at this scale.")
     check_units(plan.units)
-    return replace(
-        plan,
-        scaled_down=(*plan.scaled_down, *_limits(task.request)),
-        choices=(*plan.choices, *trained_as(plan.units)),
-    )
+    return replace(plan, scaled_down=(*plan.scaled_down, *_limits(task.request)))
 
 
 def _limits(request: Request) -> list[str]:
@@ -178,7 +174,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
     path = folder / PLAN
     wanted = {unit.id: to_json(unit) for unit in units}
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = json.loads(read_text(path))
     except FileNotFoundError:
         known = {}
     except (OSError, ValueError, RecursionError):
