@@ -21,6 +21,29 @@ def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
     return mean, float(t.ppf(0.975, n - 1)) * math.sqrt(variance / n)
 
 
+def difference(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """Of the means of two independent samples, with the ends of its 95 % interval (Welch's t);
+    no interval (NaN) where one of them has fewer than two values."""
+    means = [sum(sample) / len(sample) if sample else math.nan for sample in (one, other)]
+    gap = means[0] - means[1]
+    if min(len(one), len(other)) < 2:
+        return gap, math.nan, math.nan
+    from scipy.stats import t
+
+    squares = [
+        sum((value - mean) ** 2 for value in sample) / (len(sample) - 1) / len(sample)
+        for sample, mean in zip((one, other), means, strict=True)
+    ]
+    total = sum(squares)
+    if not total:
+        return gap, gap, gap
+    freedom = total**2 / sum(
+        square**2 / (len(sample) - 1) for square, sample in zip(squares, (one, other), strict=True)
+    )
+    half = float(t.ppf(0.975, freedom)) * math.sqrt(total)
+    return gap, gap - half, gap + half
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Between which numbers a statistic lies; `high` may be infinite.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dgn_engine.config import (
     DataConfig,
@@ -22,7 +22,6 @@ from dgn_engine.sweep.unit import Made, Training
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
 QUICK_FC: Mapping[str, OptionValue] = {"width": 64, "depth": 6}
-FC_QUICK = "the digits that come with the package (1,437 of 8×8) stand for MNIST"
 
 
 def data_of(request: Request, paper: str) -> DataConfig:
@@ -78,13 +77,9 @@ def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunCon
     return replace(config, gating=replace(config.gating, beta=10.0))
 
 
-DUAL_QUICK = (
-    "a dense network of 4 × 64 units on the digits stands for the CNN of 4 × 128 channels on "
-    "CIFAR-10, and Adam's step is 1e-3"
-)
-
-
-def row_of(label: str, runs: Sequence[Trained], value: Printed | None = None) -> Row:
+def row_of(
+    label: str, runs: Sequence[Trained], value: Printed | None = None, remark: str = ""
+) -> Row:
     """Best test accuracies in percent of one cell."""
     return Row(
         label,
@@ -92,6 +87,7 @@ def row_of(label: str, runs: Sequence[Trained], value: Printed | None = None) ->
         value,
         epochs=max((run.epochs[-1] for run in runs if run.epochs), default=0),
         seconds=sum(run.seconds for run in runs),
+        remark=remark,
     )
 
 
@@ -118,17 +114,26 @@ def five_regimes(prefix: str, config: RunConfig, seed: int) -> Iterator[Training
     )
 
 
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one cell, one for each seed, of the learning rate with the highest mean."""
+
+    step: float
+    runs: list[Trained]
+
+
 def cell_of(
     results: Results, prefix: str, steps: Sequence[float], column: str, seeds: Sequence[int]
-) -> list[Trained]:
-    """The runs of a cell, one for each seed, of the learning rate with the highest mean.
+) -> Cell:
+    """The best of the runs whose ids are 'PREFIX-STEP-COLUMN-sSEED'. One without a score, because
+    it diverged before its first, counts as zero."""
 
-    Their ids are 'PREFIX-STEP-COLUMN-sSEED'. A run without a score counts as zero.
-    """
-    ids = [[f"{prefix}-{step:g}-{column}-s{seed}" for seed in seeds] for step in steps]
-
-    def mean(runs: list[Trained]) -> float:
-        scores = [0.0 if math.isnan(run.best) else run.best for run in runs]
+    def mean(cell: Cell) -> float:
+        scores = [0.0 if math.isnan(run.best) else run.best for run in cell.runs]
         return sum(scores) / len(scores)
 
-    return max(([results.trained(name) for name in step] for step in ids), key=mean)
+    cells = (
+        Cell(step, [results.trained(f"{prefix}-{step:g}-{column}-s{seed}") for seed in seeds])
+        for step in steps
+    )
+    return max(cells, key=mean)

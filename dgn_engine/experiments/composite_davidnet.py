@@ -10,6 +10,7 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
 from dgn_engine.keeping import BEST, KEPT
@@ -46,7 +47,8 @@ def plan(request: Request) -> Plan:
     return Plan(
         tuple(units),
         (
-            "width 4 instead of 64, 10 epochs, on the digits instead of CIFAR-10",
+            *stands_in(request, "CIFAR-10"),
+            "width 4 instead of 64",
             "FR-II and FL only, with the image as the value input",
         )
         if request.quick

@@ -14,6 +14,7 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings
 from dgn_engine.experiments._judging import judge_within
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, gaps, row_of, trained_with, under
@@ -43,7 +44,7 @@ def plan(request: Request) -> Plan:
     units.append(Calculation("outputs", function, {}, ("ReLU-s0", "reversed-s0")))
     return Plan(
         tuple(units),
-        ("8 channels instead of 128, on the digits instead of CIFAR-10, Adam 3e-3",)
+        (*stands_in(request, "CIFAR-10"), "8 channels instead of 128, Adam 3e-3")
         if request.quick
         else (),
         (f"'about as well' is a mean difference within ±{SAME:g} points",),

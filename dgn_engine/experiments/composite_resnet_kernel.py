@@ -92,6 +92,7 @@ def findings(request: Request, results: Results) -> Findings:
         Row(
             f"w = {width}: share of sub-networks with {kept} of {BLOCKS} blocks",
             tuple(100 * c["weighted"][kept] for c in cells),
+            seconds=results.seconds_of(*(f"w{width}-s{seed}" for seed in seeds)),
         )
         for width, cells in found.items()
         for kept in range(BLOCKS + 1)
@@ -101,6 +102,7 @@ def findings(request: Request, results: Results) -> Findings:
             f"w = {width}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖",
             tuple(c["distance"] for c in cells),
             unit="",
+            seconds=results.seconds_of(*(f"w{width}-s{seed}" for seed in seeds)),
         )
         for width, cells in found.items()
     ]

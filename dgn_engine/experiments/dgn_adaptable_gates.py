@@ -12,6 +12,7 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, gaps, row_of, trained_with, under
@@ -53,9 +54,7 @@ def plan(request: Request) -> Plan:
         ]
     return Plan(
         tuple(units),
-        ("digits 4 and 7 of 8×8 pixels stand for MNIST's", "50 units a layer")
-        if request.quick
-        else (),
+        (*stands_in(request, "MNIST"), "50 units a layer instead of 100") if request.quick else (),
         (
             "squared loss, RMSprop 1e-4, batch 64, width 100, d = 5: chosen after the authors' "
             "notebook on the same two digits; the numbers are stripped from the text at hand",

@@ -73,6 +73,7 @@ def findings(request: Request, results: Results) -> Findings:
             f"w = {width}, d = {depth}: log10 ‖e‖²/‖e_0‖² after {STEPS} steps",
             tuple(curve[place] for curve in curves),
             unit="",
+            seconds=results.seconds_of(*(f"w{width}-d{depth}-s{seed}" for seed in seeds)),
         )
         for width, curves in ends.items()
         for place, depth in enumerate(DEPTHS)

@@ -83,6 +83,7 @@ def findings(request: Request, results: Results) -> Findings:
             tuple(c[key] for c in cells),
             Printed(ideal(depth)),
             unit="",
+            seconds=results.seconds_of(*(f"w{width}-d{depth}-s{seed}" for seed in seeds)),
         )
         for (width, depth), cells in found.items()
         for key, word, ideal in (

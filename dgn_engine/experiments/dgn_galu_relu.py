@@ -71,7 +71,12 @@ def findings(request: Request, results: Results) -> Findings:
         for depth in DEPTHS
     }
     rows = tuple(
-        Row(f"{KINDS[kind]}, d = {depth}: log10 ‖e‖²/‖e_0‖² at the end", _left(found), unit="")
+        Row(
+            f"{KINDS[kind]}, d = {depth}: log10 ‖e‖²/‖e_0‖² at the end",
+            _left(found),
+            unit="",
+            seconds=results.seconds_of(*(f"{kind}-d{depth}-s{seed}" for seed in seeds)),
+        )
         for (kind, depth), found in cells.items()
     )
     curves = tuple(

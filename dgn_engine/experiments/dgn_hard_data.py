@@ -36,7 +36,7 @@ def plan(request: Request) -> Plan:
     )
     return Plan(
         units,
-        ("width 32 instead of 128, 3,000 steps",) if request.quick else (),
+        ("width 32 instead of 128", f"{epochs:,} steps instead of 20,000") if request.quick else (),
         (f"the loss ½e² of homogeneous networks has the floor {FLOOR:g} (mean of both points)",),
     )
 

@@ -11,8 +11,9 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import FC_QUICK, base, data_of, gaps, row_of, under
+from dgn_engine.experiments._training import base, data_of, gaps, row_of, under
 from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Training
 
@@ -37,7 +38,7 @@ def plan(request: Request) -> Plan:
                 units.append(Training(_id(variant, name, seed), made))
     return Plan(
         tuple(units),
-        (FC_QUICK, "64 units a layer, 60 epochs of 45 steps") if request.quick else (),
+        (*stands_in(request, "MNIST"), "64 units a layer instead of 256") if request.quick else (),
         (
             "the numbers of this experiment are stripped from the text at hand; width 256, d = 5, "
             "Adam 3e-4 are chosen here; 'GaLU' is FR-II",

@@ -8,8 +8,8 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Findings
 from dgn_engine.experiments._judging import judge_within
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import dual_words
 from dgn_engine.experiments._training import (
-    DUAL_QUICK,
     dual_config,
     gaps,
     row_of,
@@ -46,7 +46,7 @@ def plan(request: Request) -> Plan:
             )
     return Plan(
         tuple(units),
-        (DUAL_QUICK,) if request.quick else (),
+        dual_words(request) if request.quick else (),
         (f"'as well' is a mean difference within ±{SAME:g} points",),
     )
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, Printed, Row
+from dgn_engine.experiments._findings import Claim, Figure, Findings, Row
 from dgn_engine.experiments._judging import judge, judge_within
 from dgn_engine.experiments._published import claim, printed
+from dgn_engine.experiments._scaled import beside, dual_words
 from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import DUAL_QUICK, dual_config, row_of, under
+from dgn_engine.experiments._training import dual_config, row_of, under
 from dgn_engine.runs.places import WEIGHTS
 from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
@@ -40,7 +41,7 @@ def plan(request: Request) -> Plan:
     ]
     return Plan(
         tuple(units),
-        (DUAL_QUICK, "40 epochs for each stage") if request.quick else (),
+        dual_words(request) if request.quick else (),
         (
             "epochs are printed nowhere: each stage is trained as long as the others",
             "gates and weights are taken as they stand at the end of a stage",
@@ -82,7 +83,7 @@ def findings(request: Request, results: Results) -> Findings:
         for level in LEVELS
         for column, model in COLUMNS.items()
         if (model, level) in cells
-        for row in [_row(level, column, cells[model, level])]
+        for row in [_row(request, level, column, cells[model, level])]
     )
     curves = tuple(
         averaged(
@@ -105,9 +106,9 @@ def findings(request: Request, results: Results) -> Findings:
 Cells = dict[tuple[str, int], list[Trained]]
 
 
-def _row(level: int, column: str, runs: list[Trained]) -> Row:
-    value: Printed | None = printed(TABLE, str(level), column)
-    found = row_of(f"γ = {level} %: {column}", runs, value)
+def _row(request: Request, level: int, column: str, runs: list[Trained]) -> Row:
+    value, remark = beside(request, printed(TABLE, str(level), column), "the CNN on CIFAR-10")
+    found = row_of(f"γ = {level} %: {column}", runs, value, remark)
     if column.endswith("end"):
         return replace(found, values=tuple(100 * run.last for run in runs))
     return found

@@ -10,8 +10,8 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import dual_words
 from dgn_engine.experiments._training import (
-    DUAL_QUICK,
     dual_config,
     row_of,
     trained_with,
@@ -61,7 +61,7 @@ def plan(request: Request) -> Plan:
                 )
     return Plan(
         tuple(units),
-        (DUAL_QUICK,) if request.quick else (),
+        dual_words(request) if request.quick else (),
         (
             "the paper does not define tiling or rotation; here (our definition) a layer's gates "
             "are shifted cyclically by a random number of units, the same for all examples (in "

@@ -9,6 +9,7 @@ from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Findings, Row
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
 from dgn_engine.kernels import (
@@ -50,7 +51,10 @@ def plan(request: Request) -> Plan:
         units.append(Calculation(f"cntk-s{seed}", f"{HERE}:convolutional", given, (run.id,)))
     return Plan(
         tuple(units),
-        (f"the digits; {per_class} examples a class ({images} for the CNTK) instead of 200 (40)",)
+        (
+            *stands_in(request, "MNIST"),
+            f"{per_class} examples a class ({images} for the CNTK) instead of 200 (40)",
+        )
         if request.quick
         else (),
         (

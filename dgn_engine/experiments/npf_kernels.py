@@ -13,9 +13,10 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Figure, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
-from dgn_engine.experiments._training import FC_QUICK, base, data_of, under
+from dgn_engine.experiments._training import base, data_of, under
 from dgn_engine.intervals import POSITIVE
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.sweep.results import Results
@@ -40,7 +41,7 @@ def plan(request: Request) -> Plan:
         units += [run, Calculation(f"kernels-s{seed}", function, {}, (run.id,))]
     return Plan(
         tuple(units),
-        (FC_QUICK, "64 units a layer instead of 128, 30 epochs") if request.quick else (),
+        (*stands_in(request, "MNIST"), "64 units a layer instead of 128") if request.quick else (),
         (
             f"d = {depth}; the kernels are those of the logits, trace over logits divided by ten",
             "the authors' notebook differentiates the sum of the softmax outputs, which is 1: "

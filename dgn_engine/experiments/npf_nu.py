@@ -13,6 +13,7 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Figure, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
+from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, under
@@ -45,9 +46,7 @@ def plan(request: Request) -> Plan:
         units += [run, Calculation(f"nu-s{seed}", function, {}, (run.id,))]
     return Plan(
         tuple(units),
-        ("digits 4 and 7 of 8×8 pixels stand for MNIST's", "50 units a layer instead of 100")
-        if request.quick
-        else (),
+        (*stands_in(request, "MNIST"), "50 units a layer instead of 100") if request.quick else (),
         (
             f"d = {depth}: the text has 5, the authors' code 6",
             "the network is trained on all images of both digits, ν is taken on the first "

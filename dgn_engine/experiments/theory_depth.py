@@ -80,11 +80,13 @@ def findings(request: Request, results: Results) -> Findings:
         left[kind] = [[log_left(c["left"]) for c in curve] for curve in cells]
         lines.append(averaged(label, DEPTHS, left[kind]))
         for place, depth in enumerate(DEPTHS):
+            seconds = results.seconds_of(*(f"{kind}-d{depth}-s{seed}" for seed in seeds))
             rows.append(
                 Row(
                     f"{label}, d = {depth}: log10 of the error's square left",
                     tuple(curve[place] for curve in left[kind]),
                     unit="",
+                    seconds=seconds,
                 )
             )
             rows.append(
@@ -92,6 +94,7 @@ def findings(request: Request, results: Results) -> Findings:
                     f"{label}, d = {depth}: ρ_min/ρ_max of K_0",
                     tuple(curve[place]["condition"] for curve in cells),
                     unit="",
+                    seconds=seconds,
                 )
             )
     judged = tuple(

@@ -142,6 +142,7 @@ def findings(request: Request, results: Results) -> Findings:
         prefix = "own" if own else "fixed"
         for width in _widths(request):
             cells = [results.calculated(f"{prefix}-w{width}-s{seed}") for seed in seeds]
+            seconds = results.seconds_of(*(f"{prefix}-w{width}-s{seed}" for seed in seeds))
             name = f"{label}, w = {width}"
             for word, key in (("median", "off"), ("largest", "worst")):
                 rows.append(
@@ -149,6 +150,7 @@ def findings(request: Request, results: Results) -> Findings:
                         f"{name}: {word} ‖e − predicted‖/‖αKe‖",
                         tuple(c[key] for c in cells),
                         unit="",
+                        seconds=seconds,
                     )
                 )
             rows.append(
@@ -156,10 +158,11 @@ def findings(request: Request, results: Results) -> Findings:
                     f"{name}: steps at which a gate switched",
                     tuple(float(len(c["instants"])) for c in cells),
                     unit="",
+                    seconds=seconds,
                 )
             )
             rows += [
-                Row(f"{name}: {word}", tuple(c[key] for c in cells), unit="")
+                Row(f"{name}: {word}", tuple(c[key] for c in cells), unit="", seconds=seconds)
                 for key, word in DRIFTS.items()
             ]
             losses.append(averaged(name, range(len(cells[0]["loss"])), [c["loss"] for c in cells]))

@@ -110,6 +110,7 @@ def findings(request: Request, results: Results) -> Findings:
             f"distance of K_0 from {words[key]}, width {width}",
             tuple(c[key][place] for c in limits),
             unit="",
+            seconds=results.seconds_of(*(f"limit-s{seed}" for seed in seeds)),
         )
         for key in words
         for place, width in enumerate(widths)

@@ -173,6 +173,7 @@ def findings(request: Request, results: Results) -> Findings:
                 f"‖K^V_0 − βH‖/‖βH‖, {name}, width {width}",
                 tuple(c[place] for c in curves),
                 unit="",
+                seconds=results.seconds_of(*(f"{name}-s{seed}" for seed in seeds)),
             )
             for place, width in enumerate(widths)
         ]

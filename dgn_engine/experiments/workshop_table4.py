@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
@@ -10,9 +10,10 @@ from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Findings, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim, printed
+from dgn_engine.experiments._scaled import beside, option, stands_in
 from dgn_engine.experiments._training import (
-    FC_QUICK,
     SGD_STEPS,
+    Cell,
     base,
     cell_of,
     data_of,
@@ -26,6 +27,7 @@ from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
 
 TABLE = "npf_workshop_table4"
+QUICK_WIDTH = 64
 PIXELS = "NPF trained, random pixels"
 COLUMNS = {
     "ReLU": "ReLU",
@@ -64,9 +66,15 @@ ARCHES = (
 GATES = {
     "labels": "random-label gates",
     "pixels": "random-pixel gates",
-    "FR-II": "random gates",
+    "FR-II": "random gates (FR-II)",
+    "FR-DI": "random gates (FR-DI)",
     "FL": "true gates",
 }
+ORDER = tuple(
+    pair
+    for frozen in ("FR-II", "FR-DI")
+    for pair in (("labels", frozen), ("pixels", frozen), (frozen, "FL"))
+)  # each below the other
 
 
 def plan(request: Request) -> Plan:
@@ -79,8 +87,9 @@ def plan(request: Request) -> Plan:
         for unit in _columns(f"{arch.id}-{step:g}", _config(request, arch, step), seed)
     ]
     scaled = (
-        FC_QUICK,
-        "only one row of those with Adam; 64 units a layer instead of 128, 40 epochs of 45 steps",
+        *stands_in(request, "MNIST"),
+        "only one row of those with Adam",
+        f"{QUICK_WIDTH} units a layer instead of {' or '.join(_widths(request))}",
     )
     return Plan(
         tuple(units),
@@ -90,7 +99,6 @@ def plan(request: Request) -> Plan:
             "the gates of the random columns are those of a ReLU network after as many epochs on "
             "uniformly drawn labels, or on Gaussian pixels with the true labels; the value network "
             "then learns the true data",
-            "β is not printed: 8",
         ),
     )
 
@@ -118,31 +126,44 @@ def findings(request: Request, results: Results) -> Findings:
     remarks: list[str] = []
     for arch in _chosen(request):
         cells = {name: _best(request, results, arch, name) for name in COLUMNS.values()}
+        label = _label(request, arch)
         for column, name in COLUMNS.items():
-            rows.append(_row(arch, column, cells[name]))
-        judged += _claims(request, arch, cells)
+            of_paper = None if column == PIXELS else printed(TABLE, arch.row, column)
+            value, remark = beside(request, of_paper, arch.row)
+            rows.append(row_of(f"{label} {column}", cells[name].runs, value, remark))
+        judged += _claims(request, label, {name: cell.runs for name, cell in cells.items()})
         for name in ("labels", "pixels"):
-            runs = _best(request, results, arch, f"{name}-gates")
+            of_cell = (cells[name].step,)  # the step whose FL row is reported
+            runs = _best(request, results, arch, f"{name}-gates", of_cell).runs
             shares = ", ".join(f"{100 * run.train_accuracy:.1f} %" for run in runs)
             remarks.append(
-                f"{arch.row}: the network on random {name} reached {shares} train accuracy."
+                f"{label}: the network on random {name} reached {shares} train accuracy."
             )
     return Findings(tuple(rows), tuple(judged), (), tuple(remarks))
 
 
-def _row(arch: _Arch, column: str, runs: Sequence[Trained]) -> Row:
-    value = None if column == PIXELS else printed(TABLE, arch.row, column)
-    return row_of(f"{arch.row} {column}", runs, value)
+def _label(request: Request, arch: _Arch) -> str:
+    """The paper's name of the row; on the quick scale that of what is trained."""
+    if not request.quick:
+        return arch.row
+    config = _config(request, arch, 1.0)
+    name, *_, optimiser, _ = arch.row.split()
+    width, depth = option(config, "width"), option(config, "depth")
+    return f"{name} w={width} d={depth} {optimiser} {config.data.name}"
 
 
-def _claims(request: Request, arch: _Arch, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
-    for lower, upper in (("labels", "FR-II"), ("pixels", "FR-II"), ("FR-II", "FL")):
+def _claims(request: Request, label: str, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
+    for lower, upper in ORDER:
         values = [
             100 * (above.best - below.best)
             for above, below in zip(cells[upper], cells[lower], strict=True)
         ]
-        named = f"{arch.row}: {GATES[upper]} − {GATES[lower]}"
+        named = f"{label}: {GATES[upper]} − {GATES[lower]}"
         yield judge(request, claim("ws-1"), named, values, "above", 0.0)
+
+
+def _widths(request: Request) -> list[str]:
+    return list(dict.fromkeys(str(arch.width) for arch in _chosen(request)))
 
 
 def _chosen(request: Request) -> list[_Arch]:
@@ -158,16 +179,18 @@ def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
     if not arch.width:
         net, data, epochs = NetConfig("vconv"), data_of(request, "cifar10"), 80
     else:
-        width = 64 if request.quick else arch.width
+        width = QUICK_WIDTH if request.quick else arch.width
         net = NetConfig("fc", (("width", width), ("depth", arch.depth)))
         data, epochs = data_of(request, "mnist"), 20 if arch.optimiser == "adam" else 50
     config = base(request, net, data, request.epochs_or(40, epochs))
     return trained_with(config, optimiser=arch.optimiser, learning_rate=step)
 
 
-def _best(request: Request, results: Results, arch: _Arch, name: str) -> list[Trained]:
+def _best(
+    request: Request, results: Results, arch: _Arch, name: str, steps: tuple[float, ...] = ()
+) -> Cell:
     seeds = range(request.seeds_or(3, 5))
-    return cell_of(results, arch.id, _steps(request, arch), name, seeds)
+    return cell_of(results, arch.id, steps or _steps(request, arch), name, seeds)
 
 
 EXPERIMENT = Experiment(

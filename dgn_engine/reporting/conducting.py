@@ -20,6 +20,7 @@ from dgn_engine.reporting import standing
 from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, read, to_bytes
 from dgn_engine.reporting.places import PLAN, RESULTS
 from dgn_engine.reporting.standing import Standing, Tally
+from dgn_engine.reporting.trained import trained_as
 from dgn_engine.reporting.writing import write_report
 from dgn_engine.runs import about
 from dgn_engine.runs.durable import write_file
@@ -62,7 +63,11 @@ def plan_of(task: Task) -> Plan:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
         raise Refusal(f"{task.name} has no rows{only} at this scale.")
     check_units(plan.units)
-    return replace(plan, scaled_down=(*plan.scaled_down, *_limits(task.request)))
+    return replace(
+        plan,
+        scaled_down=(*plan.scaled_down, *_limits(task.request)),
+        choices=(*plan.choices, *trained_as(plan.units)),
+    )
 
 
 def _limits(request: Request) -> list[str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dgn_engine.experiments import Plan, Request, all_experiments, duality_48
+from dgn_engine.experiments import Findings, Plan, Request, all_experiments, duality_48
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.reporting import document
 from dgn_engine.reporting.asked import answered
 from dgn_engine.reporting.conducting import Task, conduct, plan_of
 from dgn_engine.reporting.entries import experiment_entries, full_words, quick_words
 from dgn_engine.sweep.executors import find_executor
+from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Training, Unit, check_units
 
 EXPERIMENTS = all_experiments()
@@ -38,6 +41,7 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
     assert made.state == "done"
     assert made.rows or made.figures
     assert made.claims or not experiment.claims
+    assert {claim.id for claim in made.claims} == set(experiment.claims), "each has a line"
     few = [claim for claim in made.claims if claim.n < 3 and not claim.exact]
     assert {claim.verdict for claim in few} <= {"not decided at this scale"}
     again = document.read(tmp_path)
@@ -107,6 +111,77 @@ def test_a_limit_keeps_so_many_examples_of_every_run_and_is_said() -> None:
     data = [unit.config.data for unit in plan.units if isinstance(unit, Training)]
     assert {(one.train_limit, one.test_limit) for one in data} == {(96, 40)}
     assert "at most 96 training examples, balanced over the classes" in plan.scaled_down
+
+
+def _planned(name: str, **asked: Any) -> Plan:
+    return plan_of(Task(name, EXPERIMENTS[name], Request(**asked), Path()))
+
+
+def test_what_is_said_of_a_plan_follows_from_what_was_asked() -> None:
+    usual = _planned("npf-table2")
+    assert usual.scaled_down[0].endswith("stand for MNIST")
+    assert any("SGD has one step, 0.1," in said for said in usual.scaled_down)
+    assert any("SGD, step 0.1, batch 32, 40 epochs" in said for said in usual.choices)
+    asked = _planned("npf-table2", epochs=1, only="Adam", data="mnist")
+    assert not any("stand" in said or "SGD" in said for said in asked.scaled_down)
+    assert any("on mnist: Adam, step 0.0003, batch 32, 1 epoch," in said for said in asked.choices)
+    more = _planned("npf-table2", only="SGD", steps=(0.5, 0.1), data="fashion")
+    assert more.scaled_down[0] == "'fashion' stands for MNIST"
+    assert not any("one step" in said for said in more.scaled_down)
+
+
+@pytest.mark.parametrize("name", ["npf-table2", "workshop-table4", "npf-kernels"])
+def test_the_choices_of_the_authors_code_are_all_told(name: str) -> None:
+    made = _planned(name, protocol="as-in-code")
+    said = " ".join(made.choices)
+    for wanted in ("biases, Glorot's start", "1.1/(1 + exp(−4q))", "Adam, step"):
+        assert wanted in said.replace("no biases", "")
+
+
+def test_rows_and_claims_at_quick_are_labelled_as_trained() -> None:
+    for name, label in (("npf-table2", "FC(w=64,d=6)"), ("workshop-table4", "Arch-1 w=64 d=6")):
+        found = _made_up(name)
+        assert all(row.label.startswith(label) for row in found.rows)
+        assert all("digits" in row.label and row.printed is None for row in found.rows)
+        assert found.rows[0].remark.startswith("printed of "), "with the name of the paper's row"
+        assert all(claim.statistic.startswith(label) for claim in found.claims)
+
+
+def test_both_kinds_of_random_gates_are_judged() -> None:
+    for name, claim_id in (("npf-table2", "npf-1"), ("workshop-table4", "ws-1")):
+        lines = [c.statistic for c in _made_up(name).claims if c.id == claim_id]
+        assert any("FR-II" in line for line in lines)
+        assert any("FR-DI" in line for line in lines)
+
+
+def test_gates_learnt_much_better_than_relu_are_not_within_a_point_of_it() -> None:
+    found = _made_up("npf-table2", {"-FL-": 0.99})
+    assert {claim.verdict for claim in found.claims if claim.id == "npf-2"} == {"not held"}
+
+
+def test_a_networks_noise_gates_are_told_of_at_the_step_that_is_reported() -> None:
+    """The step of a row is that of its best FL, not of its best gate network."""
+    best = {"-0.1-labels-gates": 0.9, "-0.01-labels-s": 0.95}
+    found = _made_up(
+        "workshop-table4", best, scale="full", only="Arch-1 w=128 d=6 SGD", steps=(0.1, 0.01)
+    )
+    (said,) = [remark for remark in found.remarks if "random labels" in remark]
+    assert "reached 1.0 %, 1.0 %" in said, "a hundredth of each at the step 0.01"
+
+
+def _made_up(name: str, scores: dict[str, float] | None = None, **asked: Any) -> Findings:
+    """What an experiment reads out of runs with a test accuracy of 0.9, and a bit for each seed;
+    `scores` of those whose id holds a text. The train accuracy is the step of its id, or 0."""
+
+    class MadeUp(Results):
+        def trained(self, unit_id: str) -> Trained:
+            best = next((v for part, v in (scores or {}).items() if part in unit_id), 0.9)
+            best += 1e-4 * int(unit_id[-1])
+            at = re.search(r"-sgd-([\d.]+)-", unit_id)
+            step = float(at[1]) if at else 0.0
+            return Trained(Path(), best, best, (1.0,), (step,), (0.1,), (best,), 1.0, None)
+
+    return EXPERIMENTS[name].findings(Request(**asked), MadeUp(Path()))
 
 
 def _short(unit: Unit) -> Unit:

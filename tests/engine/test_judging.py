@@ -7,12 +7,19 @@ import math
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from scipy.stats import spearmanr, ttest_1samp
+from scipy.stats import spearmanr, ttest_1samp, ttest_ind
 
 from dgn_engine.experiments import Request
 from dgn_engine.experiments._findings import mean_and_half_width
-from dgn_engine.experiments._judging import judge, judge_exact, judge_within
-from dgn_engine.intervals import PERCENT, POSITIVE, SHARE, interval, rank_correlation
+from dgn_engine.experiments._judging import (
+    judge,
+    judge_exact,
+    judge_means,
+    judge_means_within,
+    judge_within,
+    unmeasured,
+)
+from dgn_engine.intervals import PERCENT, POSITIVE, SHARE, difference, interval, rank_correlation
 
 CLAIM = ("npf-1", "FR below DL and ReLU")
 FULL, QUICK = Request(scale="full"), Request(scale="quick")
@@ -141,3 +148,34 @@ def test_an_exact_claim_needs_no_seeds_but_a_number(error: float, n: int, verdic
     claim = judge_exact(CLAIM, "largest error", error, 1e-9, n)
     assert claim.verdict == verdict
     assert claim.exact
+
+
+def test_the_interval_of_two_samples_is_that_of_welchs_t() -> None:
+    one, other = (1.0, 1.4, 0.9), (0.2, 0.1, 0.5, 0.3, 0.25)
+    welch = ttest_ind(one, other, equal_var=False)
+    found = welch.confidence_interval(0.95)
+    assert difference(one, other) == pytest.approx(
+        (np.mean(one) - np.mean(other), found.low, found.high), rel=1e-12
+    )
+
+
+def test_one_network_against_many_models_decides_nothing() -> None:
+    many = [96.0 + 0.01 * i for i in range(48)]
+    for made in (
+        judge_means(FULL, CLAIM, "x", (97.0,), many, "below", 3.0),
+        judge_means_within(FULL, CLAIM, "x", (97.0,), many, 1.0),
+    ):
+        assert (made.n, made.verdict) == (1, "not decided")
+        assert math.isnan(made.low)
+    few = judge_means(FULL, CLAIM, "x", (97.0, 97.1, 96.9), many, "below", 3.0)
+    assert (few.n, few.verdict) == (3, "held")
+
+
+def test_a_claim_about_what_was_not_trained_is_a_line_without_a_number() -> None:
+    made = unmeasured(QUICK, CLAIM, "x", "--full trains it")
+    assert math.isnan(made.value)
+    assert (made.n, made.verdict, made.remark) == (
+        0,
+        "not decided at this scale",
+        "--full trains it",
+    )
