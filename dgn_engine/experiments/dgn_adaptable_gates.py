@@ -106,6 +106,7 @@ def findings(request: Request, results: Results) -> Findings:
             tuple(c["nu"][-1] for c in curves),
             unit="",
             epochs=epochs[-1],
+            seconds=results.seconds_of(*(f"nu-{regime}-s{seed}" for seed in seeds)),
         )
         for regime, curves in nus.items()
     ]

@@ -70,7 +70,8 @@ def findings(request: Request, results: Results) -> Findings:
     """Both kernels over the epochs, and the largest ratio of their sizes."""
     seeds = range(request.seeds_or(3, 5))
     curves = [results.calculated(f"kernels-s{seed}") for seed in seeds]
-    seconds = sum(results.trained(f"dl-s{seed}").seconds for seed in seeds)
+    trained = sum(results.trained(f"dl-s{seed}").seconds for seed in seeds)
+    measured = results.seconds_of(*(f"kernels-s{seed}" for seed in seeds), default=0.0)
     epochs = curves[0]["epochs"]
     rows = [
         Row(
@@ -78,12 +79,12 @@ def findings(request: Request, results: Results) -> Findings:
             tuple(c[f"{name}_{part}"][place] for c in curves),
             unit="",
             epochs=epochs[place],
+            seconds=measured + (trained if place else 0.0),
         )
         for name in NUMBERS
         for part in ("value", "feature")
         for when, place in (("at the start", 0), ("at the end", -1))
     ]
-    rows[-1] = replace(rows[-1], seconds=seconds)
     judged = tuple(
         judge(
             request,

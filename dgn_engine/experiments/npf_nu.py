@@ -78,15 +78,16 @@ def findings(request: Request, results: Results) -> Findings:
     """ν at the beginning and at the end, and the curve between."""
     seeds = range(request.seeds_or(3, 5))
     curves = [results.calculated(f"nu-s{seed}") for seed in seeds]
-    runs = [results.trained(f"relu-s{seed}") for seed in seeds]
-    epochs, seconds = curves[0]["epochs"], sum(run.seconds for run in runs)
+    trained = sum(results.trained(f"relu-s{seed}").seconds for seed in seeds)
+    watched = results.seconds_of(*(f"nu-s{seed}" for seed in seeds), default=0.0)
+    epochs = curves[0]["epochs"]
     rows = tuple(
         Row(
             label,
             tuple(c["nu"][place] for c in curves),
             unit="",
             epochs=epochs[place],
-            seconds=seconds if place else 0.0,
+            seconds=watched + (trained if place else 0.0),
         )
         for label, place in (("ν of H at the start", 0), ("ν of H at the end", -1))
     )

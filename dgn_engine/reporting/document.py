@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from dgn_engine.protocol.findings import Claim, Figure, Printed
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_text
 from dgn_engine.reporting.places import RESULTS
 from dgn_engine.reporting.typed import typed
 
@@ -90,7 +91,7 @@ def read(folder: Path) -> Document:
     """The result in a folder, or in the folder of a file in it; raises `Refusal`."""
     path = folder if folder.is_file() else folder / RESULTS
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json.loads(read_text(path))
     except FileNotFoundError:
         raise Refusal(f"{folder} holds no result: there is no {RESULTS} in it.") from None
     except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.refusal import Refusal
+from dgn_engine.regular_files import read_regular, read_text
 from dgn_engine.runs.durable import write_file
 from dgn_engine.runs.lock import Lock
 from dgn_engine.runs.places import LOCK
@@ -58,7 +59,7 @@ def calculate(unit: Calculation, root: Path) -> None:
         needs = {need: unit_folder(root, need) for need in unit.needs}
         began = time.monotonic()
         result = json.dumps(function(Work(unit.arguments, folder, needs))).encode()
-        took = round(time.monotonic() - began, 3)
+        took = round(time.monotonic() - began, 6)
         told = {**to_json(unit), _SECONDS: took, _DIGEST: _digest(result)}
         write_file(folder / ASKED, json.dumps(told).encode())
         write_file(folder / RESULT, result)  # last: with it, it is done
@@ -76,7 +77,7 @@ def read_result(folder: Path) -> Any:
         return _Named(tree, folder)
 
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_hook=named)
+        return json.loads(read_text(path), object_hook=named)
     except (OSError, ValueError, RecursionError) as error:
         raise Refusal(
             f"{path} cannot be read: {error}; the command that made it calculates it again."
@@ -114,7 +115,7 @@ def _asked(folder: Path) -> dict[str, Any] | None:
 
 def _bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_regular(path)
     except OSError:
         return None
 

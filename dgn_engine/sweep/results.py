@@ -59,17 +59,16 @@ class Results:
         self._calculated[unit_id] = seconds_taken(folder)
         return value
 
-    def seconds_of(self, *unit_ids: str) -> float:
-        """That these units took together, as far as it is known; NaN where none was read."""
+    def seconds_of(self, *unit_ids: str, default: float = math.nan) -> float:
+        """That these units took together, as far as it is known; `default` where it is of none."""
         told = [self._seconds_of(unit_id) for unit_id in unit_ids]
         known = [seconds for seconds in told if not math.isnan(seconds)]
-        return sum(known) if known else math.nan
+        return sum(known) if known else default
 
     @property
     def seconds(self) -> float:
         """That all units read so far took together."""
-        known = self.seconds_of(*self._trained, *self._calculated)
-        return 0.0 if math.isnan(known) else known
+        return self.seconds_of(*self._trained, *self._calculated, default=0.0)
 
     def _seconds_of(self, unit_id: str) -> float:
         read = self._trained.get(unit_id)

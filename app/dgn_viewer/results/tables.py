@@ -70,7 +70,7 @@ def _cells(row: RowLine) -> tuple[str, ...]:
 
 def _about(row: RowLine) -> str:
     parts = (row.label, row.remark, f"{words.duration(row.seconds)} of computing")
-    return "; ".join(part for part in (parts if row.seconds else parts[:2]) if part)
+    return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
 
 
 def _side(head: str) -> Qt.AlignmentFlag:

@@ -1,0 +1,146 @@
+"""Calculations of a result: their time, what becomes of damaged ones, and folders that are none."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.cli import main
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
+from dgn_engine.refusal import Refusal
+from dgn_engine.reporting import words
+from dgn_engine.reporting.conducting import Task, conduct, report_again
+from dgn_engine.reporting.document import Document
+from dgn_engine.reporting.facts import facts, row_cells
+from dgn_engine.sweep.results import Results
+from dgn_engine.sweep.serial import Serial
+from dgn_engine.sweep.unit import Calculation
+
+UNIT = Calculation(
+    "limit", "dgn_engine.experiments.theory_infinite_width:distances", {"widths": [4], "seed": 0}
+)
+
+
+def _findings(request: Request, results: Results) -> Findings:
+    values = tuple(results.calculated("limit")["limit"])
+    start = Row("at the start", values, unit="", epochs=0, seconds=results.seconds_of("limit"))
+    return Findings((start, Row("never trained", values, unit="")))
+
+
+TINY = Experiment(
+    "A limit", "[NPF] 0", "For the tests.", lambda _: Plan((UNIT,)), _findings, 0.0, 0.0
+)
+
+
+def _made(folder: Path) -> Document:
+    return conduct(_task(folder), Serial(), lambda *_: None)
+
+
+def _task(folder: Path) -> Task:
+    return Task("tiny", TINY, Request(), folder, ("reproduce", "tiny"))
+
+
+def test_a_calculation_tells_its_time_in_units_rows_and_the_whole(tmp_path: Path) -> None:
+    made = _made(tmp_path)
+    (unit,) = made.units
+    assert unit.seconds > 0
+    assert made.rows[0].seconds == made.seconds == unit.seconds
+    assert (
+        dict(facts(made))["runs and calculations"]
+        == f"1, {words.duration(unit.seconds)} of computing"
+    )
+    assert report_again(_task(tmp_path)).units[0].seconds == unit.seconds
+
+
+def test_a_network_at_its_start_has_0_epochs_and_what_is_not_trained_has_none(
+    tmp_path: Path,
+) -> None:
+    made = _made(tmp_path)
+    assert [row_cells(made, row)[5] for row in made.rows] == ["0", "–"]
+
+
+@pytest.mark.parametrize("damage", ["", "[", '{"limit": [9.0], "beta": []}', '{"other": 1}'])
+def test_a_damaged_result_of_a_calculation_is_calculated_again(tmp_path: Path, damage: str) -> None:
+    before = _made(tmp_path)
+    result = tmp_path / "units" / "limit" / "result.json"
+    result.write_text(damage)
+    with pytest.raises(Refusal, match="are not done"):
+        report_again(_task(tmp_path))
+    assert _made(tmp_path).rows[0].values == before.rows[0].values
+
+
+def test_a_damaged_note_of_what_was_calculated_is_made_again(tmp_path: Path) -> None:
+    before = _made(tmp_path)
+    (tmp_path / "units" / "limit" / "unit.json").write_text("[]")
+    assert _made(tmp_path).rows[0].values == before.rows[0].values
+
+
+def test_a_result_of_an_older_version_is_read_and_what_it_lacks_is_one_sentence(
+    tmp_path: Path,
+) -> None:
+    before = _made(tmp_path)
+    note = tmp_path / "units" / "limit" / "unit.json"
+    tree = json.loads(note.read_text())
+    note.write_text(
+        json.dumps({key: tree[key] for key in tree if key not in ("seconds", "sha256")})
+    )
+    old = _made(tmp_path)
+    assert old.rows[0].values == before.rows[0].values
+    assert math.isnan(old.units[0].seconds)
+    assert row_cells(old, old.rows[0])[8] == "–"
+    (note.parent / "result.json").write_text('{"beta": [1.0]}')
+    with pytest.raises(Refusal, match=r"holds no 'limit': another version wrote it; delete"):
+        _made(tmp_path)
+
+
+def test_another_calculation_in_its_place_is_refused(tmp_path: Path) -> None:
+    _made(tmp_path)
+    other = replace(UNIT, arguments={"widths": [5], "seed": 0})
+    with pytest.raises(Refusal, match="holds another calculation; choose another folder"):
+        Serial().run([other], tmp_path, lambda _: None, lambda: False)
+
+
+@pytest.mark.parametrize("plan", ["[]", '"text"', "3", "{"])
+def test_a_damaged_plan_is_one_sentence(tmp_path: Path, plan: str) -> None:
+    (tmp_path / "plan.json").write_text(plan)
+    with pytest.raises(Refusal, match=r"plan\.json .*choose another folder with --out"):
+        _made(tmp_path)
+
+
+@pytest.mark.parametrize("more", [(), ("--report-only",)])
+def test_a_file_as_the_folder_of_a_result_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert main(["reproduce", "npf-nu", "--out", str(file), *more]) == 2
+    assert f"{file} is not a folder; choose a folder with --out." in capsys.readouterr().err
+
+
+def test_gate_information_that_is_refused_leaves_no_folder_and_changes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    width = ("--width", "8", "--depth", "3", "--train-limit", "96", "--device", "cpu")
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert main(["train", *width, "--regime", "ReLU", "--epochs", "1", "--quiet", "--out",
+                 str(run)]) == 0  # fmt: skip
+    tail = ("--train-limit", "96", "--seeds", "1", "--device", "cpu", "--executor", "serial",
+            "--quiet", "--out", str(out))  # fmt: skip
+    measure = ["gate-information", str(run / "weights.safetensors"), *tail]
+    for asked, sentence in (
+        (("--epochs", "0"), "training.epochs is 0, which never ends"),
+        (("--epochs", "1", "--data", "correlated"), "64 inputs, 256 needed"),
+    ):
+        assert main([*measure, *asked]) == 2
+        assert sentence in capsys.readouterr().err
+        assert not out.exists()
+    assert main([*measure, "--epochs", "1"]) == 0
+    kept = (out / "config.toml").read_bytes()
+    capsys.readouterr()
+    assert main([*measure, "--epochs", "2"]) == 2
+    assert "with other settings; repeat the command it was begun with" in capsys.readouterr().err
+    assert (out / "config.toml").read_bytes() == kept
