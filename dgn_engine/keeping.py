@@ -8,9 +8,10 @@ from pathlib import Path
 from dgn_engine.checkpoints.saving import save_network
 from dgn_engine.config import TrainingConfig
 from dgn_engine.protocol.events import Measured
+from dgn_engine.runs import places
 from dgn_engine.trainer import Trainer
 
-KEPT = "weights"  # the folder, within that of the run
+KEPT = places.KEPT  # the folder, within that of the run
 BEST = "best.safetensors"
 
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
     lister.add_argument("--rebuild", action="store_true", help="forget the index first")
     _add(chosen, "show", "one run, or a session file: configuration, end, scores, checkpoints")
-    _add(chosen, "verify", "name every damaged file; exit 1 where there is one")
+    _add(chosen, "verify", "name every damaged or missing file; exit 1 where there is one")
     _add(chosen, "repair", "put damaged files aside and keep all that is sound")
     keeper = _add(chosen, "keep", "keep the newest checkpoint, or that of a step, for good")
     keeper.add_argument("--step", type=int, metavar="N")
@@ -114,14 +114,15 @@ def _import(file: Path, name: str) -> int:
 
 
 def _verify(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.runs.verifying import verify
+    from dgn_engine.runs.verifying import unchecked, verify
 
     found = verify(folder)
     for finding in found:
         print(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in found)
     if not damaged:
-        print(f"{folder} is sound.")
+        why = unchecked(folder)
+        print(f"{folder} is sound" + (f", as far as can be told: {why}." if why else "."))
         return 0
     print(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
     return DAMAGED

@@ -19,8 +19,7 @@ def align(folders: Sequence[RunFolder]) -> None:
         return
     for folder in folders:
         for one in [one for one in folder.checkpoints if one.sound and one.step > max(common)]:
-            checkpoints.remove(one)
-            folder.checkpoints.remove(one)
+            folder.drop(one)
 
 
 def _known(folder: RunFolder) -> set[int]:

@@ -8,7 +8,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from dgn_engine.checkpoints import limits
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
 from dgn_engine.regular_files import NotRegular, read_regular
-from dgn_engine.runs import about, checkpoints, frames, places, sessions
+from dgn_engine.runs import about, checkpoints, frames, inventory, places, sessions
 from dgn_engine.runs.durable import replacing, write_file
 from dgn_engine.runs.lines import decode
 from dgn_engine.runs.reader import RunReader
@@ -114,7 +114,8 @@ def _members(reader: RunReader, moment: Moment | None) -> Iterator[tuple[str, by
         for name, content in held.items():
             if content is not None:
                 yield f"{places.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
-    for name in (places.RUN, places.CONFIG, *(() if moment else (places.WEIGHTS,))):
+    yield places.RUN, about.encode(_about(reader, moment))
+    for name in (places.CONFIG, *(() if moment else (places.WEIGHTS,))):
         if (content := _content(reader.path / name)) is not None:
             yield name, content
     yield places.LOG, _log(reader.path / places.LOG, moment)
@@ -126,6 +127,21 @@ def _members(reader: RunReader, moment: Moment | None) -> Iterator[tuple[str, by
         serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
         name = places.frame_name(moment.step, serial, hashlib.sha256(content).hexdigest())
         yield f"{places.FRAMES}/{name}", content
+
+
+def _about(reader: RunReader, moment: Moment | None) -> dict[str, Any]:
+    """With an inventory of what goes into the file."""
+    try:
+        known = inventory.told(reader.about) if moment is None else None
+    except ValueError:
+        known = None
+    bare = inventory.without(reader.about)
+    if known is None:
+        return bare
+    here = known.checkpoints.intersection(one.path.name for one in reader.checkpoints)
+    files = {name: told for name, told in known.files.items() if name == places.WEIGHTS}
+    chosen = replace(known, checkpoints=here, files=files)
+    return {**bare, inventory.KEY: chosen.to_json()}
 
 
 def _chosen_checkpoints(reader: RunReader, moment: Moment | None) -> list[checkpoints.Stored]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.refusal import Refusal
-from dgn_engine.runs import about, checkpoints, frames, places
+from dgn_engine.runs import about, checkpoints, frames, inventory, places
 from dgn_engine.runs.durable import clear_leftovers, write_file, write_folder
 from dgn_engine.runs.lock import Lock
 from dgn_engine.runs.log import LogWriter, read_log
@@ -37,6 +38,7 @@ class RunFolder:
         self._lock = Lock(path / places.LOCK)
         try:
             self._lock.take()
+            self.about = about.read(path)  # its last writer may have ended a moment ago
             for folder in (path, path / places.CHECKPOINTS, path / places.FRAMES):
                 clear_leftovers(folder)
             self._log = LogWriter(path / places.LOG)
@@ -47,10 +49,16 @@ class RunFolder:
                 for line in read_log(path / places.LOG).lines
                 if line.name in TURNS and "step" in line.fields
             ]
+            serials = [frame.serial for frame in self._frames]
+            self._before = inventory.Before(path, self._inventory(), serials)
+        except Refusal:
+            self._lock.release()
+            raise
         except OSError as error:
             self._lock.release()
             raise Refusal(f"Cannot write the run to {path}: {error.strerror}.") from None
-        self._serial = 1 + max((frame.serial for frame in self._frames), default=-1)
+        self._changed = False  # so far it is as its last writer left it
+        self._serial = max(self._before.next_serial, 1 + max(serials, default=-1))
         self._order = 1 + max((one.order for one in self.checkpoints), default=-1)
 
     @staticmethod
@@ -100,12 +108,13 @@ class RunFolder:
 
     def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
         """Write down what is known now that the run stands."""
+        self._change()
         whole = about.begun(self.about, started, fingerprint, threads)
-        write_file(self.path / places.RUN, about.encode(whole))
-        self.about = whole
+        self._write_about(whole)
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         """A line in the log."""
+        self._change()
         self._log.append(name, dict(fields))
         if name in TURNS:
             self._turns.append(int(fields.get("step", 0)))
@@ -119,14 +128,17 @@ class RunFolder:
         lines = serial = 0
         if newest is not None:
             lines, serial = newest.lines, newest.frames
+        self._change()
         for frame in self._frames:
             if frame.serial >= serial:
                 frame.path.unlink(missing_ok=True)
         self._frames = [frame for frame in self._frames if frame.serial < serial]
+        self._before.forget_frames(serial)
         self.note("RunContinued", {**fields, "lines": lines})
 
     def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
         """A new checkpoint; those that are no longer needed go."""
+        self._change()
         self._log.sync()
         folder = self.path / places.CHECKPOINTS
         marks = {"kept": kept, "lines": self._log.next_seq, "frames": self._serial}
@@ -138,8 +150,15 @@ class RunFolder:
                 checkpoints.remove(one)
             self.checkpoints.remove(one)
 
+    def drop(self, checkpoint: checkpoints.Stored) -> None:
+        """Take a checkpoint out: the run goes on from an earlier one."""
+        self._change()
+        checkpoints.remove(checkpoint)
+        self.checkpoints.remove(checkpoint)
+
     def frame(self, frame: Frame) -> None:
         """A new frame; where there are too many, old ones thin out."""
+        self._change()
         self._frames.append(frames.write(self.path / places.FRAMES, frame, self._serial))
         self._serial += 1
         for one in to_drop(self._frames, self._turns, self._cap):
@@ -167,14 +186,40 @@ class RunFolder:
         self._log.reopen()
 
     def close(self) -> None:
-        """Let others write."""
+        """Let others write; what lies here is written down, if there is room for that."""
         self._log.close()
+        if self._changed:
+            with suppress(OSError, Refusal):
+                self._write_inventory()
+            self._changed = False
         self._lock.release()
 
     def discard(self) -> None:
         """Remove a run that could not begin."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _inventory(self) -> inventory.Inventory | None:
+        try:
+            return inventory.told(self.about)
+        except ValueError:  # `verify` names it
+            return None
+
+    def _change(self) -> None:
+        """Before anything changes: what was written down of the folder no longer holds."""
+        if not self._changed and inventory.KEY in self.about:
+            self._write_about(inventory.without(self.about))
+        self._changed = True
+
+    def _write_inventory(self) -> None:
+        if about.read(self.path)["id"] != self.about["id"]:
+            return  # another run lies in its folder now
+        found = self._before.after(self.lines, (frame.serial for frame in self._frames))
+        self._write_about({**self.about, inventory.KEY: found.to_json()})
+
+    def _write_about(self, whole: dict[str, Any]) -> None:
+        write_file(self.path / places.RUN, about.encode(whole))
+        self.about = whole
 
 
 def new_folder(root: Path, config: RunConfig) -> RunFolder:

@@ -20,7 +20,7 @@ from dgn_engine.checkpoints.reading import ask_child, child_command
 from dgn_engine.checkpoints.wire import LINE
 from dgn_engine.refusal import Refusal
 from dgn_engine.regular_files import FILE, open_regular, read_regular
-from dgn_engine.runs import about, places, plausible, sessions
+from dgn_engine.runs import about, inventory, places, plausible, sessions
 from dgn_engine.runs.durable import PART, sync_folder, write_file
 from dgn_engine.runs.reader import RunReader
 
@@ -132,6 +132,15 @@ def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
         count -= len(piece)
 
 
+def _told(known: dict[str, Any]) -> dict[str, Any]:
+    """Without an inventory that makes no sense."""
+    try:
+        inventory.told(known)
+    except ValueError:
+        return inventory.without(known)
+    return known
+
+
 def _opened(name: str, folder: Path) -> Session:
     run = folder / sessions.FOLDER
     try:
@@ -152,7 +161,7 @@ def _opened(name: str, folder: Path) -> Session:
     except Refusal:
         raise Refusal(f"{name} holds a run whose {places.RUN} is not sound.") from None
     try:
-        write_file(run / places.RUN, about.encode(plausible.cleaned(known)))
+        write_file(run / places.RUN, about.encode(plausible.cleaned(_told(known))))
         (run / places.LOG).touch()
         reader = RunReader(run)
         plausible.check(reader)

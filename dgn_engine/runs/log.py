@@ -7,7 +7,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.regular_files import FILE, open_regular
@@ -30,6 +30,17 @@ class LogRead:
     damaged: tuple[int, ...] = ()
     missing: tuple[tuple[int, int], ...] = ()
     torn: int = 0
+
+    @property
+    def end(self) -> int:
+        """How many lines there were when the last sound one was written."""
+        return _end(self.lines[-1]) + 1 if self.lines else 0
+
+    def lacking(self, written: int) -> LogRead:
+        """The same with what is missing at its end, where so many lines were written."""
+        if self.end >= written:
+            return self
+        return replace(self, missing=(*self.missing, (self.end, written - 1)))
 
 
 class LogWriter:

@@ -15,6 +15,7 @@ FRAMES = "frames"
 CHECKPOINTS = "checkpoints"
 DAMAGED = "damaged"  # where `repair` puts what is not sound
 WEIGHTS = "weights.safetensors"
+KEPT = "weights"  # the folder of those that were asked to be kept
 
 # In a checkpoint's folder.
 TENSORS = "tensors.safetensors"

@@ -10,10 +10,11 @@ from pathlib import Path
 from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
 from dgn_engine.regular_files import NotRegular, read_regular, read_text
-from dgn_engine.runs import about, checkpoints, frames, places
+from dgn_engine.runs import about, checkpoints, frames, inventory, places
 from dgn_engine.runs.durable import clear_leftovers, write_file
+from dgn_engine.runs.inventory import Inventory
 from dgn_engine.runs.lock import Lock
-from dgn_engine.runs.log import mended, read_log
+from dgn_engine.runs.log import LogRead, mended, read_log
 from dgn_engine.runs.verifying import verify
 
 
@@ -34,6 +35,7 @@ def repair(folder: Path) -> list[str]:
                 *_log(folder),
                 *_checkpoints(folder),
                 *_frames(folder),
+                *_inventory(folder),
             ]
         finally:
             lock.release()
@@ -106,16 +108,15 @@ def _config(folder: Path) -> list[str]:
 
 def _log(folder: Path) -> list[str]:
     """Sound lines keep their numbers, because checkpoints name them."""
-    path = folder / places.LOG
-    if not path.exists():
-        write_file(path, b"")
-        return [f"{places.LOG} was missing; an empty one was made."]
+    path, written = folder / places.LOG, _lines(folder)
     try:
-        log = read_log(path)
-    except NotRegular as error:
+        log = read_log(path).lacking(written)
+    except (FileNotFoundError, NotRegular) as error:
         _put_aside(folder, path)
-        write_file(path, b"")
-        return [f"{places.LOG} was put aside: {error.strerror}; an empty one was made."]
+        write_file(path, mended(LogRead(()).lacking(written)))
+        gone = isinstance(error, FileNotFoundError)
+        why = "was missing" if gone else f"was put aside: {error.strerror}"
+        return [f"{places.LOG} {why}; an empty one was made, {written:,} lines are lost."]
     if not (log.damaged or log.missing or log.torn):
         return []
     _put_aside(folder, path)
@@ -124,6 +125,39 @@ def _log(folder: Path) -> list[str]:
         return [f"{places.LOG}: a last line that was not finished was cut off."]
     lost = sum(last - first + 1 for first, last in log.missing)
     return [f"{places.LOG}: {len(log.lines):,} sound lines were kept, {lost:,} are lost."]
+
+
+def _lines(folder: Path) -> int:
+    """That were written at least."""
+    held = checkpoints.stored(folder / places.CHECKPOINTS)
+    known = _known(folder)
+    return max((known.lines if known else 0, *(one.lines for one in held)))
+
+
+def _known(folder: Path) -> Inventory | None:
+    try:
+        return inventory.told(about.read(folder))
+    except ValueError:
+        return None
+
+
+def _inventory(folder: Path) -> list[str]:
+    """What is gone is struck out, once it has been told; damaged weights are put aside."""
+    told, known = about.read(folder), _known(folder)
+    if known is None:
+        if inventory.KEY in told:
+            write_file(folder / places.RUN, about.encode(inventory.without(told)))
+            return [f"{places.RUN}: an inventory that makes no sense was taken out."]
+        return []
+    serials = [frame.serial for frame in frames.stored(folder / places.FRAMES)]
+    gone = inventory.troubles(folder, known, serials)
+    left = inventory.reduced(folder, known, serials, read_log(folder / places.LOG).end)
+    for name in known.files.keys() - left.files.keys():
+        _put_aside(folder, folder / name)
+    if left != known:
+        whole = {**told, inventory.KEY: left.to_json()}
+        write_file(folder / places.RUN, about.encode(whole))
+    return [f"{path} {trouble}: struck out of the inventory." for path, trouble in gone]
 
 
 def _checkpoints(folder: Path) -> list[str]:

@@ -10,8 +10,9 @@ from pathlib import Path
 from dgn_engine.config import RunConfig
 from dgn_engine.refusal import Refusal
 from dgn_engine.regular_files import read_text
-from dgn_engine.runs import about, checkpoints, frames, places
+from dgn_engine.runs import about, checkpoints, frames, inventory, lock, places
 from dgn_engine.runs.durable import leftovers
+from dgn_engine.runs.inventory import Inventory, stretches
 from dgn_engine.runs.log import read_log
 
 
@@ -33,14 +34,27 @@ def verify(folder: Path) -> list[Finding]:
         (folder / name).exists() for name in (places.RUN, places.LOG, places.CHECKPOINTS)
     ):
         raise Refusal(f"{folder} holds no run.")
+    held = checkpoints.stored(folder / places.CHECKPOINTS)
+    known, nonsense = _inventory(folder)
     return [
         *_about(folder),
+        *nonsense,
         *_config(folder),
-        *_log(folder),
-        *_checkpoints(folder),
+        *_log(folder, max((known.lines, *(one.lines for one in held)))),
+        *_checkpoints(folder, held),
         *_frames(folder),
+        *_gone(folder, known),
         *_unfinished(folder),
     ]
+
+
+def unchecked(folder: Path) -> str:
+    """Why files could be missing unseen, as the end of a sentence; '' where none could."""
+    if _inventory(folder)[0] != Inventory():
+        return ""
+    if lock.holder(folder / places.LOCK) is not None:
+        return "it is being written"
+    return "its writer was killed, or an older version, and left no list of what is there"
 
 
 def _about(folder: Path) -> list[Finding]:
@@ -70,7 +84,23 @@ def _config(folder: Path) -> list[Finding]:
     return [Finding(places.CONFIG, f"is not the configuration of {places.RUN}")]
 
 
-def _log(folder: Path) -> list[Finding]:
+def _inventory(folder: Path) -> tuple[Inventory, list[Finding]]:
+    """An empty one where there is none."""
+    try:
+        return inventory.told(about.read(folder)) or Inventory(), []
+    except Refusal:
+        return Inventory(), []  # run.json is told of already
+    except ValueError:
+        return Inventory(), [Finding(places.RUN, "holds an inventory that makes no sense")]
+
+
+def _gone(folder: Path, known: Inventory) -> list[Finding]:
+    serials = [frame.serial for frame in frames.stored(folder / places.FRAMES)]
+    return [Finding(*told) for told in inventory.troubles(folder, known, serials)]
+
+
+def _log(folder: Path, written: int) -> list[Finding]:
+    """`written`: how many lines there were at least."""
     path = folder / places.LOG
     try:
         log = read_log(path)
@@ -81,18 +111,22 @@ def _log(folder: Path) -> list[Finding]:
     found: list[Finding] = []
     if log.damaged:
         lines = "line" if len(log.damaged) == 1 else "lines"
-        found.append(Finding(places.LOG, f"is damaged in {lines} {_ranges(_joined(log.damaged))}"))
+        found.append(
+            Finding(places.LOG, f"is damaged in {lines} {_ranges(stretches(log.damaged))}")
+        )
     if log.missing:
         found.append(Finding(places.LOG, f"lacks the entries {_ranges(log.missing)}"))
+    if log.end < written:
+        found.append(Finding(places.LOG, f"has {log.end:,} lines, {written:,} were written"))
     if log.torn:
         found.append(Finding(places.LOG, "ends in a line that was not finished", harmless=True))
     return found
 
 
-def _checkpoints(folder: Path) -> list[Finding]:
+def _checkpoints(folder: Path, held: Sequence[checkpoints.Stored]) -> list[Finding]:
     return [
         Finding(_relative(one.path / one.culprit, folder), one.trouble)
-        for one in checkpoints.stored(folder / places.CHECKPOINTS)
+        for one in held
         if not one.sound
     ]
 
@@ -115,16 +149,6 @@ def _unfinished(folder: Path) -> list[Finding]:
 
 def _relative(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
-
-
-def _joined(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], number)
-        else:
-            ranges.append((number, number))
-    return ranges
 
 
 def _ranges(ranges: Sequence[tuple[int, int]]) -> str:

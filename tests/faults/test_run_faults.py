@@ -216,8 +216,7 @@ def test_damaged_newest_files(
         row.injected += 1
         named = [one.path for one in verify(path)]
         frame_gone = how == "missing" and target.parts[0] == places.FRAMES
-        log_cut = target.name == places.LOG and how in ("torn", "zeroed", "empty")
-        if not frame_gone and not log_cut:
+        if not frame_gone:  # a writer that was killed leaves no list of its frames
             assert any(target.parts[0] in name for name in named), (target, named)
         repair(path)
         assert_sound(path)

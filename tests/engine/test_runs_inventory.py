@@ -1,0 +1,234 @@
+"""What is gone from a run's folder is named, whatever it is; what was thinned out is not gone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.cli import main
+from dgn_engine.config import RunConfig
+from dgn_engine.headless import Headless
+from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.runs import about, inventory, places
+from dgn_engine.runs.durable import write_file
+from dgn_engine.runs.exporting import export
+from dgn_engine.runs.folder import RunFolder
+from dgn_engine.runs.importing import adopt, unpack
+from dgn_engine.runs.lines import fields_of
+from dgn_engine.runs.reader import RunReader
+from dgn_engine.runs.repairing import repair
+from dgn_engine.runs.snapshot import Snapshot
+from dgn_engine.runs.verifying import unchecked, verify
+from tests.engine.conftest import SMALL
+
+KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
+
+
+class Silent:
+    def stepped(self, step: int) -> None:
+        pass
+
+    def on_event(self, event: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", KEEPING)
+    Headless(Silent(), lambda: False, ("gates",), 0.0).train(KEEPING, folder)
+    assert verify(folder.path) == []
+    assert not unchecked(folder.path)
+    return folder.path
+
+
+@pytest.fixture
+def run(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path, lines: int) -> None:
+    """After so many whole lines: no line is torn, and no number is missing between two."""
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+
+
+def hurt(run: Path, how: str) -> str:
+    """What must be named for it."""
+    weights, kept = run / places.WEIGHTS, run / places.KEPT / "epoch-0001.safetensors"
+    frame, last = RunReader(run).frames[0].path, RunReader(run).checkpoints[-1].path
+    if how == "log cut":
+        cut(run / places.LOG, 10)
+    elif how == "log emptied":
+        cut(run / places.LOG, 0)
+    elif how == "last line of the log":
+        cut(run / places.LOG, len(RunReader(run).log.lines) - 1)
+    elif how == "checkpoints":
+        shutil.rmtree(run / places.CHECKPOINTS)
+    elif how == "a checkpoint":
+        shutil.rmtree(last)
+    elif how == "frames":
+        shutil.rmtree(run / places.FRAMES)
+    elif how.endswith("flipped"):
+        flip(weights if how.startswith("weights") else kept)
+    else:
+        {"log": run / places.LOG, "weights": weights, "kept": kept, "frame": frame}[how].unlink()
+    return {
+        "checkpoints": f"{places.CHECKPOINTS}/{last.name}",
+        "a checkpoint": f"{places.CHECKPOINTS}/{last.name}",
+        "frame": f"{places.FRAMES}/*-000000-*.safetensors",
+        "frames": f"{places.FRAMES}/*-000000-*.safetensors",
+        "weights": places.WEIGHTS,
+        "weights flipped": places.WEIGHTS,
+        "kept": kept.relative_to(run).as_posix(),
+        "kept flipped": kept.relative_to(run).as_posix(),
+    }.get(how, places.LOG)
+
+
+HURTS = (
+    *("log", "log cut", "log emptied", "last line of the log", "checkpoints", "a checkpoint"),
+    *("frame", "frames", "weights", "weights flipped", "kept", "kept flipped"),
+)
+
+
+@pytest.mark.parametrize("how", HURTS)
+def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
+    how: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = hurt(run, how)
+    named = {one.path for one in verify(run) if not one.harmless}
+    assert name in named
+    assert {one.split("/")[0] for one in named} == {name.split("/")[0]}
+    assert main(["runs", "verify", str(run)]) == 1
+    left = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert repair(run)
+    assert verify(run) == []
+    touched = {run / places.RUN, run / places.LOG, run / places.LOCK, run / name}
+    for path, content in left.items():
+        if path not in touched:
+            assert path.read_bytes() == content
+    numbers = [line.seq for line in RunReader(run).log.lines]
+    assert numbers == sorted(set(numbers))
+    capsys.readouterr()
+
+
+def test_a_flipped_byte_anywhere_in_the_weights_is_seen(run: Path) -> None:
+    path = run / places.WEIGHTS
+    content = path.read_bytes()
+    for place in range(0, len(content), len(content) // 20):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+        assert [one.path for one in verify(run)] == [places.WEIGHTS]
+
+
+def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_file(run / places.RUN, about.encode(inventory.without(about.read(run))))
+    (run / places.WEIGHTS).unlink()
+    assert verify(run) == []
+    assert main(["runs", "verify", str(run)]) == 0
+    assert "as far as can be told" in capsys.readouterr().out
+    cut(run / places.LOG, 10)  # its checkpoints say how long it was
+    assert [one.path for one in verify(run)] == [places.LOG]
+
+
+def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) -> None:
+    stopped = RunFolder.create(tmp_path / "run", KEEPING)
+    asked = iter(range(1000))
+    Headless(Silent(), lambda: next(asked) > 20, ("gates",), 0.0).train(KEEPING, stopped)
+    path = stopped.path
+    assert verify(path) == []
+    assert RunReader(path).status == "stopped"
+    RunReader(path).frames[0].path.unlink()
+    flip(path / places.KEPT / "epoch-0000.safetensors")
+    gone = [one.path for one in verify(path)]
+    assert gone == [
+        f"{places.FRAMES}/*-000000-*.safetensors",
+        f"{places.KEPT}/epoch-0000.safetensors",
+    ]
+    again = RunFolder(path)
+    assert Headless(Silent(), lambda: False).go_on(again).step == 45
+    assert [one.path for one in verify(path)] == gone
+
+
+def test_frames_that_thin_out_are_not_missed(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run", RunConfig(), frames_cap=40_000)
+    for step in range(120):
+        reading = Reading("a", step, 0, 0, {"x": np.full(100, step, np.float32)})
+        folder.frame(Frame(1, step, 0.0, 0.0, None, {"a": reading}))
+    folder.close()
+    assert 0 < len(RunReader(folder.path).frames) < 60
+    assert verify(folder.path) == []
+    again = RunFolder(folder.path, frames_cap=40_000)
+    again.go_on({"step": 0})  # there is no checkpoint: all of them are superseded
+    again.close()
+    assert verify(folder.path) == []
+
+
+def claims(path: Path) -> Any:
+    return json.loads((path / places.RUN).read_text()).get(inventory.KEY)
+
+
+def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
+    run: Path,
+) -> None:
+    before = (run / places.RUN).read_bytes()
+    RunFolder(run).close()
+    assert (run / places.RUN).read_bytes() == before
+    folder = RunFolder(run)
+    folder.note("Measured", fields_of(Measured(46, 1.0, 0.5, 0.5)))
+    assert claims(run) is None  # a kill now leaves no claim that may be wrong
+    assert verify(run) == []
+    assert "written" in unchecked(run)
+    state = {"format": 1, "step": 46, "finished": False}
+    folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
+    folder.close()
+    assert claims(run)["lines"] == len(RunReader(run).log.lines)
+    assert verify(run) == []
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        *(7, [], {}, "x", {"lines": -1}),
+        {"lines": 0, "frames": [[0, 1 << 50]], "checkpoints": [], "files": {}},
+        {"lines": 0, "frames": [], "checkpoints": ["../../x"], "files": {}},
+        {"lines": 0, "frames": [], "checkpoints": [[]], "files": {}},
+        {"lines": 0, "frames": [], "checkpoints": [3], "files": {}},
+        {
+            "lines": 0,
+            "frames": [],
+            "checkpoints": [],
+            "files": {"weights/../../x.safetensors": {"bytes": 1, "sha256": ""}},
+        },
+    ],
+)
+def test_an_inventory_that_makes_no_sense_is_named_and_taken_out(nonsense: Any, run: Path) -> None:
+    write_file(run / places.RUN, about.encode({**about.read(run), inventory.KEY: nonsense}))
+    assert [one.path for one in verify(run)] == [places.RUN]
+    RunFolder(run).close()
+    assert repair(run)
+    assert verify(run) == []
+
+
+def test_a_session_claims_what_it_holds(run: Path, tmp_path: Path) -> None:
+    flip(RunReader(run).checkpoints[-1].path / places.STATE)
+    export(run, tmp_path / "a.dgn")
+    (tmp_path / "place").mkdir()
+    session = unpack(tmp_path / "a.dgn", tmp_path / "place")
+    path = adopt(session.folder, tmp_path / "root", "a")
+    assert [one.path for one in verify(path)] == []
+    (path / places.WEIGHTS).unlink()
+    assert [one.path for one in verify(path)] == [places.WEIGHTS]
