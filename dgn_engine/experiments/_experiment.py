@@ -31,6 +31,7 @@ class Request:
     only: str = ""
     data: str = ""
     data_root: str = ""
+    download: bool = False  # data may be fetched
     steps: tuple[float, ...] = ()  # learning rates to try where the paper takes the best of some
     device: Device = "auto"
     augmentation: Augmentation = "none"  # of the training images

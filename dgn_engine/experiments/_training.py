@@ -30,6 +30,7 @@ def data_of(request: Request, paper: str) -> DataConfig:
     return DataConfig(
         name=name,
         root=request.data_root,
+        download=request.download,
         train_limit=request.train_limit,
         test_limit=request.test_limit,
     )
@@ -85,10 +86,15 @@ def row_of(
         label,
         tuple(100 * run.best for run in runs),
         value,
-        epochs=max((run.epochs[-1] for run in runs if run.epochs), default=0),
+        epochs=last_epoch(runs),
         seconds=sum(run.seconds for run in runs),
         remark=remark,
     )
+
+
+def last_epoch(runs: Sequence[Trained]) -> float:
+    """Of the run that came furthest; 0 where none came to the end of one."""
+    return max((run.epochs[-1] for run in runs if run.epochs), default=0.0)
 
 
 def gaps(one: Sequence[Trained], other: Sequence[Trained]) -> list[float]:

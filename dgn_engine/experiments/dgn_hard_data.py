@@ -10,7 +10,7 @@ from dgn_engine.experiments._findings import Figure, Findings, Row
 from dgn_engine.experiments._judging import judge, judge_exact
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import base, trained_with, under
+from dgn_engine.experiments._training import base, last_epoch, trained_with, under
 from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Training
 
@@ -45,23 +45,27 @@ def findings(request: Request, results: Results) -> Findings:
     """The loss at the end against its floor."""
     seeds = range(request.seeds_or(3, 10))
     cells = {name: [results.trained(f"{name}-s{seed}") for seed in seeds] for name in REGIMES}
-    ends = {name: tuple(run.train_loss[-1] for run in runs) for name, runs in cells.items()}
+    ends = {
+        name: tuple(run.train_loss[-1] if run.train_loss else math.nan for run in runs)
+        for name, runs in cells.items()
+    }
     rows = tuple(
         Row(
             f"{name}: training loss at the end",
             ends[name],
             unit="",
-            epochs=runs[0].epochs[-1],
+            epochs=last_epoch(runs),
             seconds=sum(run.seconds for run in runs),
         )
         for name, runs in cells.items()
     )
-    least = min(min(run.train_loss) for run in cells["ReLU"])
+    losses = [loss for run in cells["ReLU"] for loss in run.train_loss]
+    least = min(losses, default=math.nan)
     judged = (
         judge_exact(
             claim("ws-3"),
             f"{FLOOR:g} − least training loss of ReLU",
-            max(0.0, FLOOR - least),
+            0.0 if least >= FLOOR else FLOOR - least,
             1e-5,
             len(ends["ReLU"]),
         ),

@@ -13,7 +13,7 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import base, data_of, gaps, row_of, under
+from dgn_engine.experiments._training import base, data_of, gaps, last_epoch, row_of, under
 from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Training
 
@@ -62,7 +62,7 @@ def findings(request: Request, results: Results) -> Findings:
                 f"{variant}, {name}: mean log10 of the training loss",
                 _speeds(runs),
                 unit="",
-                epochs=runs[0].epochs[-1],
+                epochs=last_epoch(runs),
             )
         )
     figures = tuple(
@@ -106,6 +106,8 @@ def _speeds(runs: list[Trained]) -> tuple[float, ...]:
     """Mean over the epochs of log10 of the training loss: lower is faster."""
     return tuple(
         sum(math.log10(max(loss, 1e-12)) for loss in run.train_loss) / len(run.train_loss)
+        if run.train_loss
+        else math.nan
         for run in runs
     )
 

@@ -99,16 +99,16 @@ class Member:
         """Write what is left to write of a run that is over, or was interrupted."""
         if self.over:
             self.run.save(self._folder.weights)
-        if self.run.finished:
+        status: Status = "finished" if self.run.finished else "stopped"
+        if self.run.diverged:  # be it at its last step
+            status = "diverged"
+        elif self.run.finished:
             self._emit(Finished(self.run.step_count))
             self.checkpoint("final")
-        elif not self.run.diverged:
+        else:
             self.checkpoint()
             self._note("Closed", {"step": self.run.step_count})
         self.close()
-        status: Status = "diverged" if self.run.diverged else "stopped"
-        if self.run.finished:
-            status = "finished"
         last = replace(self.outcome, step=self.run.step_count, diverged=self.run.diverged)
         return Packed(self.job, status, last)
 

@@ -17,6 +17,7 @@ from dgn_engine.experiments._findings import mean_and_half_width
 from dgn_engine.refusal import Refusal
 from dgn_engine.regular_files import read_text
 from dgn_engine.reporting import standing
+from dgn_engine.reporting.diverged import ended_early
 from dgn_engine.reporting.document import Document, RowLine, State, UnitLine, read, to_bytes
 from dgn_engine.reporting.places import PLAN, RESULTS
 from dgn_engine.reporting.standing import Standing, Tally
@@ -134,7 +135,9 @@ def report(
     took: float = math.nan,
 ) -> Document:
     """Read what the units came to and write everything that can be read of it."""
-    results = Results(task.folder)
+    told = last or {}
+    failed = {name for name, progress in told.items() if progress.state == "failed"}
+    results = Results(task.folder, failed)
     found, why = Findings(), ""
     if state in ("done", "failed"):
         try:
@@ -143,7 +146,8 @@ def report(
             if state == "done":
                 raise
             why = str(refusal)
-    told = last or {}
+    units = tuple(_unit_line(unit, results, told.get(unit.id), task.folder) for unit in plan.units)
+    states = {unit.id: unit.state for unit in units}
     document = Document(
         name=task.name,
         title=task.experiment.title,
@@ -160,12 +164,14 @@ def report(
         rows=tuple(_line(row) for row in found.rows),
         claims=found.claims,
         figures=found.figures,
-        remarks=(*found.remarks, *((why,) if why else ())),
+        remarks=(
+            *found.remarks,
+            *ended_early(states, results, task.folder),
+            *((why,) if why else ()),
+        ),
         scaled_down=plan.scaled_down,
         choices=plan.choices,
-        units=tuple(
-            _unit_line(unit, results, told.get(unit.id), task.folder) for unit in plan.units
-        ),
+        units=units,
         command=task.command,
     )
     write_file(task.folder / RESULTS, to_bytes(document))
@@ -220,11 +226,16 @@ def _state(tally: Tally, plan: Plan) -> State:
 
 
 def _line(row: Row) -> RowLine:
-    mean, half = mean_and_half_width(row.values)
+    """With mean and interval of the values that are there."""
+    values = tuple(value for value in row.values if math.isfinite(value))
+    mean, half = mean_and_half_width(values)
     difference = math.nan if row.printed is None else mean - row.printed.value
+    few = (
+        f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
+    )
     return RowLine(
-        row.label, tuple(row.values), mean, half, row.printed, difference,
-        row.unit, row.epochs, row.seconds, row.remark,
+        row.label, values, mean, half, row.printed, difference,
+        row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
     )  # fmt: skip
 
 

@@ -85,6 +85,6 @@ def _asked(request: Mapping[str, Any]) -> str:
     parts = [
         f"{name} {value}"
         for name, value in request.items()
-        if name not in ("scale", "protocol", "device") and value not in (0, "", [], ())
+        if name not in ("scale", "protocol", "device") and value not in (0, "", "none", [], ())
     ]
     return ", ".join(parts)

@@ -11,6 +11,7 @@ from dgn_engine.protocol.events import Event
 from dgn_engine.refusal import Refusal
 from dgn_engine.runs.places import RUN
 from dgn_engine.sweep.calculating import calculate, is_calculated
+from dgn_engine.sweep.orphans import find_orphan, read_orphan
 from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
 
 State = Literal["done", "diverged", "interrupted", "begun", "new"]
@@ -43,7 +44,7 @@ def state_of(unit: Unit, root: Path) -> State:
     if isinstance(unit, Calculation):
         return "done" if is_calculated(unit, folder) else "new"
     if not (folder / RUN).exists():
-        return "new"
+        return "diverged" if find_orphan(unit, root) and read_orphan(folder) else "new"
     from dgn_engine.runs.reader import RunReader
 
     reader = RunReader(folder)

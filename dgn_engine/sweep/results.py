@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
 from dgn_engine.runs.reader import RunReader
 from dgn_engine.sweep.calculating import read_result, seconds_taken
+from dgn_engine.sweep.orphans import read_orphan
 from dgn_engine.sweep.unit import unit_folder
 
 
@@ -39,17 +41,23 @@ class Trained:
 
 
 class Results:
-    """The units of one sweep's folder by id; raises `Refusal` where one is not done."""
+    """The units of one sweep's folder by id; raises `Refusal` where one is not done.
 
-    def __init__(self, root: Path) -> None:
+    `failed`: trainings that are known to have come to nothing; they have no score.
+    """
+
+    def __init__(self, root: Path, failed: Collection[str] = ()) -> None:
         self.root = root
+        self._failed = frozenset(failed)
         self._trained: dict[str, Trained] = {}
         self._calculated: dict[str, float] = {}  # seconds
 
     def trained(self, unit_id: str) -> Trained:
         """Of a training."""
         if unit_id not in self._trained:
-            self._trained[unit_id] = _read(unit_folder(self.root, unit_id))
+            folder = unit_folder(self.root, unit_id)
+            failed = unit_id in self._failed
+            self._trained[unit_id] = _nothing(folder, None) if failed else _read(folder)
         return self._trained[unit_id]
 
     def calculated(self, unit_id: str) -> Any:
@@ -76,6 +84,9 @@ class Results:
 
 
 def _read(path: Path) -> Trained:
+    orphan = read_orphan(path)
+    if orphan is not None:
+        return _nothing(path, orphan.step)
     reader = RunReader(path)
     scores: list[Measured] = []
     for event in reader.events:
@@ -98,6 +109,11 @@ def _read(path: Path) -> Trained:
         seconds=_seconds(reader),
         diverged_at=reader.diverged_at,
     )
+
+
+def _nothing(path: Path, diverged_at: int | None) -> Trained:
+    """Of a run that has not begun."""
+    return Trained(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)
 
 
 def _or_nan(value: float | None) -> float:

@@ -13,6 +13,7 @@ from dgn_engine.runs.lock import Lock
 from dgn_engine.runs.places import LOCK, RUN
 from dgn_engine.sweep.attempt import Task
 from dgn_engine.sweep.news import News, Whose
+from dgn_engine.sweep.orphans import find_orphan, leave_orphan
 from dgn_engine.sweep.performing import state_of
 from dgn_engine.sweep.running import Progress, Told
 from dgn_engine.sweep.schedule import Schedule
@@ -89,6 +90,7 @@ class _Sweep:
             self._told(progress)
 
     def _begin(self) -> None:
+        self._leave_orphans()
         now = time.monotonic()
         ready = [
             Task(unit, self._root, tuple(self._ended))
@@ -97,6 +99,13 @@ class _Sweep:
         ]
         for task in self._crew.take(ready) if ready else ():
             self._schedule.begin(task.unit.id)
+
+    def _leave_orphans(self) -> None:
+        for unit in self._schedule.ready():
+            orphan = find_orphan(unit, self._root) if unit.needs else None
+            if orphan is not None:
+                leave_orphan(unit.id, orphan, self._root)
+                self._told(self._schedule.skip(unit.id, "diverged", None))
 
     def _wind_up(self) -> None:
         self._stopping = True

@@ -11,9 +11,10 @@ import pytest
 
 from dgn_engine.experiments import Findings, Plan, Request, all_experiments, duality_48
 from dgn_engine.experiments._published import claim_ids
+from dgn_engine.refusal import Refusal
 from dgn_engine.reporting import document
 from dgn_engine.reporting.asked import answered
-from dgn_engine.reporting.conducting import Task, conduct, plan_of
+from dgn_engine.reporting.conducting import Task, conduct, plan_of, report_again
 from dgn_engine.reporting.entries import experiment_entries, full_words, quick_words
 from dgn_engine.sweep.executors import find_executor
 from dgn_engine.sweep.results import Results, Trained
@@ -138,6 +139,28 @@ def test_the_choices_of_the_authors_code_are_all_told(name: str) -> None:
         assert wanted in said.replace("no biases", "")
 
 
+@pytest.mark.parametrize("executor", ["serial", "packed"])
+def test_a_step_that_diverges_is_told_and_the_others_give_the_cell(
+    executor: str, tmp_path: Path
+) -> None:
+    """FL of a ReLU network that diverged before it left any gates counts as diverged."""
+    asked = Request(epochs=1, seeds=1, only="SGD", steps=(0.1, 500.0), train_limit=96, device="cpu")
+    task = Task("npf-table2", EXPERIMENTS["npf-table2"], asked, tmp_path)
+    made = conduct(task, find_executor(executor, plan_of(task).units), lambda *_: None)
+    assert made.state == "done"
+    states = {unit.id: unit.state for unit in made.units}
+    assert states["fc-sgd-500-ReLU-s0"] == states["fc-sgd-500-FL-s0"] == "diverged"
+    assert states["fc-sgd-0.1-FL-s0"] == "done"
+    assert [len(row.values) for row in made.rows] == [1] * 5
+    told = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "Diverged: " in told
+    assert "'fc-sgd-500-ReLU-s0' at step" in told
+    assert "'fc-sgd-500-FL-s0' (of 'fc-sgd-500-ReLU-s0')" in told
+    again = report_again(task)
+    assert (again.rows, again.remarks) == (made.rows, made.remarks)
+    assert conduct(task, find_executor("serial"), lambda *_: None).rows == made.rows
+
+
 def test_rows_and_claims_at_quick_are_labelled_as_trained() -> None:
     for name, label in (("npf-table2", "FC(w=64,d=6)"), ("workshop-table4", "Arch-1 w=64 d=6")):
         found = _made_up(name)
@@ -169,19 +192,45 @@ def test_a_networks_noise_gates_are_told_of_at_the_step_that_is_reported() -> No
     assert "reached 1.0 %, 1.0 %" in said, "a hundredth of each at the step 0.01"
 
 
-def _made_up(name: str, scores: dict[str, float] | None = None, **asked: Any) -> Findings:
+@pytest.mark.parametrize("scale", ["quick", "full"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_was_never_trained_leaves_holes_and_no_trouble(
+    name: str, scale: str, tmp_path: Path
+) -> None:
+    experiment, request = EXPERIMENTS[name], Request(scale=scale)  # type: ignore[arg-type]
+    trainings = [u.id for u in experiment.plan(request).units if isinstance(u, Training)]
+    try:
+        found = experiment.findings(request, Results(tmp_path, trainings))
+    except Refusal:
+        return  # there are calculations, and none is done
+    assert found.rows
+    assert not any(value == value for row in found.rows for value in row.values)
+    assert all(claim.verdict.startswith("not decided") for claim in found.claims)
+    some = _made_up(name, scale=scale, missing="-s0")
+    assert any(value == value for row in some.rows for value in row.values)
+
+
+def _made_up(
+    name: str, scores: dict[str, float] | None = None, missing: str = "none", **asked: Any
+) -> Findings:
     """What an experiment reads out of runs with a test accuracy of 0.9, and a bit for each seed;
     `scores` of those whose id holds a text. The train accuracy is the step of its id, or 0."""
 
+    request = Request(**asked)
+    units = EXPERIMENTS[name].plan(request).units
+    missing_ids = [unit.id for unit in units if unit.id.endswith(missing)]
+
     class MadeUp(Results):
         def trained(self, unit_id: str) -> Trained:
+            if unit_id.endswith(missing):
+                return super().trained(unit_id)
             best = next((v for part, v in (scores or {}).items() if part in unit_id), 0.9)
-            best += 1e-4 * int(unit_id[-1])
+            best += 1e-4 * int(unit_id[-1]) + 1e-6 * (sum(map(ord, unit_id)) % 97)
             at = re.search(r"-sgd-([\d.]+)-", unit_id)
             step = float(at[1]) if at else 0.0
             return Trained(Path(), best, best, (1.0,), (step,), (0.1,), (best,), 1.0, None)
 
-    return EXPERIMENTS[name].findings(Request(**asked), MadeUp(Path()))
+    return EXPERIMENTS[name].findings(request, MadeUp(Path(), missing_ids))
 
 
 def _short(unit: Unit) -> Unit:
