@@ -181,8 +181,12 @@ class RunConfig:
         _at_least("probe_examples", self.probe_examples, 2)
 
     def same_run(self, other: RunConfig) -> bool:
-        """Whether both stand for one run: on which device it is trained does not decide that."""
-        return replace(self, device="auto") == replace(other, device="auto")
+        """Whether both stand for one run: its device and whether data may be fetched do not
+        decide that."""
+        return self._anywhere() == other._anywhere()
+
+    def _anywhere(self) -> RunConfig:
+        return replace(self, device="auto", data=replace(self.data, download=False))
 
     def to_toml(self) -> str:
         """The whole configuration as TOML text, readable by `from_toml`."""

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=_floats, default=(), metavar="0.1,0.01", help="of SGD")
     parser.add_argument("--data", default="", help="instead of the experiment's data set")
     parser.add_argument("--data-root", default="", metavar="DIR", help="where data sets lie")
+    parser.add_argument("--download", action="store_true", help="fetch data that are missing")
     for part in ("train", "test"):
         parser.add_argument(
             f"--{part}-limit", type=int, metavar="N", help=f"so many {part} examples, balanced"
@@ -122,6 +123,7 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         only=arguments.only,
         data=arguments.data,
         data_root=arguments.data_root,
+        download=arguments.download,
         steps=arguments.steps,
         device=arguments.device,
         augmentation=arguments.augmentation,

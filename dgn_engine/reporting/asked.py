@@ -27,6 +27,7 @@ _SETTINGS = (
     _Setting("augmentation", "none", ("none", "davidnet")),
     _Setting("data", "", ("digits", "mnist")),
     _Setting("data_root", "", ("", "elsewhere")),
+    _Setting("download", False, (False, True)),
     _Setting("epochs", 0, (1, 2)),
     _Setting("seeds", 0, (1, 2)),
     _Setting("train_limit", 0, (1, 2)),

@@ -149,6 +149,13 @@ def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: P
         conduct(_task(tmp_path), Serial(), _never)
 
 
+def test_leave_to_fetch_the_data_does_not_make_another_run_of_it() -> None:
+    config = RunConfig()
+    allowed = replace(config, data=replace(config.data, download=True))
+    assert config.same_run(allowed)
+    assert not config.same_run(replace(config, data=replace(config.data, train_limit=9)))
+
+
 def test_the_device_does_not_make_another_run_of_it(tmp_path: Path) -> None:
     before = conduct(_task(tmp_path), Serial(), _never)  # on 'cpu', as its runs say
     units = [replace(u, config=replace(u.config, device="auto")) for u in _plan(Request()).units]  # type: ignore[attr-defined,type-var]
@@ -254,6 +261,7 @@ def test_numbers_are_printed_alike_everywhere(value: float, unit: str, wanted: s
         (["reproduce", "npf-nu", "--only", "d = 5"], "--only means nothing to npf-nu"),
         (["reproduce", "npf-nu", "--steps", "0.1"], "--steps means nothing to npf-nu"),
         (["reproduce", "npf-nu", "--augmentation", "davidnet"], "--augmentation means nothing"),
+        (["reproduce", "theory-depth", "--download"], "--download means nothing to theory-depth"),
         (["reproduce", "theory-depth", "--train-limit", "9"], "--train-limit means nothing to"),
         (["reproduce", "theory-depth", "--device", "cpu"], "--device means nothing to"),
         (["reproduce", "theory-depth", "--epochs", "7"], "--epochs means nothing to theory-depth"),
