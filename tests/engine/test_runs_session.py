@@ -260,7 +260,9 @@ def test_a_session_that_is_refused_leaves_the_run_alone(start, tmp_path):
     assert talk.frame.run == 1
 
 
-def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_said(tmp_path, stopped):
+def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_said(
+    tmp_path, stopped
+):
     (tmp_path / "file").touch()
     session = Session(runs_root=str(tmp_path / "file"))
     talk = Talk(session)
