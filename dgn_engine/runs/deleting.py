@@ -10,7 +10,7 @@ from dgn_engine.runs import places
 from dgn_engine.runs.durable import clear_leftovers
 from dgn_engine.runs.lock import Lock
 
-_FOLDERS = (places.CHECKPOINTS, places.FRAMES, places.DAMAGED)
+_FOLDERS = (places.CHECKPOINTS, places.FRAMES, places.KEPT, places.DAMAGED)
 _FILES = (places.WEIGHTS, places.CONFIG, places.LOG, places.RUN, places.LOCK)
 
 

@@ -293,6 +293,8 @@ def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):
     assert main(["runs", "export", str(out), str(tmp_path / "x.doc")]) == 2
     assert main(["runs", "delete", str(out)]) == 2
     (out / "mine.txt").write_text("a stranger's file stays")
+    (out / places.KEPT).mkdir()
+    (out / places.KEPT / "best.safetensors").touch()
     assert main(["runs", "delete", str(out), "--yes"]) == 0
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
     assert main(["runs", "delete", str(out), "--yes"]) == 2

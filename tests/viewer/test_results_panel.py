@@ -164,7 +164,9 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
         "--only", "GCONV/Adam", "--train-limit", "500", "--augmentation", "davidnet",
         "--device", "cpu", "--executor", "serial", "--steps", "0.1,0.01",
     )  # fmt: skip
-    assert wish.folder.name == "npf-nu-quick-augmented-500_training"
+    assert wish.folder.name == (
+        "npf-nu-quick-only_GCONV_Adam-steps_0.1_0.01-augmented-500_training"
+    )
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     told = parser.parse_args(wish.arguments[1:])
