@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.experiments import Findings, Plan, Request, all_experiments, duality_48
+from dgn_engine.experiments import Findings, Plan, Request, all_experiments, duality_48, duality_noise
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.refusal import Refusal
 from dgn_engine.reporting import document
@@ -31,6 +31,8 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
 ) -> None:
     experiment = EXPERIMENTS[name]
     monkeypatch.setattr(duality_48, "ORDERS", duality_48.ORDERS[:2])  # of 24: the rest is alike
+    monkeypatch.setattr(duality_noise, "LEVELS", (0, 75))  # of four levels
+    monkeypatch.setattr(duality_noise, "FALLS", {75: duality_noise.FALLS[75]})
 
     def three_steps(request: Request) -> Plan:
         plan = experiment.plan(request)
