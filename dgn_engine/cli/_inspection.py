@@ -230,7 +230,9 @@ def print_inspection(told: dict[str, Any]) -> None:
     data, network, kernels = told["data"], told["network"], told["kernels"]
     sides = "×".join(str(side) for side in data["input_shape"])
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(f"It is {network['understood_as']}, {network['regime']}.")
+    title, regime = network["understood_as"], network["regime"]
+    named = title.endswith(f"regime {regime}")  # our own files say it themselves
+    console.print(f"It is {title}." if named else f"It is {title}, {regime}.")
     for remark in network["remarks"]:
         console.print(remark)
     console.print(
