@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.experiments import Findings, Plan, Request, all_experiments, duality_48, duality_noise
+from dgn_engine.experiments import (
+    Findings,
+    Plan,
+    Request,
+    all_experiments,
+    duality_48,
+    duality_noise,
+)
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.refusal import Refusal
 from dgn_engine.reporting import document
