@@ -91,7 +91,7 @@ ready:
 	@found=0; \
 	$(BASE) -c 'import ensurepip, venv' 2>/dev/null || { found=2; \
 	  echo "Python cannot make virtual environments here; run: sudo apt-get install python3-venv" >&2; }; \
-	PYTHONPATH=app $(BASE) -m dgn_viewer.system || found=2; \
+	PYTHONPATH=app $(BASE) -m dgn_viewer.system_libraries || found=2; \
 	exit $$found
 
 $(IN): | ready

@@ -13,7 +13,7 @@ from benchmarks import machine, report
 from benchmarks.case import Case
 from benchmarks.measure import measure
 from benchmarks.timing import pin
-from dgn_engine.discovery import discover
+from dgn_engine.plugins import discover
 
 
 def main() -> int:

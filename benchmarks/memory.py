@@ -15,7 +15,7 @@ import torch
 
 from benchmarks.case import Case
 from benchmarks.timing import pin
-from dgn_engine.discovery import discover
+from dgn_engine.plugins import discover
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 

@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
-from dgn_engine.gating import Gate
-from dgn_engine.network import GatedNetwork
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
 
 SOFT = Gate(soft=True, beta=4.0, epsilon=0.1)
 

@@ -14,7 +14,7 @@ from benchmarks.case import Case
 from benchmarks.measure import measure
 from benchmarks.peer import is_here, peer
 from benchmarks.timing import pin
-from dgn_engine.discovery import discover
+from dgn_engine.plugins import discover
 
 
 def main() -> int:

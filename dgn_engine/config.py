@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import tomli_w
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]

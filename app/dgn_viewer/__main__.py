@@ -13,9 +13,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.places import runs_root
-from dgn_viewer import system
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_viewer import system_libraries
 from dgn_viewer.interruption import held_back
 
 REFUSED = 2
@@ -93,7 +93,7 @@ def _check(given: argparse.Namespace) -> None:
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     elif given.steps is not None or given.screenshot is not None:
         raise Refusal("--steps and --screenshot go with --offscreen.")
-    trouble = system.trouble(os.environ)
+    trouble = system_libraries.trouble(os.environ)
     if trouble:
         raise Refusal(trouble)
 
@@ -104,7 +104,7 @@ def _open(given: argparse.Namespace) -> int:
         config = dataclasses.replace(config, seed=given.seed)
     with held_back() as asked:
         from dgn_viewer.application import Options, build, leave
-        from dgn_viewer.offscreen import Shot, take
+        from dgn_viewer.screenshot import Shot, take
     if asked:
         return INTERRUPTED
     options = Options(config, given.data_root, given.theme, given.size, process=given.process)

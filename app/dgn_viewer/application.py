@@ -13,18 +13,18 @@ from PySide6.QtCore import QSize, QTimer
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
-from dgn_engine.process_session import ProcessSession
 from dgn_engine.protocol.commands import ContinueRun, StartRun
 from dgn_engine.protocol.events import Event, Failed
-from dgn_engine.session import Session
-from dgn_viewer import appearance
+from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.session.thread_session import Session
 from dgn_viewer.faults import Faults
 from dgn_viewer.interruption import held_back, interrupted_by
 from dgn_viewer.notices import Notice
-from dgn_viewer.panel import all_panels
-from dgn_viewer.plots.garbage import GuiGarbageCollector, install_gui_garbage_collector
+from dgn_viewer.plots.garbage_collector import GuiGarbageCollector, install_gui_garbage_collector
 from dgn_viewer.pump import Engine, Pump
+from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.settings import Settings, default_path
+from dgn_viewer.style import appearance
 from dgn_viewer.window import Window
 
 PATIENCE = 5.0  # seconds that the engine has for its last step when the window is closed

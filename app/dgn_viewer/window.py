@@ -11,32 +11,32 @@ from PySide6.QtWidgets import QApplication, QMainWindow
 from dgn_engine.protocol.commands import Advance, Command, Pause
 from dgn_engine.protocol.events import EngineReady, Event, Measured, Paused, Recalled, Traced
 from dgn_engine.protocol.frames import Frame
-from dgn_viewer import appearance, style
-from dgn_viewer.actions import Actions
-from dgn_viewer.board.display import Display
-from dgn_viewer.board.docks import PanelDocks
-from dgn_viewer.history import History
-from dgn_viewer.inspector.column import Inspector
-from dgn_viewer.inspector.dock import InspectorDock
+from dgn_viewer.actions.action_table import fixed_actions, panel_actions, regime_actions
+from dgn_viewer.actions.menus import Menus
+from dgn_viewer.actions.palette import Palette
+from dgn_viewer.actions.registry import Actions
+from dgn_viewer.actions.shortcuts import ShortcutSheet
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.docks.panel_scheduler import Display
+from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.inspector.inspector_dock import InspectorDock
+from dgn_viewer.layer_strip.strip_bar import StripBar
+from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.notices import Notice, Notices
-from dgn_viewer.panel import PanelSpec
+from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.action_list import fixed_actions, panel_actions, regime_actions
-from dgn_viewer.shell.drops import DropTarget
 from dgn_viewer.shell.experiment_parts import ExperimentParts
-from dgn_viewer.shell.exporting import export_all, export_panel
+from dgn_viewer.shell.export import export_all, export_panel
 from dgn_viewer.shell.file_dialogs import FileDialogs
-from dgn_viewer.shell.memory import remember, restore
-from dgn_viewer.shell.menus import Menus
-from dgn_viewer.shell.palette import Palette
+from dgn_viewer.shell.file_drops import DropTarget
+from dgn_viewer.shell.inspected_banner import StandingBar
 from dgn_viewer.shell.recorded_parts import RecordedParts
-from dgn_viewer.shell.shortcut_sheet import ShortcutSheet
-from dgn_viewer.shell.standing_bar import StandingBar
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
-from dgn_viewer.situation import Situation
-from dgn_viewer.strip.layers_strip import LayersStrip
-from dgn_viewer.strip.strip_bar import StripBar
+from dgn_viewer.shell.window_state import remember, restore
+from dgn_viewer.state.history import History
+from dgn_viewer.state.situation import Situation
+from dgn_viewer.style import appearance, stylesheet
 
 DEFAULT_SIZE = QSize(1440, 900)
 
@@ -297,4 +297,4 @@ class Window(QMainWindow):
         self.registry.redress()
 
     def _icon(self, name: str) -> QIcon:
-        return style.icon(name, self.theme)
+        return stylesheet.icon(name, self.theme)

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from dgn_engine import __version__
 from dgn_engine.cli._command import Command
-from dgn_engine.discovery import discover
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.plugins import discover
 
 REFUSED, INTERRUPTED = 2, 130
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dgn_engine.reporting.conducting import Task
-    from dgn_engine.reporting.document import Document
+    from dgn_engine.experiments.report.document import Document
+    from dgn_engine.experiments.report.reproduce import Task
 
 FAILED, INTERRUPTED = 3, 130
 
@@ -30,11 +30,11 @@ def carry(arguments: argparse.Namespace, task: Task) -> Document:
     """Carry it out, say how it goes, print what came out."""
     from dgn_engine.cli._interrupt import Interrupt
     from dgn_engine.cli._reproduce_progress import Bar
-    from dgn_engine.reporting.conducting import conduct, plan_of, report_again
-    from dgn_engine.reporting.cost import cost_in_words
-    from dgn_engine.reporting.terminal import print_document
-    from dgn_engine.sweep.checking import check_folder, check_start
-    from dgn_engine.sweep.executors import find_executor, works_here
+    from dgn_engine.experiments.report.cost import cost_in_words
+    from dgn_engine.experiments.report.reproduce import conduct, plan_of, report_again
+    from dgn_engine.experiments.report.terminal import print_document
+    from dgn_engine.sweep.checks import check_folder, check_start
+    from dgn_engine.sweep.workers.choose import find_executor, works_here
 
     check_folder(task.folder)
     if arguments.report_only:

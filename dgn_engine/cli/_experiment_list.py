@@ -11,8 +11,8 @@ from rich.table import Table
 def print_list() -> int:
     """Name, paper, estimated cost at both scales, and what lies among the user's results."""
     from dgn_engine.experiments import Request, all_experiments
-    from dgn_engine.reporting.entries import full_words, quick_words
-    from dgn_engine.reporting.folders import default_folder, status
+    from dgn_engine.experiments.report.experiment_list import full_words, quick_words
+    from dgn_engine.experiments.report.result_folders import default_folder, status
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in ("name", "paper", "quick", "there", "full", "there", "what"):

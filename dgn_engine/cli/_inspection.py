@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._options import numbers, value_of
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 if TYPE_CHECKING:
-    from dgn_engine.checkpoints.reading import Listing
     from dgn_engine.data import Examples
-    from dgn_engine.inspecting import Found
-    from dgn_engine.inspection import InspectionSettings, Look
-    from dgn_engine.preparing import Preparation
+    from dgn_engine.data._preprocessing import Preparation
+    from dgn_engine.kernels.gate_statistics import InspectionSettings, Look
+    from dgn_engine.model.importing.from_file import Found
+    from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
 
 SCORED = 1000  # test examples, unless told otherwise
 _NEEDS_DATA = (
@@ -81,11 +81,11 @@ def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]
 
     from dgn_engine.config import DataConfig, NetConfig
     from dgn_engine.data import load_examples
-    from dgn_engine.devices import set_threads
-    from dgn_engine.inspecting import network_of
-    from dgn_engine.inspection import look_at
-    from dgn_engine.preparing import Preparation, channels_wanted
-    from dgn_engine.residence import choose_probe_set
+    from dgn_engine.data._preprocessing import Preparation, channels_wanted
+    from dgn_engine.kernels.gate_statistics import look_at
+    from dgn_engine.model.importing.from_file import network_of
+    from dgn_engine.training.device_data import choose_probe_set
+    from dgn_engine.training.devices import set_threads
 
     examples = load_examples(DataConfig(name=arguments.data, root=arguments.data_root or ""))
     channels = channels_wanted(listing)
@@ -121,7 +121,7 @@ def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]
 
 
 def _settings(arguments: argparse.Namespace, layers: int) -> InspectionSettings:
-    from dgn_engine.inspection import InspectionSettings
+    from dgn_engine.kernels.gate_statistics import InspectionSettings
 
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= place < layers for place in chosen):
@@ -173,7 +173,7 @@ def _accuracy(
     """Of the first test examples, where the network has a logit for each class."""
     import torch
 
-    from dgn_engine.inspection import accuracy
+    from dgn_engine.kernels.gate_statistics import accuracy
 
     network, classes = found.network, len(examples.class_names)
     logits = network.architecture.classes
@@ -204,7 +204,7 @@ def _write(
 
     import numpy as np
 
-    from dgn_engine.checkpoints.saving import write_atomically
+    from dgn_engine.storage.checkpoints.save_network import write_atomically
 
     content = io.BytesIO()
     np.savez(

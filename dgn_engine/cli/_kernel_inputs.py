@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli._options import value_of
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 if TYPE_CHECKING:
     import torch
 
-    from dgn_engine.network import GatedNetwork
+    from dgn_engine.model.network import GatedNetwork
     from dgn_engine.protocol.frames import Array
 
 
@@ -75,38 +75,38 @@ def read_network(
     """The network for inputs of this shape (n, ...), and notes on what was taken from the files."""
     import torch
 
-    from dgn_engine import imported
-    from dgn_engine.checkpoints.reading import read_tensors
     from dgn_engine.config import NetConfig
-    from dgn_engine.gating import Gate
-    from dgn_engine.network import GatedNetwork
-    from dgn_engine.wiring import check_wiring
+    from dgn_engine.model.gates import Gate
+    from dgn_engine.model.importing import from_tensors
+    from dgn_engine.model.network import GatedNetwork
+    from dgn_engine.model.wiring import check_wiring
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     listing = read_tensors(arguments.network)
     dtype: torch.dtype = getattr(torch, arguments.dtype)
-    if imported.is_ours(listing):
+    if from_tensors.is_ours(listing):
         _only_with_plain_weights(arguments)
-        network = imported.our_network(listing, shape[1:], dtype)
+        network = from_tensors.our_network(listing, shape[1:], dtype)
         _check_inputs(shape, network.architecture.input_shape, arguments)
         return network, []
-    listing = imported.in_order(listing)
+    listing = from_tensors.in_order(listing)
     if arguments.net:
         options = tuple(value_of(text) for text in arguments.option)
         net = NetConfig(name=arguments.net, options=options)
-        architecture = imported.named_architecture(listing, net, shape[1:])
+        architecture = from_tensors.named_architecture(listing, net, shape[1:])
     else:
-        architecture = imported.dense_architecture(listing)
+        architecture = from_tensors.dense_architecture(listing)
     _check_inputs(shape, architecture.input_shape, arguments)
     network = GatedNetwork(architecture).to(dtype)
-    network.value = imported.imported_stack(listing, architecture, dtype)
-    notes = imported.import_notes(listing, architecture, gates=False)
+    network.value = from_tensors.imported_stack(listing, architecture, dtype)
+    notes = from_tensors.import_notes(listing, architecture, gates=False)
     network.own_gates = arguments.gates is None
     if arguments.gates is None:
         _only_with_gates(arguments)
     else:
-        other = imported.in_order(read_tensors(arguments.gates))
-        network.feature = imported.imported_gates(other, architecture, dtype)
-        notes += imported.import_notes(other, architecture, gates=True)
+        other = from_tensors.in_order(read_tensors(arguments.gates))
+        network.feature = from_tensors.imported_gates(other, architecture, dtype)
+        notes += from_tensors.import_notes(other, architecture, gates=True)
     soft = arguments.beta is not None
     network.gate = Gate(soft, arguments.beta if soft else 1.0, arguments.eps)
     network.value_input = arguments.value_input
@@ -147,7 +147,7 @@ def _only_with_gates(arguments: argparse.Namespace) -> None:
 
 def _array(path: Path, *names: str) -> Array:
     """The only array of a file, or the one with one of these names."""
-    from dgn_engine.checkpoints.reading import read_tensors
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     arrays = read_tensors(path).arrays
     if len(arrays) == 1:

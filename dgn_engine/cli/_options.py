@@ -17,7 +17,7 @@ from dgn_engine.config import (
     RunConfig,
     ValueInput,
 )
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 # option → place in the configuration; argparse gives None where it was not said
 PLACES: dict[str, tuple[str, str]] = {

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dgn_engine.cli._carrying import FAILED, INTERRUPTED, carry
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def reproduce_all(arguments: argparse.Namespace) -> int:
 
 def _one(arguments: argparse.Namespace, name: str) -> _End:
     from dgn_engine.cli.reproduce import task_of
-    from dgn_engine.reporting.facts import verdicts
+    from dgn_engine.experiments.report.report_rows import verdicts
 
     began = time.monotonic()
     try:
@@ -59,7 +59,7 @@ def _one(arguments: argparse.Namespace, name: str) -> _End:
 
 
 def _print(ends: list[_End]) -> None:
-    from dgn_engine.reporting import words
+    from dgn_engine.experiments.report import formatting
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in ("experiment", "state", "time", "claims"):
@@ -67,12 +67,12 @@ def _print(ends: list[_End]) -> None:
     for cells in _cells(ends):
         table.add_row(*cells)
     total = sum(end.seconds for end in ends)
-    table.add_row(f"{len(ends)} experiments", "", words.duration(total), "")
+    table.add_row(f"{len(ends)} experiments", "", formatting.duration(total), "")
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def _cells(ends: list[_End]) -> Iterator[tuple[str, str, str, str]]:
-    from dgn_engine.reporting import words
+    from dgn_engine.experiments.report import formatting
 
     for end in ends:
-        yield end.name, end.state, words.duration(end.seconds), end.verdicts
+        yield end.name, end.state, formatting.duration(end.seconds), end.verdicts

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichBar
 
-from dgn_engine.reporting import words
-from dgn_engine.reporting.standing import OVER, Standing
-from dgn_engine.sweep.running import Progress
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.progress import OVER, Standing
+from dgn_engine.sweep.executor import Progress
 
 
 class Bar:
@@ -53,7 +53,7 @@ def in_words(now: Standing) -> str:
     """'12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
     parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:
-        parts.append(f"{words.duration(now.left)} left")
+        parts.append(f"{formatting.duration(now.left)} left")
     if now.best is not None and now.best.score is not None:
         parts.append(f"best {100 * now.best.score:.2f} % ({now.best.unit})")
     return " · ".join(parts)

@@ -10,7 +10,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.table import Table
 
-from dgn_engine.reporting.words import NOTHING, duration
+from dgn_engine.experiments.report.formatting import NOTHING, duration
 from dgn_engine.sweep.attempt import log_path
 from dgn_engine.sweep.grid import Sweep
 from dgn_engine.sweep.summary import Line, groups_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
 from dgn_engine.cli._command import Command
 from dgn_engine.cli._options import add_run_options, run_config
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
@@ -37,10 +37,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request
-    from dgn_engine.gate_information import gate_information, network_for
-    from dgn_engine.reporting.conducting import Task
-    from dgn_engine.runs.places import CONFIG, results_root
-    from dgn_engine.sweep.executors import works_here
+    from dgn_engine.experiments._gate_information import gate_information, network_for
+    from dgn_engine.experiments.report.reproduce import Task
+    from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
+    from dgn_engine.sweep.workers.choose import works_here
 
     file: Path = arguments.file.absolute()
     config = _config(arguments, file)
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
     """The options; the network that is named, else the file's, else that of CONFIG.toml."""
     from dgn_engine.config import GatingConfig
-    from dgn_engine.gate_information import net_of
+    from dgn_engine.experiments._gate_information import net_of
 
     config = run_config(arguments)
     net = config.net

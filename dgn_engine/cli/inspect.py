@@ -17,8 +17,8 @@ from dgn_engine.cli._inspection import (
 )
 
 if TYPE_CHECKING:
-    from dgn_engine.checkpoints.contents import Array
-    from dgn_engine.checkpoints.reading import Listing
+    from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+    from dgn_engine.storage.checkpoints.contents import Array
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from dgn_engine.checkpoints.reading import read_tensors
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     check_inspection_options(arguments)
     listing = read_tensors(arguments.file)
@@ -47,8 +47,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def listed(listing: Listing) -> dict[str, Any]:
     """The listing as JSON can hold it."""
-    from dgn_engine.checkpoints.stated import in_words
-    from dgn_engine.checkpoints.understanding import understood_as
+    from dgn_engine.model.importing.understanding import understood_as
+    from dgn_engine.storage.checkpoints.stated_layers import in_words
 
     tensors = [
         {

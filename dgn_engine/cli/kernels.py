@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from dgn_engine.cli import _kernel_inputs as given
-    from dgn_engine.devices import choose_device
-    from dgn_engine.kernel_report import KernelSettings, kernel_arrays
+    from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+    from dgn_engine.training.devices import choose_device
 
     given.check_options(arguments)
     x, labels = given.read_inputs(arguments.inputs, arguments.labels)
@@ -84,7 +84,7 @@ def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> No
 
     import numpy as np
 
-    from dgn_engine.checkpoints.saving import write_atomically
+    from dgn_engine.storage.checkpoints.save_network import write_atomically
 
     content = io.BytesIO()
     text = np.array(json.dumps(settings, ensure_ascii=False))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, get_args
 from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
 from dgn_engine.cli._command import Command
 from dgn_engine.config import Augmentation, Device
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 if TYPE_CHECKING:
     from dgn_engine.experiments import Request
-    from dgn_engine.reporting.conducting import Task
+    from dgn_engine.experiments.report.reproduce import Task
 
 ALL = "all"
 
@@ -66,9 +66,9 @@ def task_of(
     change nothing. `among_others`: such a setting is meant for others and left out.
     """
     from dgn_engine.experiments import find_experiment
-    from dgn_engine.reporting.asked import answered, check_asked
-    from dgn_engine.reporting.conducting import Task
-    from dgn_engine.reporting.folders import default_folder
+    from dgn_engine.experiments.report.option_check import answered, check_asked
+    from dgn_engine.experiments.report.reproduce import Task
+    from dgn_engine.experiments.report.result_folders import default_folder
 
     experiment = find_experiment(name)
     protocol = arguments.protocol or experiment.protocols[0]

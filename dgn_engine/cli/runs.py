@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dgn_engine.cli._command import Command
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs import places
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.runs import folder_layout
 
 DAMAGED = 1
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Exit 0; 1 where `verify` found damage."""
     if arguments.doing == "list":
-        return _list(arguments.root or places.runs_root(), arguments.rebuild)
+        return _list(arguments.root or folder_layout.runs_root(), arguments.rebuild)
     if arguments.doing == "import":
         return _import(arguments.file, arguments.name)
     commands: dict[str, Callable[[Path, argparse.Namespace], int]] = {
@@ -67,12 +67,12 @@ def _add(
 
 
 def _folder(name: str) -> Path:
-    here, there = Path(name), places.runs_root() / name
+    here, there = Path(name), folder_layout.runs_root() / name
     return here if here.exists() or not there.exists() else there
 
 
 def _list(root: Path, anew: bool) -> int:
-    from dgn_engine.runs.index import rebuild, runs
+    from dgn_engine.storage.runs.index import rebuild, runs
 
     entries = rebuild(root) if anew else runs(root)
     if not entries:
@@ -88,13 +88,13 @@ def _list(root: Path, anew: bool) -> int:
 
 
 def _show(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.runs.description import describe
+    from dgn_engine.storage.runs.summary_text import describe
 
     if not folder.is_file():
         print(describe(folder))
         return 0
-    from dgn_engine.checkpoints.contents import plain
-    from dgn_engine.runs.importing import unpack
+    from dgn_engine.storage.checkpoints.contents import plain
+    from dgn_engine.storage.session_file.session_reader import unpack
 
     with tempfile.TemporaryDirectory() as place:
         session = unpack(folder, Path(place))
@@ -105,16 +105,16 @@ def _show(folder: Path, _: argparse.Namespace) -> int:
 
 
 def _import(file: Path, name: str) -> int:
-    from dgn_engine.runs.importing import adopt, unpack
+    from dgn_engine.storage.session_file.session_reader import adopt, unpack
 
     with tempfile.TemporaryDirectory() as place:
         session = unpack(file, Path(place))
-        print(adopt(session.folder, places.runs_root(), name or session.name))
+        print(adopt(session.folder, folder_layout.runs_root(), name or session.name))
     return 0
 
 
 def _verify(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.runs.verifying import unchecked, verify
+    from dgn_engine.storage.runs.verify import unchecked, verify
 
     found = verify(folder)
     for finding in found:
@@ -129,7 +129,7 @@ def _verify(folder: Path, _: argparse.Namespace) -> int:
 
 
 def _repair(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.runs.repairing import repair
+    from dgn_engine.storage.runs.repair import repair
 
     for sentence in repair(folder):
         print(sentence)
@@ -138,7 +138,7 @@ def _repair(folder: Path, _: argparse.Namespace) -> int:
 
 
 def _keep(folder: Path, arguments: argparse.Namespace) -> int:
-    from dgn_engine.runs.reader import RunReader
+    from dgn_engine.storage.runs.run_reader import RunReader
 
     found = [
         one
@@ -148,21 +148,21 @@ def _keep(folder: Path, arguments: argparse.Namespace) -> int:
     if not found:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
         raise Refusal(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
-    (found[-1].path / places.KEEP).touch()
+    (found[-1].path / folder_layout.KEEP).touch()
     print(f"{found[-1].path} is kept.")
     return 0
 
 
 def _export(folder: Path, arguments: argparse.Namespace) -> int:
-    from dgn_engine.runs.exporting import export
+    from dgn_engine.storage.session_file.session_writer import export
 
     print(export(folder, arguments.out))
     return 0
 
 
 def _delete(folder: Path, arguments: argparse.Namespace) -> int:
-    from dgn_engine.runs.deleting import delete
-    from dgn_engine.runs.reader import RunReader
+    from dgn_engine.storage.runs.delete import delete
+    from dgn_engine.storage.runs.run_reader import RunReader
 
     if not arguments.yes:
         if not sys.stdin.isatty():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli._command import Command
-from dgn_engine.runs.places import results_root
+from dgn_engine.storage.runs.folder_layout import results_root
 
 if TYPE_CHECKING:
     from dgn_engine.sweep.grid import Sweep
@@ -51,11 +51,11 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._interrupt import Interrupt
     from dgn_engine.cli._reproduce_progress import Bar
     from dgn_engine.cli._sweep_table import print_failures, print_groups
-    from dgn_engine.reporting.standing import Tally
-    from dgn_engine.sweep.checking import check_folder, check_start
-    from dgn_engine.sweep.executors import find_executor, works_here
-    from dgn_engine.sweep.running import Progress
+    from dgn_engine.experiments.report.progress import Tally
+    from dgn_engine.sweep.checks import check_folder, check_start
+    from dgn_engine.sweep.executor import Progress
     from dgn_engine.sweep.summary import lines_of, write_results
+    from dgn_engine.sweep.workers.choose import find_executor, works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.cli._command import Command
 from dgn_engine.cli._options import PLACES, add_run_options, run_config
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.places import runs_root
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.runs.folder_layout import runs_root
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
-    from dgn_engine.headless import Headless, Outcome
-    from dgn_engine.runs.folder import RunFolder
+    from dgn_engine.storage.runs.run_folder import RunFolder
+    from dgn_engine.training.headless_run import Headless, Outcome
 
 DIVERGED, UNSAVED, INTERRUPTED = 3, 4, 130
 EVERY = 5.0  # seconds
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
     """Where it was asked for, else in the user's folder of runs, if that can be written."""
-    from dgn_engine.runs.folder import RunFolder, new_folder
+    from dgn_engine.storage.runs.run_folder import RunFolder, new_folder
 
     if arguments.out is not None:
         return RunFolder.create(arguments.out, config)
@@ -100,8 +100,8 @@ def _resume(arguments: argparse.Namespace) -> int:
             "or begin another run."
         )
 
-    from dgn_engine.runs.folder import RunFolder
-    from dgn_engine.runs.reader import RunReader
+    from dgn_engine.storage.runs.run_folder import RunFolder
+    from dgn_engine.storage.runs.run_reader import RunReader
 
     folder = RunFolder(arguments.resume)
     newest = folder.newest
@@ -127,7 +127,7 @@ def _train(
     work: Callable[[Headless], Outcome],
 ) -> int:
     from dgn_engine.cli._progress import Progress
-    from dgn_engine.headless import Headless
+    from dgn_engine.training.headless_run import Headless
 
     stop = _Interrupt()
     probes = [name for name in arguments.record.split(",") if name]

@@ -9,10 +9,10 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
 from dgn_engine.data._selection import only_first, only_first_tests, only_pair
 from dgn_engine.data._variants import noisy_labels, random_pixels
-from dgn_engine.discovery import discover
-from dgn_engine.forms import filled
+from dgn_engine.errors import Refusal
+from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.refusal import Refusal
+from dgn_engine.protocol.forms import filled
 
 __all__ = ["DataSet", "Examples", "Report", "catalogue", "data_sets", "load_examples", "quiet"]
 

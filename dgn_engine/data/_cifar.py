@@ -18,7 +18,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
 from dgn_engine.data._download import fetch, whole_file
 from dgn_engine.data._root import data_root, missing
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 if TYPE_CHECKING:
     from dgn_engine.data._torchvision import CifarSource

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.catalogue import OptionField
-from dgn_engine.refusal import Refusal
 
 Report: TypeAlias = Callable[[str, float | None], None]
 """Told what goes on and which fraction of it is done (None where that is unknown)."""

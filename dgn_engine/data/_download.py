@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from dgn_engine.data._dataset import Report
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 CHUNK = 1 << 18
 MOST = 2 << 30  # no archive we ask for is larger

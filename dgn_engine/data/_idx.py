@@ -15,7 +15,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
 from dgn_engine.data._download import fetch, whole_file
 from dgn_engine.data._root import data_root, missing
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 MOST = 1 << 30  # bytes of one unpacked file
 FILES = (

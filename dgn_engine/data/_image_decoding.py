@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from dgn_engine.data._image_files import ImageFile
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 PIXELS = 1 << 26  # of one image

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FILE_BYTES = 64 << 20  # of one image, as stored

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgn_engine.data._selection import stratified_split
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 TEST_SHARE = 0.2
 _TRAIN, _TEST, _OTHER = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")

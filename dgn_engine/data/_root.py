@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 
 def user_cache() -> Path:

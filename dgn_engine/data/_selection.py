@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.data._dataset import Examples, Labels
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 Places = npt.NDArray[np.int64]
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import torch
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 # A torchvision built for CUDA cannot load its operators beside a CPU-only torch, and then its
 # import fails (pytorch/vision #9085). Data sets need none of them: naming two is enough.

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import Examples
 from dgn_engine.data._variants import frozen_stream
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.catalogue import OptionField
-from dgn_engine.refusal import Refusal
 
 Vectors = npt.NDArray[np.float64]
 MOST_NUMBERS = 1 << 28  # 1 GiB of float32

@@ -12,7 +12,7 @@ from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_le
 from dgn_engine.data._image_cache import Decoded, cached, keep
 from dgn_engine.data._image_files import ImageFile, image_files, signature
 from dgn_engine.data._image_layout import Layout, lay_out
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 REPORT_EVERY = 500  # images
 

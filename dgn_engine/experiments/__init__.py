@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dgn_engine.discovery import discover
+from dgn_engine.errors import Refusal
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Printed, Row
-from dgn_engine.refusal import Refusal
+from dgn_engine.plugins import discover
 
 __all__ = [
     "Claim",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.network import GatedNetwork
+from dgn_engine.model.network import GatedNetwork
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Literal
 
 from dgn_engine.config import Augmentation, Device
 from dgn_engine.experiments._findings import Findings
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Unit
+from dgn_engine.sweep.unit_results import Results
 
 Scale = Literal["quick", "full"]
 Protocol = Literal["as-published", "as-in-code"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dgn_engine.intervals import mean_and_half_width
-from dgn_engine.protocol.findings import Claim, Figure, Findings, Line, Printed, Row, Verdict
+from dgn_engine.protocol.results import Claim, Figure, Findings, Line, Printed, Row, Verdict
+from dgn_engine.statistics import mean_and_half_width
 
 __all__ = [
     "Claim",

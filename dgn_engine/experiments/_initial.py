@@ -9,11 +9,19 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge, Node
 from dgn_engine.config import Initialisation
-from dgn_engine.gating import Gate
-from dgn_engine.network import GatedNetwork
-from dgn_engine.residence import stream
+from dgn_engine.model.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Fork,
+    GlobalAveragePool,
+    Merge,
+    Node,
+)
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training.device_data import stream
 
 
 def dense(inputs: int, width: int, depth: int, logits: int = 1) -> Architecture:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._findings import Claim, Verdict
-from dgn_engine.intervals import Bounds, difference, interval
+from dgn_engine.statistics import Bounds, difference, interval
 
 Side = Literal["above", "below"]
 LEAST = 3  # values below which nothing that is not exact is called held

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dgn_engine.experiments import _initial
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.residence import stream
+from dgn_engine.training.device_data import stream
 
 
 def coin_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:

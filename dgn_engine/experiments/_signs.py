@@ -8,10 +8,10 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
 from dgn_engine.experiments._initial import dense, gated, relative, unit_inputs
 from dgn_engine.kernels import predicted_value_kernel, tangent_kernels, weight_sigmas
-from dgn_engine.network import GatedNetwork
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
+from dgn_engine.model.network import GatedNetwork
 
 SIGMA = 0.7
 TINY = {

@@ -11,12 +11,12 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from dgn_engine.keeping import KEPT
-from dgn_engine.network import GatedNetwork
-from dgn_engine.regimes import find_regime
-from dgn_engine.run import Run
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.transition import dress
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.regime_entry import dress
+from dgn_engine.model.regimes import find_regime
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.run import Run
+from dgn_engine.training.weight_keeper import KEPT
 
 _EPOCH = re.compile(r"epoch-(\d+)\.safetensors")
 

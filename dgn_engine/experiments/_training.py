@@ -16,9 +16,9 @@ from dgn_engine.config import (
 )
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._findings import Printed, Row
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
 QUICK_FC: Mapping[str, OptionValue] = {"width": 64, "depth": 6}

@@ -13,9 +13,9 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REGIMES = ("FR-II", "FR-DI", "FL", "DL")
 INPUTS = {"image": "x", "ones": "1"}

@@ -20,8 +20,8 @@ from dgn_engine.kernels import (
     value_kernel_constant,
     weight_sigmas,
 )
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.composite_resnet_kernel"
 BLOCKS, BLOCK_DEPTH = 4, 2

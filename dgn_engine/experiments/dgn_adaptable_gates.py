@@ -16,10 +16,10 @@ from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, gaps, row_of, trained_with, under
-from dgn_engine.keeping import BEST, KEPT
 from dgn_engine.kernels import class_targets, spectrum, tangent_kernels
-from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Calculation, Made, Training, Unit, Work
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REGIMES = {
     "GaLU, frozen gates": "FR-II",

@@ -12,8 +12,8 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import coin_kernel, descended, targets
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments.dgn_frg_spectrum import DEPTHS, P
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.dgn_frg_convergence"
 STEPS = 100

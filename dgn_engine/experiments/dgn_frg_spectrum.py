@@ -13,10 +13,10 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import coin_kernel, distribution
 from dgn_engine.experiments._series import averaged
-from dgn_engine.intervals import SHARE
 from dgn_engine.kernels import random_gating_eigenvalues
-from dgn_engine.sweep.results import Results
+from dgn_engine.statistics import SHARE
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.dgn_frg_spectrum"
 DEPTHS, WIDTHS, P = (2, 4, 6, 8, 12, 16, 20), (25, 500), 0.5

@@ -13,8 +13,8 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import distribution, targets
 from dgn_engine.experiments._series import averaged
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.dgn_galu_relu"
 DEPTHS, CORRELATION = (2, 4, 6, 8), 0.9

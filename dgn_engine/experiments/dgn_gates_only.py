@@ -10,8 +10,8 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, row_of, under
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import Results
 
 REGIMES = ("gates-only", "FR-II", "DL")
 CHANCE = 10.0

@@ -11,8 +11,8 @@ from dgn_engine.experiments._judging import judge, judge_exact
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, last_epoch, trained_with, under
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import Results
 
 REGIMES = ("ReLU", "FRG")
 # ŷ(x/2) = ŷ(x)/2 =: t/2: the least of ½((t - 1)² + (t/2 + 1)²)/2 lies at t = 2/5.

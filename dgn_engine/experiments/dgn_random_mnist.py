@@ -14,8 +14,8 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, gaps, last_epoch, row_of, under
-from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import Results, Trained
 
 REGIMES = {"GaLU": "FR-II", "ReLU": "ReLU"}
 VARIANTS = ("true labels", "random labels", "random pixels")

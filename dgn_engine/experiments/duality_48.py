@@ -20,10 +20,10 @@ from dgn_engine.experiments._judging import (
 from dgn_engine.experiments._published import claim, regime_numbers
 from dgn_engine.experiments._scaled import beside, option, stands_in
 from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
-from dgn_engine.intervals import PERCENT
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.statistics import PERCENT
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 ORDERS = tuple(permutations(range(4)))
 INPUTS = ("image", "ones")

@@ -16,9 +16,9 @@ from dgn_engine.experiments._training import (
     trained_with,
     under,
 )
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 PAIRS = (("FR-II", "FR-linear"), ("FL", "FL-linear"), ("DL", "DL-linear"))
 SAME = 2.0

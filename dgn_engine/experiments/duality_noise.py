@@ -13,9 +13,9 @@ from dgn_engine.experiments._published import claim, printed
 from dgn_engine.experiments._scaled import beside, dual_words
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import dual_config, row_of, under
-from dgn_engine.runs.places import WEIGHTS
-from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
 
 TABLE = "duality_experiment2"
 LEVELS = (0, 25, 50, 75)

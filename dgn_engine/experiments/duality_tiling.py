@@ -17,9 +17,9 @@ from dgn_engine.experiments._training import (
     trained_with,
     under,
 )
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.sweep.results import Results, Trained
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REGIMES = ("FR-II", "FL", "DL")
 LAYERS, TURNS = 4, 64

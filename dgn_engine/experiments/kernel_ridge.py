@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Findings, Row
@@ -21,8 +20,9 @@ from dgn_engine.kernels import (
     relu_limit,
     tangent_kernels,
 )
-from dgn_engine.sweep.results import Results
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.kernel_ridge"
 DEPTH, RIDGE, SHARE = 5, 1e-3, 0.75

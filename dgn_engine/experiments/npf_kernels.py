@@ -17,10 +17,10 @@ from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, under
-from dgn_engine.intervals import POSITIVE
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.sweep.results import Results
+from dgn_engine.statistics import POSITIVE
 from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
+from dgn_engine.sweep.unit_results import Results
 
 PER_CLASS = 20
 NUMBERS = ("trace", "norm")

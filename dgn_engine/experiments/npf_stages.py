@@ -15,10 +15,10 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import beside, option, stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import data_of, row_of, trained_with, under
-from dgn_engine.intervals import PERCENT, rank_correlation
-from dgn_engine.keeping import KEPT, epoch_file
-from dgn_engine.sweep.results import Results
+from dgn_engine.statistics import PERCENT, rank_correlation
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results
+from dgn_engine.training.weight_keeper import KEPT, epoch_file
 
 STAGES = 6
 PRINTED = {1: 72.0, 6: 79.68}

@@ -20,7 +20,7 @@ from dgn_engine.experiments._training import (
     row_of,
     trained_with,
 )
-from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.sweep.unit_results import Results, Trained
 
 TABLE = "npf_npk_2020_table2"
 WIDTH, QUICK_WIDTH = 128, 64

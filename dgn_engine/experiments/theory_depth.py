@@ -14,9 +14,9 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import targets
 from dgn_engine.experiments._series import averaged
-from dgn_engine.residence import stream
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
+from dgn_engine.training.device_data import stream
 
 HERE = "dgn_engine.experiments.theory_depth"
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)

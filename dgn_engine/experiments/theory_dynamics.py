@@ -16,8 +16,8 @@ from dgn_engine.experiments._findings import Figure, Findings, Row
 from dgn_engine.experiments._random_gates import targets
 from dgn_engine.experiments._series import averaged
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.sweep.results import Results
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.theory_dynamics"
 N, INPUTS, DEPTH = 20, 5, 3

@@ -16,11 +16,11 @@ from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
-from dgn_engine.intervals import rank_correlation
 from dgn_engine.kernels import predicted_value_kernel, relu_limit, tangent_kernels
-from dgn_engine.network import GatedNetwork
-from dgn_engine.sweep.results import Results
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.statistics import rank_correlation
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.theory_infinite_width"
 WIDTHS = (32, 64, 128, 256, 512, 1024, 2048)

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from dgn_engine.architecture import Architecture
 from dgn_engine.experiments import _initial, _signs
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
 from dgn_engine.experiments._findings import Claim, Figure, Findings, Row
@@ -20,8 +19,9 @@ from dgn_engine.kernels import (
     tangent_kernels,
     weight_sigmas,
 )
-from dgn_engine.sweep.results import Results
+from dgn_engine.model.architecture import Architecture
 from dgn_engine.sweep.unit import Calculation, Work
+from dgn_engine.sweep.unit_results import Results
 
 HERE = "dgn_engine.experiments.theory_ntk_npk"
 WIDTHS = {

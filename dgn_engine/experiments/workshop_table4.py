@@ -22,9 +22,9 @@ from dgn_engine.experiments._training import (
     trained_with,
     under,
 )
-from dgn_engine.runs.places import WEIGHTS
-from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Made, Training
+from dgn_engine.sweep.unit_results import Results, Trained
 
 TABLE = "npf_workshop_table4"
 QUICK_WIDTH = 64

@@ -1,6 +1,5 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
-from dgn_engine.kernels.adapter import adapt
 from dgn_engine.kernels.budget import check_budget, kernel_bytes
 from dgn_engine.kernels.churn import gate_churn
 from dgn_engine.kernels.cntk import convolutional_limit
@@ -35,6 +34,7 @@ from dgn_engine.kernels.residual import (
 from dgn_engine.kernels.sensitivity import layer_sensitivity, sensitive_overlap
 from dgn_engine.kernels.shared import SharedKernels
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
+from dgn_engine.model.importing.from_module import adapt
 
 __all__ = [
     "FULL_UP_TO",

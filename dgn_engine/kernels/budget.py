@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import isqrt, prod
 
-from dgn_engine.architecture import Architecture
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.ntk import Logits
-from dgn_engine.network import GatedNetwork
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.network import GatedNetwork
 
 # Of each layer a pass keeps input, pre-activation and gate, a soft gate also two slopes, and a
 # sweep holds two deltas; both networks pass.

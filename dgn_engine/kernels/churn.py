@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 SIDE = 0.5  # a soft gate counts as open from here on
 

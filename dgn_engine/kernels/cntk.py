@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.architecture import (
+from dgn_engine.errors import Refusal
+from dgn_engine.kernels import cntk_slabs
+from dgn_engine.kernels.infinite import LimitKernels, relu_moments
+from dgn_engine.kernels.positions import box_sum
+from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
     Flatten,
     GlobalAveragePool,
 )
-from dgn_engine.kernels import cntk_slabs
-from dgn_engine.kernels.infinite import LimitKernels, relu_moments
-from dgn_engine.kernels.positions import box_sum
-from dgn_engine.refusal import Refusal
 
 TILE_BYTES = 32 << 20
 

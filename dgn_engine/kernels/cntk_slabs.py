@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture
-from dgn_engine.kernels import cntk_loops, slabs
+from dgn_engine.kernels import slabs
+from dgn_engine.kernels.compiled import cntk_loops
+from dgn_engine.model.architecture import Architecture
 
 # Numba compiles once per process, a few seconds; less work than this is done sooner without it.
 WORTH_COMPILING = 1e8  # pairs of positions over all layers and pairs of examples

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.architecture import Conv
+from dgn_engine.model.architecture import Conv
 
 # Measured on one core: the grouped road wins until c·C_i·C_o exceeds this many P.
 GROUPED_UP_TO = 32

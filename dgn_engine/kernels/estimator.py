@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, weight_shape
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.recursion import check_layers
-from dgn_engine.refusal import Refusal
-from dgn_engine.stack import run
+from dgn_engine.model.architecture import Architecture, weight_shape
+from dgn_engine.model.stack import run
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.gating import Gate
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.mehler import diagonal, expectations
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.gates import Gate
 
 
 @dataclass(frozen=True)

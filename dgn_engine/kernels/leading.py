@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.spectra import columns_of, scaled_to_trace_one
-from dgn_engine.refusal import Refusal
 
 FULL_UP_TO = 2000  # examples; above it `spectrum` takes minutes
 POWERS = 6  # products with the kernel that one round of the subspace holds

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 Normalise = Literal["none", "trace", "width", "cosine"]
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.recursion import pair_numbers, path_recursion
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
 
 
 def neural_path_kernel(

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.contraction import (
     Contraction,
     KernelSum,
@@ -27,10 +27,10 @@ from dgn_engine.kernels.sweep import (
     output_delta,
     value_sweep,
 )
-from dgn_engine.network import GatedNetwork, NetworkTrace
-from dgn_engine.refusal import Refusal
-from dgn_engine.routing import STRAIGHT, Route
-from dgn_engine.stack import Stack, Trace
+from dgn_engine.model.architecture import Architecture, Conv
+from dgn_engine.model.network import GatedNetwork, NetworkTrace
+from dgn_engine.model.routing import STRAIGHT, Route
+from dgn_engine.model.stack import Stack, Trace
 
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
 # Logits are streamed so that one sweep's deltas stay below this; deltas of maps are better small.

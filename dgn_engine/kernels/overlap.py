@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture
 from dgn_engine.kernels.normalise import Normalise, normalised, unit_diagonal
 from dgn_engine.kernels.recursion import path_recursion
+from dgn_engine.model.architecture import Architecture
 
 __all__ = ["layer_overlap", "overlap", "unit_diagonal"]
 

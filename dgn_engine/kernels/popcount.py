@@ -13,8 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture
-from dgn_engine.kernels import popcount_loops, slabs
+from dgn_engine.kernels import slabs
+from dgn_engine.kernels.compiled import popcount_loops
+from dgn_engine.model.architecture import Architecture
 
 Bits = npt.NDArray[np.uint64]
 

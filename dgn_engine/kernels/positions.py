@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.architecture import AveragePool, Conv
 from dgn_engine.kernels.gram import accumulator
+from dgn_engine.model.architecture import AveragePool, Conv
 
 
 def both_windows(K: Tensor, node: AveragePool) -> Tensor:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.kernels.walk import LayerScale
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture
 
 
 def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:

@@ -15,7 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.architecture import (
+from dgn_engine.errors import Refusal
+from dgn_engine.kernels import popcount
+from dgn_engine.kernels.gram import accumulator, input_gram
+from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
+from dgn_engine.kernels.terms import Layers, MapPairs, Tile
+from dgn_engine.kernels.tiles import mirror, row_tiles
+from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
+from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
     Conv,
@@ -27,14 +34,7 @@ from dgn_engine.architecture import (
     Node,
     is_gated,
 )
-from dgn_engine.architecture.branches import channels_matter
-from dgn_engine.kernels import popcount
-from dgn_engine.kernels.gram import accumulator, input_gram
-from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
-from dgn_engine.kernels.terms import Layers, MapPairs, Tile
-from dgn_engine.kernels.tiles import mirror, row_tiles
-from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture.branches import channels_matter
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 
 @dataclass(frozen=True)

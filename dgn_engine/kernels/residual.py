@@ -8,7 +8,9 @@ from itertools import combinations
 
 from torch import Tensor
 
-from dgn_engine.architecture import (
+from dgn_engine.errors import Refusal
+from dgn_engine.kernels.npk import neural_path_kernel
+from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
@@ -20,8 +22,6 @@ from dgn_engine.architecture import (
     Skip,
     is_gated,
 )
-from dgn_engine.kernels.npk import neural_path_kernel
-from dgn_engine.refusal import Refusal
 
 MOST_BLOCKS = 12  # 2ᵇ sub-networks are listed one by one
 

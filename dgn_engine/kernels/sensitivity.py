@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.overlap import layer_overlap
 from dgn_engine.kernels.recursion import path_recursion
+from dgn_engine.model.architecture import Architecture
 
 
 def sensitive_overlap(

@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Dense
 from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.normalise import Normalise, normalised
@@ -15,7 +14,8 @@ from dgn_engine.kernels.npk import neural_path_kernel
 from dgn_engine.kernels.ntk import Logits, TangentKernels, tangent_kernels
 from dgn_engine.kernels.prediction import predicted_value_kernel, weight_sigmas
 from dgn_engine.kernels.recursion import PathKernels, path_recursion
-from dgn_engine.network import GatedNetwork, NetworkTrace
+from dgn_engine.model.architecture import Dense
+from dgn_engine.model.network import GatedNetwork, NetworkTrace
 
 KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from dgn_engine.architecture import Architecture, Conv, Flatten, GlobalAveragePool
+from dgn_engine.model.architecture import Architecture, Conv, Flatten, GlobalAveragePool
 
 Whole = npt.NDArray[np.int64]
 

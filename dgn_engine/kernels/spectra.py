@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.gram import accumulator
-from dgn_engine.refusal import Refusal
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.architecture import (
+from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
     Conv,

@@ -13,9 +13,9 @@ from math import prod
 
 from torch import Tensor
 
-from dgn_engine.architecture import AveragePool
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.positions import both_windows, position_gram
+from dgn_engine.model.architecture import AveragePool
 
 Factor = tuple[bool, int]
 """One factor of a product: its gate layer, and whether it is that layer's sensitivity."""

@@ -7,18 +7,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dgn_engine.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Dense,
-    Fork,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Node,
-    Skip,
-)
 from dgn_engine.kernels.terms import (
     Layers,
     MapPairs,
@@ -29,6 +17,18 @@ from dgn_engine.kernels.terms import (
     max_pooled,
     merged,
     summed,
+)
+from dgn_engine.model.architecture import (
+    Architecture,
+    AveragePool,
+    Conv,
+    Dense,
+    Fork,
+    GlobalMaxPool,
+    MaxPool,
+    Merge,
+    Node,
+    Skip,
 )
 
 

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.lock import Held, free
-from dgn_engine.runs.places import LOCK
-from dgn_engine.sweep.news import News, Whose
-from dgn_engine.sweep.performing import perform
+from dgn_engine.storage.lock import Held, free
+from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.sweep.perform import perform
 from dgn_engine.sweep.unit import Unit, from_json, to_json, unit_folder
+from dgn_engine.sweep.unit_update import News, Whose
 
 LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
 LAST_LINES = 20  # of a log, in a report

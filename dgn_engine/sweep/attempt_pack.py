@@ -5,13 +5,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 
-from dgn_engine.packed import Job, Packed, Progress, train_pack
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.lock import Held, free
-from dgn_engine.runs.places import LOCK
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.lock import Held, free
+from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.attempt import Task, last_lines, write_log
-from dgn_engine.sweep.news import News, Whose, Word
 from dgn_engine.sweep.unit import Training, unit_folder
+from dgn_engine.sweep.unit_update import News, Whose, Word
+from dgn_engine.training.batched import Job, Packed, Progress, train_pack
 
 _WORDS: dict[str, Word] = {"finished": "done", "diverged": "diverged", "stopped": "interrupted"}
 

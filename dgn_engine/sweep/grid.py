@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 from dgn_engine.sweep.unit import Training
 
 MOST = 100_000  # runs; more is a slip

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 
-from dgn_engine.sweep.news import News
-from dgn_engine.sweep.running import Progress, Told
+from dgn_engine.sweep.executor import Progress, Told
 from dgn_engine.sweep.unit import Unit
+from dgn_engine.sweep.unit_update import News
 
 TRIES = 3  # of a unit that fails, or whose worker is lost again and again at the same place
 PATIENCE = 300  # times that a unit whose run another process writes is put back

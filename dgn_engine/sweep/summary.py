@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.intervals import mean_and_half_width
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.durable import write_file
+from dgn_engine.errors import Refusal
+from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.sweep.executor import Progress, Told
 from dgn_engine.sweep.grid import Run, Sweep
-from dgn_engine.sweep.results import Results
-from dgn_engine.sweep.running import Progress, Told
 from dgn_engine.sweep.unit import UNITS
+from dgn_engine.sweep.unit_results import Results
 
 JSON, CSV = "results.json", "results.csv"
 FORMAT = "dgn-viewer sweep 1"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 UNITS = "units"  # the folder within a sweep's folder; each unit has one of its own in it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.discovery import discover
+from dgn_engine.plugins import discover
 
 ROOT = Path(__file__).parents[2]
 PLUG_INS = {
     "dgn_viewer.panels": "PANEL",
-    "dgn_engine.regimes": "REGIME",
-    "dgn_engine.nets": "NET",
-    "dgn_engine.probes": "PROBE",
+    "dgn_engine.model.regimes": "REGIME",
+    "dgn_engine.model.nets": "NET",
+    "dgn_engine.training.probes": "PROBE",
     "dgn_engine.data": "DATA",
     "dgn_engine.cli": "COMMAND",
 }

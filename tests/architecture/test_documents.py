@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
-from dgn_viewer import system
+from dgn_viewer import system_libraries
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -137,5 +137,5 @@ def test_every_target_of_make_in_the_documents_exists() -> None:
 
 def test_continuous_integration_installs_every_library_that_qt_needs() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
-    needed = {*system.NEEDED.values(), *system.NEEDED_FOR_X11.values()}
+    needed = {*system_libraries.NEEDED.values(), *system_libraries.NEEDED_FOR_X11.values()}
     assert needed - set(re.findall(r"[\w.+-]+", script)) == set()

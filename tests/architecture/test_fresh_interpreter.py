@@ -51,13 +51,13 @@ def test_a_panel_needs_neither_torch_nor_qt(panel: str) -> None:
 
 
 def test_the_viewer_imports_without_a_display_and_without_torch() -> None:
-    statement = "import dgn_viewer, dgn_viewer.__main__, dgn_viewer.panel, dgn_viewer.scene"
+    statement = "import dgn_viewer, dgn_viewer.__main__, dgn_viewer.scene.panel_spec, dgn_viewer.scene.elements"
     assert roots_after(statement).isdisjoint(HEAVY)
 
 
 def test_looking_for_system_libraries_needs_nothing_but_python() -> None:
     """`make run` asks for them before anything is installed."""
-    loaded = roots_after("import dgn_viewer.system")
+    loaded = roots_after("import dgn_viewer.system_libraries")
     assert loaded.isdisjoint({*HEAVY, *QT, "numpy", "matplotlib", "dgn_engine"})
 
 

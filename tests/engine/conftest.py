@@ -10,7 +10,7 @@ import torch
 
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.events import Event
-from dgn_engine.run import Run
+from dgn_engine.training.run import Run
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
+from dgn_engine.errors import Refusal
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.refusal import Refusal
-from dgn_engine.reporting import words
-from dgn_engine.reporting.conducting import Task, conduct, report_again
-from dgn_engine.reporting.document import Document
-from dgn_engine.reporting.facts import facts, row_cells
-from dgn_engine.sweep.results import Results
-from dgn_engine.sweep.serial import Serial
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.report_rows import facts, row_cells
+from dgn_engine.experiments.report.reproduce import Task, conduct, report_again
 from dgn_engine.sweep.unit import Calculation
+from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.workers.serial import Serial
 
 UNIT = Calculation(
     "limit", "dgn_engine.experiments.theory_infinite_width:distances", {"widths": [4], "seed": 0}
@@ -51,7 +51,7 @@ def test_a_calculation_tells_its_time_in_units_rows_and_the_whole(tmp_path: Path
     assert made.rows[0].seconds == made.seconds == unit.seconds
     assert (
         dict(facts(made))["runs and calculations"]
-        == f"1, {words.duration(unit.seconds)} of computing"
+        == f"1, {formatting.duration(unit.seconds)} of computing"
     )
     assert report_again(_task(tmp_path)).units[0].seconds == unit.seconds
 

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from dgn_engine.checkpoints import reading
+from dgn_engine.storage.checkpoints import checkpoint_reader
 
 BEGIN = """
 import os, resource, socket, subprocess, sys
-from dgn_engine.checkpoints import confinement
+from dgn_engine.storage.checkpoints import confinement
 confinement.cut_off()
 {before}
 confinement.confine(5, 1000)
@@ -30,7 +30,7 @@ def said(act: str, before: str = "") -> str:
     code = BEGIN.format(act=act, before=before)
     done = subprocess.run(
         [sys.executable, "-s", "-P", "-c", code],
-        env=reading._child_environment(),
+        env=checkpoint_reader._child_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -82,12 +82,12 @@ def test_time_beyond_the_limit_ends_the_process() -> None:
 def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
     code = (
         "from pathlib import Path\n"
-        "from dgn_engine.checkpoints.confinement import cut_off\n"
+        "from dgn_engine.storage.checkpoints.confinement import cut_off\n"
         "print(cut_off(), Path('/proc/self/net/dev').read_text().count(':'))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=reading._child_environment(),
+        env=checkpoint_reader._child_environment(),
         capture_output=True,
         text=True,
         timeout=60,
@@ -98,10 +98,10 @@ def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
 
 
 def test_torch_is_not_imported_to_read_a_file_of_torch() -> None:
-    code = "import sys, dgn_engine.checkpoints.child; print('torch' in sys.modules)"
+    code = "import sys, dgn_engine.storage.checkpoints.reader_child; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env=reading._child_environment(),
+        env=checkpoint_reader._child_environment(),
         capture_output=True,
         text=True,
         timeout=60,

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dgn_engine.checkpoints.contents import Contents
-from dgn_engine.checkpoints.reading import read_tensors
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import Contents
 from tests.faults import fuzzing, honest_files, hostile_files
 from tests.faults.hostile_files import Hostile
 from tests.faults.judging import differences, misjudged, unsound

@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
-from dgn_engine.checkpoints.matching import match_layers
-from dgn_engine.checkpoints.reading import Listing
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.model.importing.match_layers import match_layers
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
 
 FC = Architecture((8,), (Dense(8, 16), Dense(16, 16), Dense(16, 10, gated=False)))
 IMAGES = Architecture((1, 2, 4), (Flatten(), *FC.nodes))

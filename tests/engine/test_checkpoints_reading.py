@@ -14,17 +14,17 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.checkpoints import child, reading, wire
-from dgn_engine.checkpoints.contents import Contents, Unreadable
-from dgn_engine.checkpoints.reading import read_tensors
-from dgn_engine.checkpoints.saving import save_network
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import Contents, Unreadable
+from dgn_engine.storage.checkpoints.save_network import save_network
 
 
 def parsed(content: bytes) -> Contents:
     """What the child answers to these bytes, here and without its limits."""
     pipe = io.BytesIO()
-    child.answer(content, pipe)
+    reader_child.answer(content, pipe)
     pipe.seek(0)
     return wire.receive(pipe, 1 << 30)
 
@@ -210,13 +210,13 @@ def instead(code: str) -> Callable[[float], list[str]]:
 
 
 def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "child_command", instead("import time; time.sleep(60)"))
+    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(60)"))
     with pytest.raises(Refusal, match=r"was not read within 0\.3 s"):
         read_tensors(small, timeout=0.3)
 
 
 def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "child_command", instead("import time; time.sleep(60)"))
+    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(60)"))
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
     began = time.monotonic()
@@ -243,7 +243,7 @@ def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_child_that_dies_or_babbles_is_a_sentence(
     code: str, verdict: str, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "child_command", instead(code))
+    monkeypatch.setattr(checkpoint_reader, "child_command", instead(code))
     with pytest.raises(Refusal, match=verdict):
         read_tensors(small)
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.checkpoints.contents import Array
-from dgn_engine.checkpoints.folding import fold_normalisation
-from dgn_engine.checkpoints.reading import Listing
-from dgn_engine.checkpoints.recognising import recognise
 from dgn_engine.data._torchvision import import_torchvision
-from dgn_engine.inspecting import Found, network_of
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
+from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.model.importing.torchvision_nets import recognise
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.contents import Array
 from tests.engine.test_checkpoints_folding import arrays_of, in_use
 
 

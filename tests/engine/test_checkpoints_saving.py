@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from dgn_engine.checkpoints.saving import save_network, write_atomically
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.checkpoints.save_network import save_network, write_atomically
 
 
 def test_a_network_is_saved_whole_with_its_notes_and_nothing_else(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
-from dgn_engine.checkpoints.matching import match_layers
-from dgn_engine.checkpoints.reading import Listing
-from dgn_engine.checkpoints.understanding import understood_as
 from dgn_engine.data._torchvision import import_torchvision
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.importing.match_layers import match_layers
+from dgn_engine.model.importing.understanding import understood_as
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
 
 KNOWN = {
     "resnet18": "torchvision's ResNet-18, 1,000 classes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 FULL = RunConfig(
     data=DataConfig(name="mnist", root="/data", binary=(4, 7), train_limit=200),

@@ -13,7 +13,7 @@ from PIL import Image
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 Files = dict[str, bytes]
 

@@ -11,9 +11,9 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, OptionValue, RunConfig
 from dgn_engine.data import Examples, catalogue, load_examples
-from dgn_engine.nets import build_architecture
-from dgn_engine.network import GatedNetwork
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.network import GatedNetwork
 
 
 def drawn(name: str, seed: int = 0, **options: OptionValue) -> Examples:

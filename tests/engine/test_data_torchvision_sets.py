@@ -16,7 +16,7 @@ import pytest
 from dgn_engine.config import DataConfig
 from dgn_engine.data import catalogue, load_examples
 from dgn_engine.data._torchvision import import_torchvision
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 MNIST_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 

@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 N, CLASSES = 1437, 10
 VARIANTS = [

@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dgn_engine.checkpoints.reading import read_tensors
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.gating import HARD
-from dgn_engine.imported import our_network
-from dgn_engine.keeping import save_trainer
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels import SharedKernels
-from dgn_engine.nets import build_architecture
-from dgn_engine.network import GatedNetwork
-from dgn_engine.refusal import Refusal
-from dgn_engine.run import Run
-from dgn_engine.runs.snapshot import capture, restore
-from dgn_engine.stack import Stack, run
+from dgn_engine.model.gates import HARD
+from dgn_engine.model.importing.from_tensors import our_network
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.stack import Stack, run
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.runs.snapshot import capture, restore
+from dgn_engine.training.run import Run
+from dgn_engine.training.weight_keeper import save_trainer
 
 TINY = RunConfig(
     data=DataConfig(train_limit=96, test_limit=20),

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.devices import set_threads
-from dgn_engine.nets import build_architecture
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.training.devices import set_threads
 
 
 def smallest_kept(prepare) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dgn_engine.errors import Refusal
 from dgn_engine.experiments import (
     Findings,
     Plan,
@@ -18,14 +19,17 @@ from dgn_engine.experiments import (
     duality_noise,
 )
 from dgn_engine.experiments._published import claim_ids
-from dgn_engine.refusal import Refusal
-from dgn_engine.reporting import document
-from dgn_engine.reporting.asked import answered
-from dgn_engine.reporting.conducting import Task, conduct, plan_of, report_again
-from dgn_engine.reporting.entries import experiment_entries, full_words, quick_words
-from dgn_engine.sweep.executors import find_executor
-from dgn_engine.sweep.results import Results, Trained
+from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report.experiment_list import (
+    experiment_entries,
+    full_words,
+    quick_words,
+)
+from dgn_engine.experiments.report.option_check import answered
+from dgn_engine.experiments.report.reproduce import Task, conduct, plan_of, report_again
 from dgn_engine.sweep.unit import Training, Unit, check_units
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.workers.choose import find_executor
 
 EXPERIMENTS = all_experiments()
 TINY = Request(epochs=1, seeds=1)

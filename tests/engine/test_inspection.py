@@ -12,10 +12,10 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
-from dgn_engine.inspecting import network_of
-from dgn_engine.inspection import InspectionSettings, accuracy, look_at
-from dgn_engine.preparing import IMAGENET_MEAN, Preparation
-from dgn_engine.refusal import Refusal
+from dgn_engine.data._preprocessing import IMAGENET_MEAN, Preparation
+from dgn_engine.errors import Refusal
+from dgn_engine.kernels.gate_statistics import InspectionSettings, accuracy, look_at
+from dgn_engine.model.importing.from_file import network_of
 from tests.engine.test_checkpoints_folding import arrays_of
 from tests.engine.test_checkpoints_recognising import found_in, narrow_resnet
 
@@ -109,9 +109,9 @@ def test_a_dense_file_is_shown_with_its_own_accuracy(
     with np.load(out / "kernels.npz") as arrays:
         assert arrays["npk"].shape == (30, 30)
         assert len(arrays["indices"]) == 30
-    from dgn_engine.checkpoints.reading import read_tensors
     from dgn_engine.config import DataConfig
     from dgn_engine.data import load_examples
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     examples = load_examples(DataConfig())
     network = network_of(read_tensors(dense), (64,), None).network

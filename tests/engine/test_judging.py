@@ -19,7 +19,7 @@ from dgn_engine.experiments._judging import (
     judge_within,
     unmeasured,
 )
-from dgn_engine.intervals import PERCENT, POSITIVE, SHARE, difference, interval, rank_correlation
+from dgn_engine.statistics import PERCENT, POSITIVE, SHARE, difference, interval, rank_correlation
 
 CLAIM = ("npf-1", "FR below DL and ReLU")
 FULL, QUICK = Request(scale="full"), Request(scale="quick")

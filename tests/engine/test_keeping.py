@@ -9,13 +9,13 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.headless import Headless
-from dgn_engine.keeping import BEST, KEPT, epoch_file
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Measured
-from dgn_engine.refusal import Refusal
-from dgn_engine.run import Run
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.reader import RunReader
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.run import Run
+from dgn_engine.training.weight_keeper import BEST, KEPT, epoch_file
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Dense, Gating, Merge
-from dgn_engine.checkpoints.resnets import resnet
 from dgn_engine.config import DataConfig, NetConfig
-from dgn_engine.nets import build_architecture
-from dgn_engine.refusal import Refusal
-from dgn_engine.stack import Stack
-from dgn_engine.widening import widened
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Dense, Gating, Merge
+from dgn_engine.model.importing.resnet_keys import resnet
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.stack import Stack
+from dgn_engine.model.tiling import widened
 
 
 def test_a_dense_resnet_has_b_plus_two_blocks_and_two_to_the_b_sub_networks() -> None:

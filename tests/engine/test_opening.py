@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.engine import Engine
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     ComparisonClosed,
@@ -26,6 +25,7 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.engine import Engine
 
 PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 

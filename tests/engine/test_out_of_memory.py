@@ -13,16 +13,16 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.memory import batch_that_fits, is_out_of_memory
-from dgn_engine.network import GatedNetwork
-from dgn_engine.probes import Result, Sight
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import MISFIT
-from dgn_engine.run import Run
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.verifying import verify
-from dgn_engine.session import Session
+from dgn_engine.session.thread_session import Session
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.verify import verify
+from dgn_engine.training.out_of_memory import batch_that_fits, is_out_of_memory
+from dgn_engine.training.probes import Result, Sight
+from dgn_engine.training.run import Run
 
 Make = Callable[..., Run]
 SMALL = RunConfig(
@@ -195,7 +195,7 @@ def test_a_network_that_does_not_fit_is_refused_and_the_old_run_goes_on(
     def too_much(*_: object) -> None:
         raise RuntimeError(ON_THE_CPU)
 
-    monkeypatch.setattr("dgn_engine.run.Trainer", too_much)
+    monkeypatch.setattr("dgn_engine.training.run.Trainer", too_much)
     with pytest.raises(Exception, match="This run does not fit in memory; choose a smaller"):
         make_run()
 

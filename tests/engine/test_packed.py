@@ -9,13 +9,13 @@ import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
-from dgn_engine.packed import packable, why_not
-from dgn_engine.packed.grouping import stacks_of
-from dgn_engine.packed.pack import Pack
-from dgn_engine.packed.sources import Sources
-from dgn_engine.regimes import all_regimes
-from dgn_engine.residence import Resident
-from dgn_engine.run import Run
+from dgn_engine.model.regimes import all_regimes
+from dgn_engine.training.batched import packable, why_not
+from dgn_engine.training.batched.grouping import stacks_of
+from dgn_engine.training.batched.shared_data import Sources
+from dgn_engine.training.batched.stacked_network import Pack
+from dgn_engine.training.device_data import Resident
+from dgn_engine.training.run import Run
 
 BASE = RunConfig(
     net=NetConfig(options=(("width", 8), ("depth", 4))),

@@ -12,16 +12,16 @@ from safetensors.torch import load_file
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.headless import Headless
-from dgn_engine.keeping import KEPT
-from dgn_engine.packed import Job, train_pack
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Measured
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs import checkpoints
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.places import CHECKPOINTS, WEIGHTS
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.verifying import verify
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.verify import verify
+from dgn_engine.training.batched import Job, train_pack
+from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.weight_keeper import KEPT
 
 BASE = RunConfig(
     net=NetConfig(options=(("width", 8), ("depth", 3))),
@@ -115,9 +115,9 @@ def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
     jobs = jobs_in(tmp_path / "broken")
     train_pack(jobs, interrupted=after_steps(60), checkpoint_every=0.0)
     first, second = (job.folder for job in jobs[:2])
-    newest = checkpoints.stored(second / CHECKPOINTS)[-1]
-    checkpoints.remove(newest)  # as if its turn had not come
-    assert checkpoints.stored(first / CHECKPOINTS)[-1].step == newest.step
+    newest = run_checkpoints.stored(second / CHECKPOINTS)[-1]
+    run_checkpoints.remove(newest)  # as if its turn had not come
+    assert run_checkpoints.stored(first / CHECKPOINTS)[-1].step == newest.step
     for one, other in zip(whole, train_pack(jobs), strict=True):
         assert_same_weights(one.job.folder, other.job.folder)
 

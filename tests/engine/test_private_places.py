@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.runs import private_places
-from dgn_engine.runs.private_places import LOCK, PREFIX, PrivatePlace, remove_abandoned
-from dgn_engine.shelf import Shelf
+from dgn_engine.session.run_library import Shelf
+from dgn_engine.storage.session_file import temp_dirs
+from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivatePlace, remove_abandoned
 
 LIVING = """
 import sys, time
-from dgn_engine.runs.private_places import PrivatePlace
+from dgn_engine.storage.session_file.temp_dirs import PrivatePlace
 place = PrivatePlace()
 (place.path / "unpacked").mkdir()
 (place.path / "unpacked" / "log.jsonl").write_text("{}")
@@ -124,7 +124,7 @@ def test_nothing_else_is_touched(root: Path, change: Callable[[Path], None]) -> 
 
 def test_another_user_s_folder_is_not_touched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = dead(root)
-    monkeypatch.setattr(private_places.os, "getuid", lambda: os.geteuid() + 1)
+    monkeypatch.setattr(temp_dirs.os, "getuid", lambda: os.geteuid() + 1)
     assert remove_abandoned() == []
     assert left.exists()
 

@@ -13,20 +13,27 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.experiments.report import document, progress
+from dgn_engine.experiments.report.progress import PROGRESS
+from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.refusal import Refusal
-from dgn_engine.regular_files import NotRegular, open_regular, read_regular, read_text, sha256_of
-from dgn_engine.reporting import document, standing
-from dgn_engine.reporting.places import RESULTS
-from dgn_engine.reporting.standing import PROGRESS
-from dgn_engine.runs import index, lock, places
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.lines import fields_of
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.repairing import repair
-from dgn_engine.runs.snapshot import Snapshot
-from dgn_engine.runs.verifying import verify
+from dgn_engine.storage import lock
+from dgn_engine.storage.regular_files import (
+    NotRegular,
+    open_regular,
+    read_regular,
+    read_text,
+    sha256_of,
+)
+from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.log_lines import fields_of
+from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.snapshot import Snapshot
+from dgn_engine.storage.runs.verify import verify
 
 THINGS = ("fifo", "device", "folder", "giant", "link to nothing")
 
@@ -80,7 +87,7 @@ def test_a_regular_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("thing", THINGS)
-@pytest.mark.parametrize("name", [places.RUN, places.LOG])
+@pytest.mark.parametrize("name", [folder_layout.RUN, folder_layout.LOG])
 def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
     thing: str, name: str, run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,8 +107,17 @@ def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: 
     reader = RunReader(run)
     checkpoint, frame = reader.checkpoints[0].path, reader.frames[0].path
     for path in (
-        *(run / places.LOG, run / places.CONFIG, frame, checkpoint / places.STATE),
-        *(checkpoint / places.MANIFEST, checkpoint / places.TENSORS, run / places.RUN),
+        *(
+            run / folder_layout.LOG,
+            run / folder_layout.CONFIG,
+            frame,
+            checkpoint / folder_layout.STATE,
+        ),
+        *(
+            checkpoint / folder_layout.MANIFEST,
+            checkpoint / folder_layout.TENSORS,
+            run / folder_layout.RUN,
+        ),
     ):
         name = path.relative_to(run)
         copy = run.with_name(path.name)
@@ -114,14 +130,14 @@ def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: 
 
 @pytest.mark.parametrize("thing", ["fifo", "device", "folder"])
 def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
-    put(thing, run / places.LOCK)
-    assert lock.holder(run / places.LOCK) is None
+    put(thing, run / folder_layout.LOCK)
+    assert lock.holder(run / folder_layout.LOCK) is None
     assert RunReader(run).status == "interrupted"
     with pytest.raises(Refusal, match="Cannot write"):
         RunFolder(run)
 
 
-@pytest.mark.parametrize("name", [places.LOG, places.LOCK])
+@pytest.mark.parametrize("name", [folder_layout.LOG, folder_layout.LOCK])
 def test_nothing_is_written_through_a_link(name: str, run: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("not a log")
@@ -142,5 +158,5 @@ def test_results_and_indices_that_are_no_files_are_told_of_or_passed_over(
     with pytest.raises(Refusal):
         document.read(run)
     with pytest.raises(Refusal):
-        standing.read(run)
+        progress.read(run)
     assert [entry.name for entry in index.runs(run.parent)] == ["one"]

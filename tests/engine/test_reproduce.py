@@ -15,23 +15,23 @@ import pytest
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
+from dgn_engine.errors import Refusal
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._judging import judge
-from dgn_engine.nets import build_architecture
-from dgn_engine.protocol.findings import Figure, Line, Printed
-from dgn_engine.refusal import Refusal
-from dgn_engine.reporting import document, standing, words
-from dgn_engine.reporting.conducting import Task, conduct, report_again
-from dgn_engine.reporting.cost import cost_of, operations
-from dgn_engine.reporting.drawing import apart
-from dgn_engine.reporting.folders import default_folder
-from dgn_engine.reporting.standing import Tally
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.sweep.results import Results
-from dgn_engine.sweep.running import Progress
-from dgn_engine.sweep.serial import Serial
+from dgn_engine.experiments.report import document, formatting, progress
+from dgn_engine.experiments.report.cost import cost_of, operations
+from dgn_engine.experiments.report.progress import Tally
+from dgn_engine.experiments.report.report_figures import apart
+from dgn_engine.experiments.report.reproduce import Task, conduct, report_again
+from dgn_engine.experiments.report.result_folders import default_folder
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.protocol.results import Figure, Line, Printed
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.sweep.executor import Progress
 from dgn_engine.sweep.unit import Training
-from dgn_viewer.results.wish import Wish
+from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.workers.serial import Serial
+from dgn_viewer.experiments.reproduce_request import Wish
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
 CONFIG = RunConfig(
@@ -81,7 +81,11 @@ def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> Non
     assert row.difference == pytest.approx(row.mean - 98.14)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
-    for wanted in (words.measured(row), "98.14 ± 0.07", words.number(row.difference, "%", True)):
+    for wanted in (
+        formatting.measured(row),
+        "98.14 ± 0.07",
+        formatting.number(row.difference, "%", True),
+    ):
         assert wanted in page
         assert wanted in text
     assert "<script" not in page
@@ -93,7 +97,7 @@ def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> Non
     for kind in ("pdf", "svg"):
         assert (tmp_path / "figures" / f"curve.{kind}").stat().st_size > 1000
     assert all(unit.seconds >= 0 for unit in made.units)
-    assert standing.read(tmp_path).state == "done"
+    assert progress.read(tmp_path).state == "done"
 
 
 def test_a_result_is_read_again_as_it_was_written(tmp_path: Path) -> None:
@@ -122,7 +126,7 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
     assert half.rows == ()
     assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
     assert "queued" in {unit.state for unit in half.units}
-    assert standing.read(tmp_path / "half").state == "interrupted"
+    assert progress.read(tmp_path / "half").state == "interrupted"
     with pytest.raises(Refusal, match=r"of 3 runs and calculations in .* are not done"):
         report_again(_task(tmp_path / "half"))
     again = conduct(_task(tmp_path / "half"), Serial(), _never)
@@ -245,7 +249,7 @@ def test_names_at_the_ends_of_curves_keep_apart() -> None:
     ],
 )
 def test_numbers_are_printed_alike_everywhere(value: float, unit: str, wanted: str) -> None:
-    assert words.number(value, unit) == wanted
+    assert formatting.number(value, unit) == wanted
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.config import RunConfig
-from dgn_engine.process_session import ProcessSession
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
-from dgn_engine.revival import AT_MOST_EVERY, Revival, poisons
+from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.session.restart import AT_MOST_EVERY, Revival, poisons
 
 STARTED = told.RunStarted(
     run=1,

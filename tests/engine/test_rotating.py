@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Rewired
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.lines import Line, decode, encode, event_of, fields_of
-from dgn_engine.runs.snapshot import capture, restore
+from dgn_engine.storage.runs.log_lines import Line, decode, encode, event_of, fields_of
+from dgn_engine.storage.runs.snapshot import capture, restore
 
 
 def seen(run):

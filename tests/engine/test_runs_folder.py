@@ -1,4 +1,4 @@
-"""What lies in a run folder: log, frames, checkpoints, lock; each alone, and damaged."""
+"""What lies in a run folder: log, frame_files, run_checkpoints, lock; each alone, and damaged."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ import pytest
 import torch
 
 from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Measured, RegimeSwapped, SettingChanged, Traced
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs import about, checkpoints, frames, lock, places
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.lines import Line, decode, encode, event_of, fields_of
-from dgn_engine.runs.log import LogWriter, mended, read_log
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.snapshot import Snapshot
-from dgn_engine.runs.thinning import to_drop
+from dgn_engine.storage import lock
+from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs.log import LogWriter, mended, read_log
+from dgn_engine.storage.runs.log_lines import Line, decode, encode, event_of, fields_of
+from dgn_engine.storage.runs.retention import to_drop
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.snapshot import Snapshot
 
 ROOT = Path(__file__).parents[2]
 EVENTS = (
@@ -130,9 +131,9 @@ def test_a_clock_that_is_set_back_changes_no_order(tmp_path, monkeypatch):
 
 def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
     whole = frame(120, layers=30)
-    stored = frames.write(tmp_path, whole, 4)
+    stored = frame_files.write(tmp_path, whole, 4)
     assert stored.path.name.startswith("000000120-000004-")
-    back = frames.read(frames.stored(tmp_path)[0])
+    back = frame_files.read(frame_files.stored(tmp_path)[0])
     reading, other = whole.readings["gates"], back.readings["gates"]
     assert repr((reading.scalars, reading.facts)) == repr((other.scalars, other.facts))
     assert reading.arrays.keys() == other.arrays.keys()
@@ -140,21 +141,23 @@ def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
         assert np.array_equal(array, other.arrays[name])
         assert array.dtype == other.arrays[name].dtype
         assert not other.arrays[name].flags.writeable
-    assert frames.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
+    assert frame_files.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
 
 
 def test_a_damaged_frame_is_refused_and_named(tmp_path):
-    stored = frames.write(tmp_path, frame(1), 0)
+    stored = frame_files.write(tmp_path, frame(1), 0)
     content = stored.path.read_bytes()
     for damaged in (content[:50], bytes(len(content)), b""):
         stored.path.write_bytes(damaged)
-        assert "sha256" in frames.trouble(stored)
+        assert "sha256" in frame_files.trouble(stored)
         with pytest.raises(Refusal, match="damaged"):
-            frames.read(stored)
+            frame_files.read(stored)
 
 
 def stored_frames(steps):
-    return [frames.StoredFrame(Path(), step, serial, "", 100) for serial, step in enumerate(steps)]
+    return [
+        frame_files.StoredFrame(Path(), step, serial, "", 100) for serial, step in enumerate(steps)
+    ]
 
 
 def test_frames_thin_out_on_a_logarithmic_axis_and_keep_what_is_pinned():
@@ -183,17 +186,21 @@ def test_the_cap_is_kept_though_every_frame_is_beside_an_event():
 
 
 def write_checkpoint(folder, order, step=7, kept=""):
-    return checkpoints.write(folder, snapshot(step), order, {"kept": kept, "lines": 0, "frames": 0})
+    return run_checkpoints.write(
+        folder, snapshot(step), order, {"kept": kept, "lines": 0, "frames": 0}
+    )
 
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     write_checkpoint(tmp_path, 0)
-    (found,) = checkpoints.stored(tmp_path)
+    (found,) = run_checkpoints.stored(tmp_path)
     assert (found.path.name, found.step, found.sound) == ("000000007", 7, True)
-    assert torch.equal(checkpoints.load(found).tensors["value.weights.0"], torch.ones(3, 4))
+    assert torch.equal(run_checkpoints.load(found).tensors["value.weights.0"], torch.ones(3, 4))
 
 
-@pytest.mark.parametrize("name", [places.TENSORS, places.STATE, places.MANIFEST])
+@pytest.mark.parametrize(
+    "name", [folder_layout.TENSORS, folder_layout.STATE, folder_layout.MANIFEST]
+)
 @pytest.mark.parametrize("damage", ["cut", "zeroed", "missing", "flipped"])
 def test_a_damaged_checkpoint_is_known_and_its_file_named(tmp_path, name, damage):
     path = write_checkpoint(tmp_path, 0).path / name
@@ -205,25 +212,28 @@ def test_a_damaged_checkpoint_is_known_and_its_file_named(tmp_path, name, damage
         path.write_bytes(
             {"cut": content[:-9], "zeroed": bytes(len(content)), "flipped": flipped}[damage]
         )
-    (found,) = checkpoints.stored(tmp_path)
-    if (name, damage) == (places.MANIFEST, "flipped") and found.sound:
+    (found,) = run_checkpoints.stored(tmp_path)
+    if (name, damage) == (folder_layout.MANIFEST, "flipped") and found.sound:
         return  # a blank of its layout
     assert not found.sound
-    assert found.culprit == name or (name, damage) == (places.MANIFEST, "flipped")
+    assert found.culprit == name or (name, damage) == (folder_layout.MANIFEST, "flipped")
 
 
 def test_another_checkpoint_at_the_same_step_has_a_folder_of_its_own(tmp_path):
     write_checkpoint(tmp_path, 0)
     write_checkpoint(tmp_path, 1)
-    assert [one.path.name for one in checkpoints.stored(tmp_path)] == ["000000007", "000000007-1"]
+    assert [one.path.name for one in run_checkpoints.stored(tmp_path)] == [
+        "000000007",
+        "000000007-1",
+    ]
 
 
 def test_the_last_two_the_final_one_and_those_beside_events_stay(tmp_path):
     kept = ["", "before FL", "", "final", "", "", ""]
     for order, why in enumerate(kept):
         write_checkpoint(tmp_path, order, step=order, kept=why)
-    (tmp_path / "000000002" / places.KEEP).touch()
-    going = checkpoints.superfluous(checkpoints.stored(tmp_path))
+    (tmp_path / "000000002" / folder_layout.KEEP).touch()
+    going = run_checkpoints.superfluous(run_checkpoints.stored(tmp_path))
     assert [one.step for one in going] == [0, 4]
 
 
@@ -239,9 +249,9 @@ def test_two_writers_are_kept_apart_and_the_second_is_told_of_the_first(tmp_path
     first = RunFolder.create(tmp_path / "run", RunConfig())
     with pytest.raises(Refusal, match=f"process {os.getpid()}"):
         RunFolder(tmp_path / "run")
-    assert lock.holder(first.path / places.LOCK).pid == os.getpid()
+    assert lock.holder(first.path / folder_layout.LOCK).pid == os.getpid()
     first.close()
-    assert lock.holder(first.path / places.LOCK) is None
+    assert lock.holder(first.path / folder_layout.LOCK) is None
     RunFolder(tmp_path / "run").close()
 
 
@@ -249,7 +259,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
     program = (
         "import sys, os, signal\n"
         "from pathlib import Path\n"
-        "from dgn_engine.runs.lock import Lock\n"
+        "from dgn_engine.storage.lock import Lock\n"
         "held = Lock(Path(sys.argv[1])); held.take()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -281,8 +291,8 @@ def test_a_lock_of_another_machine_is_respected_but_not_in_a_copy(tmp_path):
 
 def test_a_damaged_run_json_is_refused_and_a_strangers_is_not_believed(tmp_path):
     RunFolder.create(tmp_path / "run", RunConfig()).close()
-    path = tmp_path / "run" / places.RUN
-    assert about.read(tmp_path / "run")["config"]["seed"] == 0
+    path = tmp_path / "run" / folder_layout.RUN
+    assert run_info.read(tmp_path / "run")["config"]["seed"] == 0
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
     with pytest.raises(Refusal, match="repair"):
         RunReader(tmp_path / "run")

@@ -14,19 +14,19 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
-from dgn_engine.headless import Headless
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.runs import about, inventory, places
-from dgn_engine.runs.durable import write_file
-from dgn_engine.runs.exporting import export
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.importing import adopt, unpack
-from dgn_engine.runs.lines import fields_of
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.repairing import repair
-from dgn_engine.runs.snapshot import Snapshot
-from dgn_engine.runs.verifying import unchecked, verify
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.runs import folder_layout, manifest, run_info
+from dgn_engine.storage.runs.log_lines import fields_of
+from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.snapshot import Snapshot
+from dgn_engine.storage.runs.verify import unchecked, verify
+from dgn_engine.storage.session_file.session_reader import adopt, unpack
+from dgn_engine.storage.session_file.session_writer import export
+from dgn_engine.training.headless_run import Headless
 from tests.engine.conftest import SMALL
 
 KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
@@ -67,34 +67,36 @@ def cut(path: Path, lines: int) -> None:
 
 def hurt(run: Path, how: str) -> str:
     """What must be named for it."""
-    weights, kept = run / places.WEIGHTS, run / places.KEPT / "epoch-0001.safetensors"
+    weights, kept = run / folder_layout.WEIGHTS, run / folder_layout.KEPT / "epoch-0001.safetensors"
     frame, last = RunReader(run).frames[0].path, RunReader(run).checkpoints[-1].path
     if how == "log cut":
-        cut(run / places.LOG, 10)
+        cut(run / folder_layout.LOG, 10)
     elif how == "log emptied":
-        cut(run / places.LOG, 0)
+        cut(run / folder_layout.LOG, 0)
     elif how == "last line of the log":
-        cut(run / places.LOG, len(RunReader(run).log.lines) - 1)
+        cut(run / folder_layout.LOG, len(RunReader(run).log.lines) - 1)
     elif how == "checkpoints":
-        shutil.rmtree(run / places.CHECKPOINTS)
+        shutil.rmtree(run / folder_layout.CHECKPOINTS)
     elif how == "a checkpoint":
         shutil.rmtree(last)
     elif how == "frames":
-        shutil.rmtree(run / places.FRAMES)
+        shutil.rmtree(run / folder_layout.FRAMES)
     elif how.endswith("flipped"):
         flip(weights if how.startswith("weights") else kept)
     else:
-        {"log": run / places.LOG, "weights": weights, "kept": kept, "frame": frame}[how].unlink()
+        {"log": run / folder_layout.LOG, "weights": weights, "kept": kept, "frame": frame}[
+            how
+        ].unlink()
     return {
-        "checkpoints": f"{places.CHECKPOINTS}/{last.name}",
-        "a checkpoint": f"{places.CHECKPOINTS}/{last.name}",
-        "frame": f"{places.FRAMES}/*-000000-*.safetensors",
-        "frames": f"{places.FRAMES}/*-000000-*.safetensors",
-        "weights": places.WEIGHTS,
-        "weights flipped": places.WEIGHTS,
+        "checkpoints": f"{folder_layout.CHECKPOINTS}/{last.name}",
+        "a checkpoint": f"{folder_layout.CHECKPOINTS}/{last.name}",
+        "frame": f"{folder_layout.FRAMES}/*-000000-*.safetensors",
+        "frames": f"{folder_layout.FRAMES}/*-000000-*.safetensors",
+        "weights": folder_layout.WEIGHTS,
+        "weights flipped": folder_layout.WEIGHTS,
         "kept": kept.relative_to(run).as_posix(),
         "kept flipped": kept.relative_to(run).as_posix(),
-    }.get(how, places.LOG)
+    }.get(how, folder_layout.LOG)
 
 
 HURTS = (
@@ -115,7 +117,12 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
     left = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert repair(run)
     assert verify(run) == []
-    touched = {run / places.RUN, run / places.LOG, run / places.LOCK, run / name}
+    touched = {
+        run / folder_layout.RUN,
+        run / folder_layout.LOG,
+        run / folder_layout.LOCK,
+        run / name,
+    }
     for path, content in left.items():
         if path not in touched:
             assert path.read_bytes() == content
@@ -125,23 +132,23 @@ def test_what_is_gone_or_changed_is_named_and_the_rest_is_kept(
 
 
 def test_a_flipped_byte_anywhere_in_the_weights_is_seen(run: Path) -> None:
-    path = run / places.WEIGHTS
+    path = run / folder_layout.WEIGHTS
     content = path.read_bytes()
     for place in range(0, len(content), len(content) // 20):
         path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
-        assert [one.path for one in verify(run)] == [places.WEIGHTS]
+        assert [one.path for one in verify(run)] == [folder_layout.WEIGHTS]
 
 
 def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_file(run / places.RUN, about.encode(inventory.without(about.read(run))))
-    (run / places.WEIGHTS).unlink()
+    write_file(run / folder_layout.RUN, run_info.encode(manifest.without(run_info.read(run))))
+    (run / folder_layout.WEIGHTS).unlink()
     assert verify(run) == []
     assert main(["runs", "verify", str(run)]) == 0
     assert "as far as can be told" in capsys.readouterr().out
-    cut(run / places.LOG, 10)  # its checkpoints say how long it was
-    assert [one.path for one in verify(run)] == [places.LOG]
+    cut(run / folder_layout.LOG, 10)  # its checkpoints say how long it was
+    assert [one.path for one in verify(run)] == [folder_layout.LOG]
 
 
 def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) -> None:
@@ -152,11 +159,11 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
     assert verify(path) == []
     assert RunReader(path).status == "stopped"
     RunReader(path).frames[0].path.unlink()
-    flip(path / places.KEPT / "epoch-0000.safetensors")
+    flip(path / folder_layout.KEPT / "epoch-0000.safetensors")
     gone = [one.path for one in verify(path)]
     assert gone == [
-        f"{places.FRAMES}/*-000000-*.safetensors",
-        f"{places.KEPT}/epoch-0000.safetensors",
+        f"{folder_layout.FRAMES}/*-000000-*.safetensors",
+        f"{folder_layout.KEPT}/epoch-0000.safetensors",
     ]
     again = RunFolder(path)
     assert Headless(Silent(), lambda: False).go_on(again).step == 45
@@ -178,15 +185,15 @@ def test_frames_that_thin_out_are_not_missed(tmp_path: Path) -> None:
 
 
 def claims(path: Path) -> Any:
-    return json.loads((path / places.RUN).read_text()).get(inventory.KEY)
+    return json.loads((path / folder_layout.RUN).read_text()).get(manifest.KEY)
 
 
 def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     run: Path,
 ) -> None:
-    before = (run / places.RUN).read_bytes()
+    before = (run / folder_layout.RUN).read_bytes()
     RunFolder(run).close()
-    assert (run / places.RUN).read_bytes() == before
+    assert (run / folder_layout.RUN).read_bytes() == before
     folder = RunFolder(run)
     folder.note("Measured", fields_of(Measured(46, 1.0, 0.5, 0.5)))
     assert claims(run) is None  # a kill now leaves no claim that may be wrong
@@ -216,19 +223,21 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     ],
 )
 def test_an_inventory_that_makes_no_sense_is_named_and_taken_out(nonsense: Any, run: Path) -> None:
-    write_file(run / places.RUN, about.encode({**about.read(run), inventory.KEY: nonsense}))
-    assert [one.path for one in verify(run)] == [places.RUN]
+    write_file(
+        run / folder_layout.RUN, run_info.encode({**run_info.read(run), manifest.KEY: nonsense})
+    )
+    assert [one.path for one in verify(run)] == [folder_layout.RUN]
     RunFolder(run).close()
     assert repair(run)
     assert verify(run) == []
 
 
 def test_a_session_claims_what_it_holds(run: Path, tmp_path: Path) -> None:
-    flip(RunReader(run).checkpoints[-1].path / places.STATE)
+    flip(RunReader(run).checkpoints[-1].path / folder_layout.STATE)
     export(run, tmp_path / "a.dgn")
     (tmp_path / "place").mkdir()
     session = unpack(tmp_path / "a.dgn", tmp_path / "place")
     path = adopt(session.folder, tmp_path / "root", "a")
     assert [one.path for one in verify(path)] == []
-    (path / places.WEIGHTS).unlink()
-    assert [one.path for one in verify(path)] == [places.WEIGHTS]
+    (path / folder_layout.WEIGHTS).unlink()
+    assert [one.path for one in verify(path)] == [folder_layout.WEIGHTS]

@@ -12,7 +12,6 @@ import pytest
 
 from dgn_engine.cli import main
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.headless import Headless
 from dgn_engine.protocol.events import (
     Measured,
     RecordingPaused,
@@ -20,14 +19,15 @@ from dgn_engine.protocol.events import (
     RegimeSwapped,
 )
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.run import Run
-from dgn_engine.runs import index, places
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.lines import fields_of
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.recorder import Recorder
-from dgn_engine.runs.snapshot import capture
-from dgn_engine.runs.verifying import verify
+from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.log_lines import fields_of
+from dgn_engine.storage.runs.recorder import Recorder
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.snapshot import capture
+from dgn_engine.storage.runs.verify import verify
+from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.run import Run
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -104,7 +104,7 @@ def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what
 
 
 def test_lines_that_are_too_many_to_be_held_are_counted(tmp_path, make_run, monkeypatch):
-    monkeypatch.setattr("dgn_engine.runs.recorder.HELD_LINES", 4)
+    monkeypatch.setattr("dgn_engine.storage.runs.recorder.HELD_LINES", 4)
     recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
     with pytest.MonkeyPatch.context() as patch:
         failing(patch, "note", errno.ENOSPC)
@@ -225,16 +225,21 @@ def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, caps
     before = RunReader(out)
     newest = before.checkpoints[-1].path
     frame = before.frames[-1].path
-    damage(newest / places.TENSORS)
+    damage(newest / folder_layout.TENSORS)
     damage(frame)
-    damage(out / places.RUN)
-    lines = (out / places.LOG).read_bytes().split(b"\n")
+    damage(out / folder_layout.RUN)
+    lines = (out / folder_layout.LOG).read_bytes().split(b"\n")
     lines[3] = b"x" * len(lines[3])
-    (out / places.LOG).write_bytes(b"\n".join(lines))
+    (out / folder_layout.LOG).write_bytes(b"\n".join(lines))
     capsys.readouterr()
     assert main(["runs", "verify", str(out)]) == 1
     told = capsys.readouterr().out
-    for name in (places.RUN, f"{newest.name}/{places.TENSORS}", frame.name, f"{places.LOG} is"):
+    for name in (
+        folder_layout.RUN,
+        f"{newest.name}/{folder_layout.TENSORS}",
+        frame.name,
+        f"{folder_layout.LOG} is",
+    ):
         assert name in told
     assert main(["runs", "repair", str(out)]) == 0
     assert main(["runs", "verify", str(out)]) == 0
@@ -243,7 +248,7 @@ def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, caps
     assert len(after.lines) == len(before.lines)
     assert len(after.frames) == len(before.frames) - 1
     assert [one.step for one in after.checkpoints] == [one.step for one in before.checkpoints[:-1]]
-    assert (out / places.DAMAGED / places.CHECKPOINTS / newest.name).is_dir()
+    assert (out / folder_layout.DAMAGED / folder_layout.CHECKPOINTS / newest.name).is_dir()
     assert Headless(Deaf(), lambda: False).go_on(RunFolder(out)).step == 45
 
 
@@ -261,7 +266,7 @@ def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path,
     assert first["one"].best > 0.1
     damage(tmp_path / index.FILE)
     assert repr({entry.name: entry for entry in index.runs(tmp_path)}) == repr(first)
-    damage(tmp_path / "one" / places.RUN)
+    damage(tmp_path / "one" / folder_layout.RUN)
     held = RunFolder(tmp_path / "three")
     statuses = {entry.name: entry.status for entry in index.runs(tmp_path)}
     assert statuses == {"one": "damaged", "two": "finished", "three": "running"}
@@ -278,8 +283,8 @@ def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):
     assert main(["runs", "show", str(out)]) == 0
     assert "finished, step 45 of 45" in capsys.readouterr().out
     assert main(["runs", "keep", str(out)]) == 0
-    assert (out / places.CHECKPOINTS / "000000045" / places.KEEP).exists() or (
-        out / places.CHECKPOINTS / "000000045-1" / places.KEEP
+    assert (out / folder_layout.CHECKPOINTS / "000000045" / folder_layout.KEEP).exists() or (
+        out / folder_layout.CHECKPOINTS / "000000045-1" / folder_layout.KEEP
     ).exists()
     assert main(["runs", "keep", str(out), "--step", "999"]) == 2
     assert main(["runs", "export", str(out), str(tmp_path / "x.dgn")]) == 0
@@ -293,8 +298,8 @@ def test_a_run_is_shown_kept_exported_and_deleted(tmp_path, capsys):
     assert main(["runs", "export", str(out), str(tmp_path / "x.doc")]) == 2
     assert main(["runs", "delete", str(out)]) == 2
     (out / "mine.txt").write_text("a stranger's file stays")
-    (out / places.KEPT).mkdir()
-    (out / places.KEPT / "best.safetensors").touch()
+    (out / folder_layout.KEPT).mkdir()
+    (out / folder_layout.KEPT / "best.safetensors").touch()
     assert main(["runs", "delete", str(out), "--yes"]) == 0
     assert [path.name for path in out.iterdir()] == ["mine.txt"]
     assert main(["runs", "delete", str(out), "--yes"]) == 2

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.headless import Headless
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
-from dgn_engine.refusal import Refusal
-from dgn_engine.run import Run
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.snapshot import capture, restore
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.snapshot import capture, restore
+from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.run import Run
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

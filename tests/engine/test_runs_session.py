@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.process_session import ProcessSession
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.verifying import verify
-from dgn_engine.session import Session
+from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.session.thread_session import Session
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.verify import verify
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -146,7 +146,7 @@ def test_a_place_that_cannot_be_written_does_not_stop_a_run(tmp_path):
 
 
 def test_a_fault_of_the_engine_marks_the_run_and_keeps_its_data(tmp_path, monkeypatch):
-    from dgn_engine.trainer import Trainer
+    from dgn_engine.training.trainer import Trainer
 
     step = Trainer.step
 

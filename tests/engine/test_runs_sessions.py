@@ -17,18 +17,19 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from dgn_engine.checkpoints.contents import Unreadable
 from dgn_engine.cli.__main__ import main
-from dgn_engine.headless import Headless
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Measured
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs import about, frames, importing, lines, places, sessions
-from dgn_engine.runs.exporting import Moment, export, save_session
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.importing import adopt, is_session, unpack
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.unpacking import answer
-from dgn_engine.runs.verifying import verify
+from dgn_engine.storage.checkpoints.contents import Unreadable
+from dgn_engine.storage.runs import folder_layout, frame_files, log_lines, run_info
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.verify import verify
+from dgn_engine.storage.session_file import archive_format, session_reader
+from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
+from dgn_engine.storage.session_file.session_writer import Moment, export, save_session
+from dgn_engine.storage.session_file.unpack_child import answer
+from dgn_engine.training.headless_run import Headless
 from tests.engine.conftest import SMALL
 
 Members = dict[str, bytes]
@@ -104,7 +105,7 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
     second = adopt(session.folder, tmp_path / "root", "../../first")
     assert {first.parent, second.parent} == {tmp_path / "root"}
     assert (first.name, second.name) == ("first", "first-2")
-    told = [about.read(path)["id"] for path in (recorded, first, second)]
+    told = [run_info.read(path)["id"] for path in (recorded, first, second)]
     assert len(set(told)) == 3
     assert verify(first) == []
     outcome = Headless(Silent(), lambda: True).go_on(RunFolder(first))
@@ -154,7 +155,7 @@ def packed(members: Members, manifest: bool = True, **changes: object) -> bytes:
             info.compress_type = archive.compression
             archive.writestr(info, data)
         if manifest:
-            archive.writestr(sessions.MANIFEST, json.dumps(told))
+            archive.writestr(archive_format.MANIFEST, json.dumps(told))
     return content.getvalue()
 
 
@@ -167,13 +168,13 @@ def with_run(members: Members, **fields: object) -> Members:
         for step in way:
             home = home[step]
         home[last] = value
-    return {**members, "run/run.json": about.encode(tree)}
+    return {**members, "run/run.json": run_info.encode(tree)}
 
 
 def with_line(members: Members, name: str, **fields: object) -> Members:
     raw = members["run/log.jsonl"]
-    line = lines.Line(raw.count(b"\n"), 0.0, name, fields)
-    return {**members, "run/log.jsonl": raw + lines.encode(line)}
+    line = log_lines.Line(raw.count(b"\n"), 0.0, name, fields)
+    return {**members, "run/log.jsonl": raw + log_lines.encode(line)}
 
 
 def a_frame(members: Members) -> str:
@@ -184,7 +185,7 @@ def other_frame(members: Members, tensors: dict[str, np.ndarray], **head: object
     kept = {name: data for name, data in members.items() if not name.startswith("run/frames/")}
     told = {"format": 1, "step": 9, "epoch": 0.2, "packed": {}, "readings": {}, **head}
     content = save(tensors, metadata={"frame": json.dumps(told)})
-    name = places.frame_name(9, 0, hashlib.sha256(content).hexdigest())
+    name = folder_layout.frame_name(9, 0, hashlib.sha256(content).hexdigest())
     return {**kept, f"run/frames/{name}": content}
 
 
@@ -361,7 +362,7 @@ def honest(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Members:
     out = tmp_path_factory.mktemp("honest") / "a.dgn"
     export(recorded, out)
     with zipfile.ZipFile(out) as archive:
-        names = [name for name in archive.namelist() if name != sessions.MANIFEST]
+        names = [name for name in archive.namelist() if name != archive_format.MANIFEST]
         return {name: archive.read(name) for name in names}
 
 
@@ -388,7 +389,7 @@ def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         except Unreadable as verdict:
             raise Refusal(f"{path.name} {verdict}.") from None
 
-    monkeypatch.setattr(importing, "ask_child", ask)
+    monkeypatch.setattr(session_reader, "ask_child", ask)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -461,12 +462,12 @@ def test_gates_are_not_unpacked_beyond_their_bits() -> None:
     head = {"packed": {"g/a": [9, 1]}, "readings": {"g": {}}, "step": 0, "epoch": 0}
     content = save({"g/a": np.zeros(1, np.uint8)}, metadata={"frame": json.dumps(head)})
     with pytest.raises(ValueError, match="not that of its bits"):
-        frames.decode(content)
+        frame_files.decode(content)
 
 
 def test_an_event_with_words_for_numbers_is_no_event() -> None:
     told = {"step": 1, "epoch": 0.0, "train_loss": "many", "train_accuracy": 0.5}
-    assert lines.event_of(lines.Line(0, 0.0, Measured.__name__, told)) is None
+    assert log_lines.event_of(log_lines.Line(0, 0.0, Measured.__name__, told)) is None
 
 
 @pytest.mark.parametrize("regime", [["DL"], 7, "no such regime"])

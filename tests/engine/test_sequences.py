@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.checkpoints import child, stated
-from dgn_engine.checkpoints.reading import Listing, read_tensors
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig
-from dgn_engine.inspecting import Found, network_of
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.storage.checkpoints import reader_child, stated_layers
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
 from tests.engine.test_checkpoints_folding import arrays_of, in_use
 from tests.engine.test_checkpoints_recognising import found_in, holds
 
@@ -28,7 +28,7 @@ def listed(saved: object) -> Listing:
     """What the reading process says of a file, here without the process."""
     content = io.BytesIO()
     torch.save(saved, content)
-    found = child.tidy(child.read(content.getvalue()))
+    found = reader_child.tidy(reader_child.read(content.getvalue()))
     return Listing("net.pt", found.arrays, found.dtypes, found.ignored, layers=found.layers)
 
 
@@ -256,15 +256,15 @@ def test_a_layer_that_states_nonsense_is_refused(attributes: dict[str, Any], sai
 
 def test_what_the_reading_process_tells_of_layers_is_checked_anew() -> None:
     layers = listed(lenet()).layers
-    told = stated.as_json(layers)
-    assert stated.received(told) == layers
+    told = stated_layers.as_json(layers)
+    assert stated_layers.received(told) == layers
     convolution = next(each for each in told if each["kind"] == "Conv2d")
     for lie in ({"stride": "1"}, {"stride": -1}, {"groups": True}, {"kernel_size": [1, 2, 3]}):
         with pytest.raises((ValueError, TypeError)):
-            stated.received([{**convolution, "numbers": {**convolution["numbers"], **lie}}])
-    for other in ({}, [None], [{**convolution, "numbers": {}}], told * stated.LAYERS):
+            stated_layers.received([{**convolution, "numbers": {**convolution["numbers"], **lie}}])
+    for other in ({}, [None], [{**convolution, "numbers": {}}], told * stated_layers.LAYERS):
         with pytest.raises((ValueError, TypeError)):
-            stated.received(other)
+            stated_layers.received(other)
 
 
 def test_sequences_in_each_other_without_end_are_cut_and_not_followed() -> None:
@@ -272,7 +272,7 @@ def test_sequences_in_each_other_without_end_are_cut_and_not_followed() -> None:
     for _ in range(30):
         inner = nn.Sequential(inner, inner)  # 2^30 layers, if they were followed
     layers = listed(nn.Sequential(nn.Linear(4, 3), inner, nn.Linear(3, 2))).layers
-    assert len(layers) <= stated.LAYERS
+    assert len(layers) <= stated_layers.LAYERS
 
 
 def test_inspect_lists_the_layers_and_shows_their_network(

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.nets import all_nets
-from dgn_engine.process_session import ProcessSession
+from dgn_engine.model.nets import all_nets
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
-from dgn_engine.session import Session
+from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.session.thread_session import Session
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -149,7 +149,7 @@ def test_a_refused_command_changes_nothing_and_says_why(thread_talk):
 
 
 def test_an_exception_becomes_an_event_and_a_new_run_can_start(thread_talk, monkeypatch):
-    from dgn_engine.trainer import Trainer
+    from dgn_engine.training.trainer import Trainer
 
     talk = thread_talk
     step = Trainer.step

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from dgn_engine.config import DataConfig, NetConfig, TrainingConfig
-from dgn_engine.losses import correct, loss, signs
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Diverged, Measured
-from dgn_engine.refusal import Refusal
-from dgn_engine.residence import choose_probe_set, epoch_order
+from dgn_engine.training.device_data import choose_probe_set, epoch_order
+from dgn_engine.training.losses import correct, loss, signs
 
 
 def final_weights(run, steps):

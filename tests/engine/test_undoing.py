@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine import undoing
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Diverged, Refused, RegimeSwapped, Rewired, UndoChanged
-from dgn_engine.run import Run
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.snapshot import capture
+from dgn_engine.session import undo
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.snapshot import capture
+from dgn_engine.training.run import Run
 from tests.engine.test_opening import Desk, chain, desk, small, trained  # noqa: F401 - fixtures
 
 
@@ -181,7 +181,7 @@ def test_a_change_that_made_the_run_diverge_is_undone_and_it_trains_again(begun:
 def test_old_changes_are_forgotten_when_they_take_too_much_memory(
     begun: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(undoing, "MOST_BYTES", 1)
+    monkeypatch.setattr(undo, "MOST_BYTES", 1)
     begun.do(do.SwapRegime("ReLU"), do.SwapRegime("FR-II"), do.Undo())
     assert run_of(begun).trainer.regime.name == "ReLU"
     begun.do(do.Undo())

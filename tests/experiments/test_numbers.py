@@ -14,7 +14,7 @@ from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import first_of_each_class
 from dgn_engine.experiments.dgn_hard_data import FLOOR
 from dgn_engine.kernels import random_gating_kernel, tangent_kernels
-from dgn_engine.stack import run
+from dgn_engine.model.stack import run
 
 
 def weights_of(seed: int, width: int = 3, depth: int = 3) -> list[torch.Tensor]:

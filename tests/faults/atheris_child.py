@@ -9,8 +9,8 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["dgn_engine.checkpoints", "zipfile"]):
-    from dgn_engine.checkpoints import child  # noqa: F401
+with atheris.instrument_imports(include=["dgn_engine.storage.checkpoints", "zipfile"]):
+    pass
 
 from tests.faults import fuzz_targets
 

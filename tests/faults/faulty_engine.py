@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from multiprocessing.connection import Connection
 
-from dgn_engine.process_session import serve_engine
-from dgn_engine.session import Session
+from dgn_engine.session.process_session import serve_engine
+from dgn_engine.session.thread_session import Session
 
 BREAKS_AT = 60
 
@@ -15,7 +15,7 @@ def serve_until_cuda_breaks(pipe: Connection, data_root: str, runs_root: str) ->
     loop = Session._loop
 
     def broken_loop(session: Session, engine: object) -> None:
-        from dgn_engine.trainer import Trainer
+        from dgn_engine.training.trainer import Trainer
 
         step = Trainer.step
         begun: list[bool] = []  # whether it began here, and was not continued

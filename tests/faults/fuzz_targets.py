@@ -16,8 +16,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 
-from dgn_engine.checkpoints import child, confinement, limits, wire
-from dgn_engine.checkpoints.contents import Unreadable
+from dgn_engine.storage.checkpoints import confinement, limits, reader_child, wire
+from dgn_engine.storage.checkpoints.contents import Unreadable
 from tests.faults import fuzzing, hostile_headers, hostile_pickles
 from tests.faults.pickle_assembly import legacy, torch_zip
 
@@ -49,7 +49,7 @@ def checked(target: str) -> Callable[[bytes], None]:
         content = frame(data[1:]) if data[:1] == b"\1" else data[1:]
         told = io.BytesIO()
         with watch.on():
-            child.answer(content, told)
+            reader_child.answer(content, told)
         if watch.reached:
             raise AssertionError(f"the reader reached for {watch.reached}")
         told.seek(0)

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgn_engine.checkpoints import limits
-from dgn_engine.checkpoints.contents import Array, Contents
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import Array, Contents
 from tests.faults.hostile_files import Hostile
 from tests.faults.sandbox import Verdict
 

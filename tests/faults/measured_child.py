@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from dgn_engine.checkpoints import child
+from dgn_engine.storage.checkpoints import reader_child
 
 
 def main(report: str, seconds: str) -> None:
@@ -17,7 +17,7 @@ def main(report: str, seconds: str) -> None:
     if forked == 0:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: it ends with its parent
-        child.main(int(seconds))
+        reader_child.main(int(seconds))
         os._exit(0)
     os.close(1)
     _, status, used = os.wait4(forked, 0)

@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.checkpoints import reading, wire
-from dgn_engine.checkpoints.contents import Contents, Unreadable
+from dgn_engine.storage.checkpoints import checkpoint_reader, wire
+from dgn_engine.storage.checkpoints.contents import Contents, Unreadable
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for one file
@@ -94,7 +94,7 @@ class Sandbox:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    environment = reading._child_environment()
+    environment = checkpoint_reader._child_environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment["PYTHONPATH"]])
     return subprocess.Popen(
         [sys.executable, "-s", "-P", "-m", "tests.faults.sandbox_worker"],

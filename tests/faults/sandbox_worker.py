@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from dgn_engine.checkpoints import child, confinement, limits
+from dgn_engine.storage.checkpoints import confinement, limits, reader_child
 
 FOR_FILES_OF = 64 << 20
 PROC = Path("/proc/self")
@@ -31,7 +31,7 @@ def main() -> None:
         before = _reset(clear, status)
         begun = time.perf_counter()
         answer = io.BytesIO()
-        child.answer(content, answer)
+        reader_child.answer(content, answer)
         seconds = time.perf_counter() - begun
         grown = max(0, _kilobytes(status, b"VmHWM:") - before) << 10
         report = json.dumps({"seconds": seconds, "grown": grown}).encode()

@@ -17,10 +17,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from dgn_engine.checkpoints import reading
-from dgn_engine.checkpoints.contents import Contents
-from dgn_engine.checkpoints.reading import Listing, read_tensors
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.checkpoints import checkpoint_reader
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
+from dgn_engine.storage.checkpoints.contents import Contents
 from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
@@ -88,9 +88,11 @@ class Reader:
         self.report = folder / "peak"
         worker = [sys.executable, "-s", "-P", "-m", "tests.faults.measured_child"]
         patched.setattr(
-            reading, "child_command", lambda seconds: [*worker, str(self.report), str(int(seconds))]
+            checkpoint_reader,
+            "child_command",
+            lambda seconds: [*worker, str(self.report), str(int(seconds))],
         )
-        patched.setattr(reading.subprocess, "Popen", _Patient)
+        patched.setattr(checkpoint_reader.subprocess, "Popen", _Patient)
 
     def read(self, path: Path) -> Measured:
         self.report.unlink(missing_ok=True)

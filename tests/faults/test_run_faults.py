@@ -21,15 +21,15 @@ from safetensors.numpy import load
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
-from dgn_engine.headless import Headless
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import RunContinued
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs import places
-from dgn_engine.runs.durable import leftovers
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.repairing import repair
-from dgn_engine.runs.verifying import verify
+from dgn_engine.storage.atomic_write import leftovers
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.verify import verify
+from dgn_engine.training.headless_run import Headless
 from tests.faults.tables import Table
 from tests.faults.victims import Victim, dgn
 
@@ -83,7 +83,7 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reference]
 
 def go_on(path: Path, reference: Reference, **limits: int) -> Victim:
     """Resume, or begin where not even a folder was made."""
-    if (path / places.RUN).exists():
+    if (path / folder_layout.RUN).exists():
         extra = ["--record", "gates"] if "--record" in reference.arguments else []
         return dgn("train", "--resume", path, "--quiet", "--checkpoint-every", "0", *extra)
     return dgn(*reference.arguments, "--out", path, **limits)
@@ -99,8 +99,8 @@ def assert_equal(path: Path, reference: Path) -> None:
     one, other = RunReader(path), RunReader(reference)
     assert one.status == other.status == "finished"
     assert one.measured == other.measured
-    last = [reader.checkpoints[-1].path / places.TENSORS for reader in (one, other)]
-    for pair in ([path / places.WEIGHTS, reference / places.WEIGHTS], last):
+    last = [reader.checkpoints[-1].path / folder_layout.TENSORS for reader in (one, other)]
+    for pair in ([path / folder_layout.WEIGHTS, reference / folder_layout.WEIGHTS], last):
         found, wanted = (load(file.read_bytes()) for file in pair)
         assert found.keys() == wanted.keys()
         for name, array in wanted.items():
@@ -140,7 +140,7 @@ def test_sigkill_at_random_points(
             if not path.exists():
                 row.survived += 1
                 continue
-            folders = (path, path / places.CHECKPOINTS, path / places.FRAMES)
+            folders = (path, path / folder_layout.CHECKPOINTS, path / folder_layout.FRAMES)
             writing += any(leftovers(folder) for folder in folders)
             assert_sound(path)
             newest = RunReader(path).checkpoints[-1:]
@@ -197,14 +197,18 @@ def test_damaged_newest_files(
     before = quick_disk / "killed"
     victim = go_on(before, reference)
     victim.await_step(reference.steps // 3)
-    while len(list((before / places.CHECKPOINTS).glob("0*"))) < 2:
+    while len(list((before / folder_layout.CHECKPOINTS).glob("0*"))) < 2:
         time.sleep(0.001)
     victim.kill()
     assert victim.wait() < 0, "it was finished before it had written two checkpoints"
     newest = RunReader(before).checkpoints[-1].path.relative_to(before)
     frames = RunReader(before).frames
-    targets = [newest / places.TENSORS, newest / places.STATE, newest / places.MANIFEST]
-    targets += [Path(places.LOG), Path(places.RUN), Path(places.CONFIG)]
+    targets = [
+        newest / folder_layout.TENSORS,
+        newest / folder_layout.STATE,
+        newest / folder_layout.MANIFEST,
+    ]
+    targets += [Path(folder_layout.LOG), Path(folder_layout.RUN), Path(folder_layout.CONFIG)]
     targets += [frames[-1].path.relative_to(before)] if frames else []
     for number, target in enumerate(targets):
         path = quick_disk / str(number)
@@ -215,7 +219,7 @@ def test_damaged_newest_files(
             (path / target).write_bytes(damaged(content, how))
         row.injected += 1
         named = [one.path for one in verify(path)]
-        frame_gone = how == "missing" and target.parts[0] == places.FRAMES
+        frame_gone = how == "missing" and target.parts[0] == folder_layout.FRAMES
         if not frame_gone:  # a writer that was killed leaves no list of its frames
             assert any(target.parts[0] in name for name in named), (target, named)
         repair(path)
@@ -223,7 +227,9 @@ def test_damaged_newest_files(
         resumed = go_on(path, reference)
         assert resumed.wait() == 0
         row.lost = max(row.lost, lost_steps(path, victim.last_step))
-        assert_equal_but_for_lost_lines(path, reference.path, whole=target.name != places.LOG)
+        assert_equal_but_for_lost_lines(
+            path, reference.path, whole=target.name != folder_layout.LOG
+        )
         row.survived += 1
     assert row.survived == row.injected
 
@@ -232,7 +238,7 @@ def assert_equal_but_for_lost_lines(path: Path, reference: Path, whole: bool) ->
     if whole:
         assert_equal(path, reference)
         return
-    found, wanted = (load((p / places.WEIGHTS).read_bytes()) for p in (path, reference))
+    found, wanted = (load((p / folder_layout.WEIGHTS).read_bytes()) for p in (path, reference))
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
     assert set(RunReader(path).measured) <= set(RunReader(reference).measured)
 
@@ -386,7 +392,7 @@ def test_sessions_are_killed(tmp_path: Path, table: Table) -> None:
 def live(root: Path) -> int:
     from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
     from dgn_engine.protocol import commands as do
-    from dgn_engine.session import Session
+    from dgn_engine.session.thread_session import Session
 
     net = NetConfig(options=(("width", 16), ("depth", 4)))
     config = RunConfig(net=net, training=TrainingConfig(epochs=0), probe_examples=20)

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.recording import continue_run
-from dgn_engine.run import Run
-from dgn_engine.runs import places
-from dgn_engine.runs.durable import PART, leftovers
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.runs.verifying import verify
+from dgn_engine.storage.atomic_write import PART, leftovers
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.verify import verify
+from dgn_engine.training.recording import continue_run
+from dgn_engine.training.run import Run
 from tests.faults.tables import Table
 from tests.faults.watched_viewer import STEPS, times_of
 
@@ -117,7 +117,7 @@ class Viewer:
             return any(
                 leftovers(place)
                 for run in (self.root, *self._folders())
-                for place in (run, run / places.CHECKPOINTS, run / places.FRAMES)
+                for place in (run, run / folder_layout.CHECKPOINTS, run / folder_layout.FRAMES)
             )
         return False
 

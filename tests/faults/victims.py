@@ -77,7 +77,7 @@ class Victim:
             os._exit(code)
 
     def _watch_steps(self) -> None:
-        from dgn_engine.trainer import Trainer
+        from dgn_engine.training.trainer import Trainer
 
         step, times = Trainer.step, self._times
 

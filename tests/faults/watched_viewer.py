@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from dgn_engine.session import Session
+from dgn_engine.session.thread_session import Session
 
 STEPS = 100_000  # whose times are kept
 
@@ -31,7 +31,7 @@ def main(file: str, *arguments: str) -> None:
     loop = Session._loop
 
     def watched_loop(session: Session, engine: object) -> None:
-        from dgn_engine.trainer import Trainer  # torch is there now
+        from dgn_engine.training.trainer import Trainer  # torch is there now
 
         step = Trainer.step
 

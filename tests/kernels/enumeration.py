@@ -12,7 +12,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import (
+from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
@@ -25,7 +25,7 @@ from dgn_engine.architecture import (
     is_gated,
     weight_shape,
 )
-from dgn_engine.stack import run
+from dgn_engine.model.stack import run
 
 
 def bundles(architecture: Architecture) -> list[tuple[tuple[int, ...], ...]]:

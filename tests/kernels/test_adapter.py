@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from dgn_engine.gating import Gate
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.model.gates import Gate
 
 MODULES: dict[str, tuple[Callable[[], nn.Sequential], tuple[int, ...]]] = {
     "dense": (

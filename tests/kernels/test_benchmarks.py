@@ -10,7 +10,7 @@ from benchmarks.networks import convolutional, dense, examples, hard_gates, netw
 from benchmarks.report import Row, text
 from benchmarks.timing import alternate
 from dgn_engine import kernels as k
-from dgn_engine.discovery import discover
+from dgn_engine.plugins import discover
 
 CPU = torch.device("cpu")
 

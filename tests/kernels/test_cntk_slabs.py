@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels import cntk, cntk_slabs, slabs
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.kernels.tiny import images
 
 

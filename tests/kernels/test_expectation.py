@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import (
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
@@ -21,8 +22,7 @@ from dgn_engine.architecture import (
     Skip,
     weight_shape,
 )
-from dgn_engine.refusal import Refusal
-from dgn_engine.stack import run
+from dgn_engine.model.stack import run
 from tests.kernels.tiny import ARCHITECTURES, images, make_network, random_gates, random_masks
 
 DENSE = Architecture((2,), (Dense(2, 2), Dense(2, 2), Dense(2, 1, gated=False)))

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
-from dgn_engine.gating import Gate
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.mehler import diagonal, expectations
-from dgn_engine.network import GatedNetwork
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
 
 
 def inputs(n: int, size: int, seed: int = 0) -> Tensor:

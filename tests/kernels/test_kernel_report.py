@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from dgn_engine import kernels as k
-from dgn_engine.kernel_report import KernelSettings, kernel_arrays
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
+from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from tests.kernels.tiny import ARCHITECTURES, images, make_network
 
 
@@ -20,7 +20,7 @@ def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
     labels = torch.arange(12) % 2
     whole = kernel_arrays(network, x, labels, KernelSettings(logits))
     monkeypatch.setattr("dgn_engine.kernels.FULL_UP_TO", 10)
-    monkeypatch.setattr("dgn_engine.kernel_report.LEADING", 4)
+    monkeypatch.setattr("dgn_engine.kernels.kernel_report.LEADING", 4)
     large = kernel_arrays(network, x, labels, KernelSettings(logits))
     for name in ("eigenvalues", "eigenvalues_ntk", "eigenvalues_overlap"):
         assert large[name].shape == (4,)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels.recursion import path_recursion
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from tests.kernels.enumeration import bundles, chain_features, features, without_skips
 from tests.kernels.tiny import (
     ARCHITECTURES,

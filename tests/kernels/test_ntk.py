@@ -6,11 +6,11 @@ from torch import Tensor
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Architecture, Conv, Dense, GlobalAveragePool
-from dgn_engine.gating import Gate
-from dgn_engine.network import GatedNetwork
-from dgn_engine.refusal import Refusal
-from dgn_engine.stack import run
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.stack import run
 from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}

@@ -9,9 +9,9 @@ import pytest
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.errors import Refusal
 from dgn_engine.kernels import popcount, recursion, slabs
-from dgn_engine.refusal import Refusal
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, random_gates
 
 

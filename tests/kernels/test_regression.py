@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 
 def problem(classes: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import (
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
@@ -17,7 +18,6 @@ from dgn_engine.architecture import (
     Node,
     Skip,
 )
-from dgn_engine.refusal import Refusal
 from tests.kernels.tiny import ARCHITECTURES, images, random_gates, random_masks
 
 BLOCKS = (Fork(), Dense(3, 3), Merge(pre=0.5, post=2.0))

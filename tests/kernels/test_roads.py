@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import Conv
 from dgn_engine.kernels import contraction, convolution, ntk, product, tiles
+from dgn_engine.model.architecture import Conv
 from tests.kernels.tiny import (
     ARCHITECTURES,
     every_architecture,

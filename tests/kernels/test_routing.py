@@ -6,16 +6,16 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.architecture import (
+from dgn_engine.model.architecture import (
     Architecture,
     Conv,
     Dense,
     GlobalAveragePool,
     GlobalMaxPool,
 )
-from dgn_engine.gating import Gate
-from dgn_engine.network import GatedNetwork
-from dgn_engine.routing import Route
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.routing import Route
 from tests.kernels.test_ntk import jacobian
 from tests.kernels.tiny import images, make_network
 

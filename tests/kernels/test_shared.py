@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 
 
 def kernel_of_rank(n: int, rank: int, seed: int = 0) -> Tensor:

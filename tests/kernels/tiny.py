@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine.architecture import (
+from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
     Conv,
@@ -20,8 +20,8 @@ from dgn_engine.architecture import (
     Merge,
     Skip,
 )
-from dgn_engine.gating import Gate
-from dgn_engine.network import GatedNetwork
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
 
 ARCHITECTURES: dict[str, Architecture] = {
     "fc": Architecture((3,), (Dense(3, 3), Dense(3, 3), Dense(3, 3), Dense(3, 2, gated=False))),

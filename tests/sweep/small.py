@@ -9,11 +9,11 @@ from pathlib import Path
 from safetensors.numpy import load
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.keeping import BEST, KEPT
-from dgn_engine.runs.places import WEIGHTS
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.sweep.running import Executor, Progress, Told
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.sweep.executor import Executor, Progress, Told
 from dgn_engine.sweep.unit import Made, Training, Unit, unit_folder
+from dgn_engine.training.weight_keeper import BEST, KEPT
 
 SMALL = RunConfig(
     data=DataConfig(name="digits", train_limit=200, test_limit=100),

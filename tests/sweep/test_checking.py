@@ -9,12 +9,12 @@ import pytest
 
 from dgn_engine import cli
 from dgn_engine.config import DataConfig
-from dgn_engine.devices import available_devices
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs.places import WEIGHTS
-from dgn_engine.sweep.checking import check_folder, check_start
-from dgn_engine.sweep.serial import Serial
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
+from dgn_engine.sweep.checks import check_folder, check_start
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
+from dgn_engine.sweep.workers.serial import Serial
+from dgn_engine.training.devices import available_devices
 from tests.sweep.small import learnt, run, small
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.refusal import Refusal
-from dgn_engine.sweep.executors import find_executor
-from dgn_engine.sweep.on_dask import OnDask
-from dgn_engine.sweep.running import Progress
-from dgn_engine.sweep.serial import Serial
+from dgn_engine.errors import Refusal
+from dgn_engine.sweep.executor import Progress
+from dgn_engine.sweep.workers.choose import find_executor
+from dgn_engine.sweep.workers.dask_workers import OnDask
+from dgn_engine.sweep.workers.serial import Serial
 from tests.sweep.small import LONG, Seen, content, mixed, run
 
 distributed = pytest.importorskip(
@@ -38,7 +38,7 @@ def cluster() -> Iterator[Any]:
         dashboard_address=":0",
         silence_logs=logging.CRITICAL,
         memory_limit=0,
-        preload=["dgn_engine.sweep.on_worker"],
+        preload=["dgn_engine.sweep.workers.dask_task"],
     ) as cluster:
         yield cluster
     gc.collect()
@@ -90,7 +90,7 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
 def test_a_cluster_that_is_not_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dgn_engine.sweep.clusters.CONNECT", 0.5)
+    monkeypatch.setattr("dgn_engine.sweep.slurm.CONNECT", 0.5)
     with pytest.raises(Refusal, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         run(OnDask("tcp://127.0.0.1:9"), [LONG], tmp_path)
 

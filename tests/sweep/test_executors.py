@@ -15,19 +15,19 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.config import NetConfig
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import RunContinued
-from dgn_engine.refusal import Refusal
-from dgn_engine.runs import lock
-from dgn_engine.runs.folder import RunFolder
-from dgn_engine.runs.places import LOCK, LOG
-from dgn_engine.runs.reader import RunReader
-from dgn_engine.sweep import scheduling, silence
-from dgn_engine.sweep.executors import find_executor
-from dgn_engine.sweep.packed import Packs, find_stacks
-from dgn_engine.sweep.processes import Processes
-from dgn_engine.sweep.running import Progress
-from dgn_engine.sweep.serial import Serial
+from dgn_engine.storage import lock
+from dgn_engine.storage.runs.folder_layout import LOCK, LOG
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.sweep import scheduler, stale_lock
+from dgn_engine.sweep.executor import Progress
 from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
+from dgn_engine.sweep.workers.batched_workers import Packs, find_stacks
+from dgn_engine.sweep.workers.choose import find_executor
+from dgn_engine.sweep.workers.processes import Processes
+from dgn_engine.sweep.workers.serial import Serial
 from tests.sweep.small import LONG, Seen, content, learnt, mixed, run, small
 
 
@@ -83,7 +83,7 @@ def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 def test_a_run_that_somebody_else_writes_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "AGAIN", 0.0)
+    monkeypatch.setattr(scheduler, "AGAIN", 0.0)
     unit = small(0)
     other = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
     waits: list[Progress] = []
@@ -101,8 +101,8 @@ def test_a_run_that_somebody_else_writes_is_waited_for(
 def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduling, "AGAIN", 0.0)
-    monkeypatch.setattr(silence.Silence, "fell", lambda *_: True)
+    monkeypatch.setattr(scheduler, "AGAIN", 0.0)
+    monkeypatch.setattr(stale_lock.Silence, "fell", lambda *_: True)
     unit = small(0)
     RunFolder.create(unit_folder(tmp_path, unit.id), unit.config).close()
     path = unit_folder(tmp_path, unit.id) / LOCK
@@ -112,12 +112,12 @@ def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
 
 
 def test_silence_is_a_run_that_does_not_change(tmp_path: Path) -> None:
-    from dgn_engine.sweep.news import Whose
+    from dgn_engine.sweep.unit_update import Whose
 
     unit, whose = small(0), Whose(7, "elsewhere")
     folder = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
-    listening = silence.Silence(tmp_path, quiet=0.0)
-    patient = silence.Silence(tmp_path, quiet=1e9)
+    listening = stale_lock.Silence(tmp_path, quiet=0.0)
+    patient = stale_lock.Silence(tmp_path, quiet=1e9)
     assert listening.fell(unit.id, whose)
     assert not patient.fell(unit.id, whose)
     assert not patient.fell(unit.id, whose)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dgn_engine.sweep.news import News, Whose
 from dgn_engine.sweep.schedule import TRIES, Schedule
 from dgn_engine.sweep.unit import Calculation
+from dgn_engine.sweep.unit_update import News, Whose
 from tests.sweep.small import learnt, small
 
 

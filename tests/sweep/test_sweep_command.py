@@ -11,7 +11,7 @@ import pytest
 
 from dgn_engine import cli
 from dgn_engine.cli import _interrupt
-from dgn_engine.refusal import Refusal
+from dgn_engine.errors import Refusal
 from dgn_engine.sweep.grid import read_sweep
 
 BASE = """

@@ -8,7 +8,7 @@ from dgn_engine.config import GatingConfig, RunConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import EngineReady, LayerInfo, ProbeSet, RunStarted
-from dgn_viewer.strip.layers_strip import LayersStrip
+from dgn_viewer.layer_strip.strip_widget import LayersStrip
 
 REGIMES = (
     RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),

@@ -47,14 +47,14 @@ from dgn_engine.protocol.events import (
     Tensor,
     Working,
 )
-from dgn_viewer.inspector.about_page import AboutPage
-from dgn_viewer.inspector.column import Inspector
-from dgn_viewer.inspector.file_page import FilePage
 from dgn_viewer.inspector.formula import typeset
-from dgn_viewer.inspector.run_page import RunPage
-from dgn_viewer.panel import About, PanelSpec, all_panels
-from dgn_viewer.scene import Empty
-from dgn_viewer.theme import DARK
+from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.inspector.pages.about_page import AboutPage
+from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.inspector.pages.run_page import RunPage
+from dgn_viewer.scene.elements import Empty
+from dgn_viewer.scene.panel_spec import About, PanelSpec, all_panels
+from dgn_viewer.style.theme import DARK
 
 LEFT = Qt.MouseButton.LeftButton
 CATALOGUE = Catalogue(

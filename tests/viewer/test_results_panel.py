@@ -12,17 +12,17 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli.reproduce import add_arguments
+from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report.document import Document, RowLine, UnitLine
+from dgn_engine.experiments.report.progress import Running, Standing
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.findings import Claim, Figure, Line, Printed
-from dgn_engine.reporting import document
-from dgn_engine.reporting.document import Document, RowLine, UnitLine
-from dgn_engine.reporting.standing import Running, Standing
+from dgn_engine.protocol.results import Claim, Figure, Line, Printed
 from dgn_viewer.application import Viewer
-from dgn_viewer.inspector.experiment_page import ExperimentPage
-from dgn_viewer.results.figures import scene_of
-from dgn_viewer.results.panel import EMPTY, ResultsPanel
-from dgn_viewer.results.wish import Wish
-from dgn_viewer.theme import DARK, LIGHT
+from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.experiments.result_figures import scene_of
+from dgn_viewer.experiments.results_panel import EMPTY, ResultsPanel
+from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
+from dgn_viewer.style.theme import DARK, LIGHT
 
 ENTRY = ExperimentEntry(
     "npf-nu", "ν falls", "[NPF] Figure 2", "About.", ("as-published",), "30 s", "2 h"

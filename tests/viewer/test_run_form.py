@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.catalogue import (
     Catalogue,
     DataEntry,
@@ -16,9 +17,8 @@ from dgn_engine.protocol.catalogue import (
     OptionField,
     RegimeEntry,
 )
-from dgn_engine.refusal import Refusal
-from dgn_viewer.controls.listed_item import GROUP
 from dgn_viewer.inspector.run_form import RunForm
+from dgn_viewer.widgets.listed_item import GROUP
 
 FIXED = "Fixed gates"
 CATALOGUE = Catalogue(

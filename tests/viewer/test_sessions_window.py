@@ -20,12 +20,12 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import Command, ContinueRun, Pause, ShowRun, SwapRegime
 from dgn_engine.protocol.events import RunShown, RunsListed
 from dgn_engine.protocol.recorded import RecordedRun
-from dgn_engine.runs import places
-from dgn_engine.runs.reader import RunReader
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Options, Viewer
-from dgn_viewer.drawing.ago import ago
-from dgn_viewer.inspector.runs_page import RunsPage, why_not, words_of
-from dgn_viewer.scene import Scene
+from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not, words_of
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.relative_time import ago
 from dgn_viewer.window import Window
 from tests.viewer.conftest import PATIENCE_MS, small_run
 
@@ -275,7 +275,7 @@ def crashed(folder: Path) -> Path:
     """As a kill leaves it: without its last words, and locked by nobody."""
     copy = folder.with_name("crashed")
     shutil.copytree(folder, copy)
-    log = copy / places.LOG
+    log = copy / folder_layout.LOG
     lines = [line for line in log.read_bytes().splitlines(True) if b'"Closed"' not in line]
     log.write_bytes(b"".join(lines))
     return copy

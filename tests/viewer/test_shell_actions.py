@@ -12,12 +12,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QToolButton
 from pytestqt.qtbot import QtBot
 
-from dgn_viewer import style
+from dgn_viewer.actions.action_table import MENUS
+from dgn_viewer.actions.palette import matches
 from dgn_viewer.application import Viewer
-from dgn_viewer.panel import all_panels
-from dgn_viewer.shell.action_list import MENUS
-from dgn_viewer.shell.palette import matches
-from dgn_viewer.theme import LIGHT
+from dgn_viewer.scene.panel_spec import all_panels
+from dgn_viewer.style import stylesheet
+from dgn_viewer.style.theme import LIGHT
 
 
 def test_every_action_has_text_a_menu_and_an_icon_that_exists(viewer: Viewer) -> None:
@@ -25,7 +25,7 @@ def test_every_action_has_text_a_menu_and_an_icon_that_exists(viewer: Viewer) ->
         assert spec.text, spec.id
         assert spec.menu in MENUS, spec.id
         if spec.icon:
-            assert not style.icon(spec.icon, LIGHT).isNull()
+            assert not stylesheet.icon(spec.icon, LIGHT).isNull()
 
 
 def test_no_two_actions_share_a_shortcut(viewer: Viewer) -> None:

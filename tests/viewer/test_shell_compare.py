@@ -13,16 +13,16 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine import observation
-from dgn_engine.architecture import Architecture, Dense
-from dgn_engine.probes import all_probes
+from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose, SaveWeights
 from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
+from dgn_engine.training import probe_schedule
+from dgn_engine.training.probes import all_probes
 from dgn_viewer.application import Viewer
-from dgn_viewer.drawing.short_names import short_names
-from dgn_viewer.history import History, beside_of
-from dgn_viewer.inspector.file_page import FilePage
-from dgn_viewer.scene import Empty, Scene
+from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.scene.short_names import short_names
+from dgn_viewer.state.history import History, beside_of
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -106,7 +106,7 @@ def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
     theirs = Architecture((64,), (Dense(64, 64), Dense(64, 10, gated=False)))
     costs = [all_probes()["ntk"].cost(each, 20) for each in (ours, theirs)]
     assert costs[0] < costs[1]
-    monkeypatch.setattr(observation, "TOO_LONG", sum(costs) / 2 / observation.ASSUMED_FLOPS)
+    monkeypatch.setattr(probe_schedule, "TOO_LONG", sum(costs) / 2 / probe_schedule.ASSUMED_FLOPS)
     host = window.docks.hosts["ntk"]
     qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=20_000)
     window.send(OpenFile(str(tmp_path / "wide.pt"), "compare"))

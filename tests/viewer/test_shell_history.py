@@ -18,7 +18,7 @@ from dgn_engine.protocol.events import (
     Traced,
 )
 from dgn_engine.protocol.frames import Frame, Reading, freeze
-from dgn_viewer.history import History
+from dgn_viewer.state.history import History
 
 
 def run_started(run: int = 1, paused: bool = False) -> RunStarted:

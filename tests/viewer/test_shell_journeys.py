@@ -15,8 +15,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import SaveWeights
 from dgn_viewer.application import Viewer
-from dgn_viewer.inspector.file_page import FilePage
-from dgn_viewer.scene import Scene
+from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.scene.elements import Scene
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import Advance, SaveWeights, StartRun, Watch
 from dgn_engine.protocol.events import Event, Paused, Saved
-from dgn_engine.session import Session
+from dgn_engine.session.thread_session import Session
 from dgn_viewer.application import Viewer
 
 FROZEN = 5.0  # seconds

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_viewer.application import Options, Viewer
-from dgn_viewer.scene import Scene
+from dgn_viewer.scene.elements import Scene
 
 STARTS = 120_000  # ms; the child imports torch
 RUN = RunConfig(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dgn_viewer import system
+from dgn_viewer import system_libraries
 
 
 @pytest.mark.parametrize(
@@ -23,29 +23,31 @@ from dgn_viewer import system
     ],
 )
 def test_the_platform_follows_the_environment(environment: dict[str, str], platform: str) -> None:
-    assert system.qt_platform(environment, "linux") == platform
+    assert system_libraries.qt_platform(environment, "linux") == platform
 
 
 def test_other_systems_always_have_a_display() -> None:
-    assert system.qt_platform({}, "darwin") == "native"
+    assert system_libraries.qt_platform({}, "darwin") == "native"
 
 
 def test_a_missing_library_is_named_with_the_apt_line() -> None:
-    packages = system.missing_packages("offscreen", lambda name: "EGL" not in name, "linux")
+    packages = system_libraries.missing_packages(
+        "offscreen", lambda name: "EGL" not in name, "linux"
+    )
     assert packages == ("libegl1",)
-    assert system.complaint(packages).endswith("sudo apt-get install libegl1")
+    assert system_libraries.complaint(packages).endswith("sudo apt-get install libegl1")
 
 
 def test_xcb_libraries_are_needed_only_for_xcb() -> None:
     def loads(name: str) -> bool:
         return "xcb" not in name
 
-    assert system.missing_packages("offscreen", loads, "linux") == ()
-    assert "libxcb-cursor0" in system.missing_packages("xcb", loads, "linux")
+    assert system_libraries.missing_packages("offscreen", loads, "linux") == ()
+    assert "libxcb-cursor0" in system_libraries.missing_packages("xcb", loads, "linux")
 
 
 def test_without_a_display_the_ways_out_are_named() -> None:
-    sentence = system.trouble({})
+    sentence = system_libraries.trouble({})
     if sys.platform.startswith("linux"):
         for way in ("--offscreen", "dgn train", "xvfb-run", "ssh -X"):
             assert way in sentence
@@ -53,7 +55,7 @@ def test_without_a_display_the_ways_out_are_named() -> None:
 
 def test_importing_the_viewer_loads_no_qt_and_no_torch() -> None:
     code = (
-        "import sys, dgn_viewer, dgn_viewer.__main__, dgn_viewer.system;"
+        "import sys, dgn_viewer, dgn_viewer.__main__, dgn_viewer.system_libraries;"
         "print([m for m in ('PySide6', 'torch') if m in sys.modules])"
     )
     assert _python("-c", code).stdout.strip() == "[]"

@@ -12,15 +12,15 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from dgn_engine import observation
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, Watch
 from dgn_engine.protocol.events import Failed
+from dgn_engine.training import probe_schedule
 from dgn_viewer.application import Viewer
 from dgn_viewer.notices import Notice
-from dgn_viewer.scene import Scene
+from dgn_viewer.scene.elements import Scene
 from dgn_viewer.settings import Settings
-from dgn_viewer.theme import DARK, LIGHT
+from dgn_viewer.style.theme import DARK, LIGHT
 
 
 def record(viewer: Viewer) -> list[Command]:
@@ -226,7 +226,7 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
 def test_cnn4_shows_what_is_too_expensive_when_it_is_asked_for(
     make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observation, "TOO_LONG", 1e-9)
+    monkeypatch.setattr(probe_schedule, "TOO_LONG", 1e-9)
     net = NetConfig("cnn4", (("channels", 4),))
     training = TrainingConfig(learning_rate=1e-3, pace=20.0)
     viewer = make_viewer(RunConfig(net=net, training=training, probe_examples=20))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.protocol.events import Finished, Paused, Running
-from dgn_viewer.situation import Situation
+from dgn_viewer.state.situation import Situation
 
 
 def test_while_it_trains_the_step_is_that_of_the_newest_frame() -> None:

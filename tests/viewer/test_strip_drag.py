@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
-from dgn_viewer.strip.layers_strip import LayersStrip
-from dgn_viewer.theme import DARK
+from dgn_viewer.layer_strip.strip_widget import LayersStrip
+from dgn_viewer.style.theme import DARK
 from tests.viewer.strips import DENSE, shown, started
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier

@@ -13,8 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, Rewire, Rotate
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
-from dgn_viewer.strip.layers_strip import LayersStrip
-from dgn_viewer.strip.turning import TurnMenu
+from dgn_viewer.layer_strip.rotation_menu import TurnMenu
+from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from tests.viewer.strips import shown, started
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier

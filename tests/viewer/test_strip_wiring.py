@@ -5,11 +5,11 @@ from itertools import pairwise
 import pytest
 
 from dgn_engine.protocol.events import LayerInfo
-from dgn_viewer.strip.gate_chip import chip_fill
-from dgn_viewer.strip.gate_colours import gate_colour
-from dgn_viewer.strip.wiring import exchanged, identity, why_not
-from dgn_viewer.style import contrast
-from dgn_viewer.theme import DARK, LIGHT, Theme
+from dgn_viewer.layer_strip.gate_chip import chip_fill
+from dgn_viewer.layer_strip.gate_colours import gate_colour
+from dgn_viewer.layer_strip.legal_orders import exchanged, identity, why_not
+from dgn_viewer.style.stylesheet import contrast
+from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 SHAPES = ((64, 32, 32), (64, 32, 32), (128, 16, 16), (256,), (64,))
 LAYERS = tuple(

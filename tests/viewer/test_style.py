@@ -6,27 +6,27 @@ import pytest
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QPushButton
 
-from dgn_viewer import style
-from dgn_viewer.theme import DARK, LIGHT, Theme
+from dgn_viewer.style import stylesheet
+from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 THEMES = [LIGHT, DARK]
-ICONS = sorted(p.name.removesuffix(".svg") for p in style._ICONS.iterdir())
+ICONS = sorted(p.name.removesuffix(".svg") for p in stylesheet._ICONS.iterdir())
 
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda t: t.name)
 def test_every_text_is_readable_on_its_ground(theme: Theme) -> None:
-    poor = [pair for pair in style.text_pairs(theme) if style.contrast(*pair) < 4.5]
+    poor = [pair for pair in stylesheet.text_pairs(theme) if stylesheet.contrast(*pair) < 4.5]
     assert not poor
 
 
 def test_contrast_is_that_of_black_on_white() -> None:
-    assert style.contrast("#000000", "#FFFFFF") == pytest.approx(21.0)
-    assert style.contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
+    assert stylesheet.contrast("#000000", "#FFFFFF") == pytest.approx(21.0)
+    assert stylesheet.contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda t: t.name)
 def test_the_style_sheet_has_no_open_token_and_only_files_that_exist(theme: Theme) -> None:
-    sheet = style.stylesheet(theme)
+    sheet = stylesheet.stylesheet(theme)
     assert "@" not in sheet
     paths = re.findall(r'url\("([^"]+)"\)', sheet)
     assert paths
@@ -37,7 +37,7 @@ def test_the_style_sheet_has_no_open_token_and_only_files_that_exist(theme: Them
 @pytest.mark.parametrize("name", ICONS)
 def test_an_icon_is_drawn_in_the_colour_of_the_theme(qapp, name: str) -> None:
     for theme in THEMES:
-        image = style.icon(name, theme, 96).pixmap(QSize(96, 96)).toImage()
+        image = stylesheet.icon(name, theme, 96).pixmap(QSize(96, 96)).toImage()
         colours = {
             image.pixelColor(x, y).name().upper()
             for x in range(96)
@@ -45,12 +45,12 @@ def test_an_icon_is_drawn_in_the_colour_of_the_theme(qapp, name: str) -> None:
             if image.pixelColor(x, y).alpha() == 255
         }
         assert colours, "nothing was drawn"
-        if "currentColor" in (style._ICONS / f"{name}.svg").read_text():
+        if "currentColor" in (stylesheet._ICONS / f"{name}.svg").read_text():
             assert theme.text in colours
 
 
 def test_an_icon_is_rendered_for_dense_screens(qapp) -> None:
-    pixmap = style.icon("run", LIGHT, 16).pixmap(QSize(16, 16), 2.0)
+    pixmap = stylesheet.icon("run", LIGHT, 16).pixmap(QSize(16, 16), 2.0)
     assert pixmap.size() == QSize(32, 32)
 
 
@@ -58,6 +58,6 @@ def test_the_style_sheet_is_understood_by_qt(qtbot) -> None:
     button = QPushButton("Start run")
     qtbot.addWidget(button)
     button.setProperty("role", "primary")
-    button.setStyleSheet(style.stylesheet(LIGHT))
+    button.setStyleSheet(stylesheet.stylesheet(LIGHT))
     button.show()
     assert not button.grab().isNull()

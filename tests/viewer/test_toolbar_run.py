@@ -28,8 +28,8 @@ from dgn_engine.protocol.events import (
     RunStarted,
     SettingChanged,
 )
-from dgn_viewer.controls.number_field import LADDER, next_rung, number_text
 from dgn_viewer.shell.toolbar import RunToolbar
+from dgn_viewer.widgets.number_field import LADDER, next_rung, number_text
 
 CATALOGUE = Catalogue(
     (

@@ -58,9 +58,9 @@ def test_every_panel_says_at_which_step_the_run_diverged(
 def test_a_panel_says_that_its_probe_batch_was_halved(
     make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dgn_engine import observation
+    from dgn_engine.training import probe_schedule
 
-    known = observation.all_probes()
+    known = probe_schedule.all_probes()
 
     def read(sight: object, *rest: object) -> object:
         if len(sight.x) > 10:  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def test_a_panel_says_that_its_probe_batch_was_halved(
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     fakes = {"npk": replace(known["npk"], read=read), "gates": replace(known["gates"], read=never)}
-    monkeypatch.setattr(observation, "all_probes", lambda: {**known, **fakes})
+    monkeypatch.setattr(probe_schedule, "all_probes", lambda: {**known, **fakes})
     hosts = make_viewer(RUN).window.docks.hosts
     qtbot.waitUntil(
         lambda: "probe batch halved to 10: out of memory" in hosts["spectrum"].footer(),
@@ -89,7 +89,7 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
     viewer = make_viewer(RUN)
     window = viewer.window
     qtbot.waitUntil(lambda: window.situation.step > 3, timeout=WAIT)
-    from dgn_engine.network import GatedNetwork
+    from dgn_engine.model.network import GatedNetwork
 
     forward = GatedNetwork.forward
 

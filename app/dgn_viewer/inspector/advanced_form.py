@@ -8,12 +8,12 @@ from typing import cast
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from dgn_engine.config import Augmentation, Pixels, RunConfig
-from dgn_viewer.controls.number_field import NumberField
-from dgn_viewer.controls.whole_field import WholeField
-from dgn_viewer.inspector.fold import Fold
-from dgn_viewer.inspector.form_fields import ListField, PathField, PickBox
-from dgn_viewer.inspector.form_section import Section
-from dgn_viewer.theme import Theme
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.collapsible import Fold
+from dgn_viewer.widgets.form_fields import ListField, PathField, PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.number_field import NumberField
 
 _MANY = 10**9
 

@@ -8,12 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QLabel
 
 from dgn_engine.config import DataConfig
+from dgn_engine.errors import Refusal
 from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.refusal import Refusal
-from dgn_viewer.controls.whole_field import WholeField
-from dgn_viewer.inspector.form_fields import PairField, PathField, PickBox
-from dgn_viewer.inspector.form_section import OptionsForm, Section
-from dgn_viewer.theme import Theme
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.form_fields import PairField, PathField, PickBox
+from dgn_viewer.widgets.form_section import OptionsForm, Section
+from dgn_viewer.widgets.integer_field import WholeField
 
 _MANY = 10**9
 _FOLDER = "folder"

@@ -7,7 +7,7 @@ from PySide6.QtCore import QRectF, QSize
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from dgn_viewer.theme import LIGHT, Theme
+from dgn_viewer.style.theme import LIGHT, Theme
 
 _PIXELS = 16  # size of the letters
 _POINTS = 10.0  # what mathtext is asked for; the resolution does the rest

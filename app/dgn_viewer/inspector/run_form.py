@@ -18,13 +18,13 @@ from dgn_engine.config import (
     ValueInput,
 )
 from dgn_engine.protocol.catalogue import Catalogue, NetEntry, RegimeEntry
-from dgn_viewer.controls.number_field import NumberField
-from dgn_viewer.controls.whole_field import WholeField
 from dgn_viewer.inspector.advanced_form import AdvancedForm
 from dgn_viewer.inspector.data_form import DataForm
-from dgn_viewer.inspector.form_fields import PathField, PickBox
-from dgn_viewer.inspector.form_section import OptionsForm, Section
-from dgn_viewer.theme import Theme
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.form_fields import PathField, PickBox
+from dgn_viewer.widgets.form_section import OptionsForm, Section
+from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.number_field import NumberField
 
 _MANY = 10**9
 

@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.drawing.both import b_name, reading_beside, why_not_beside
-from dgn_viewer.drawing.class_axis import class_names, example_axis, example_labels
-from dgn_viewer.drawing.ticks import number
-from dgn_viewer.panel import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene import (
+from dgn_viewer.scene.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.scene.compared import b_name, reading_beside, why_not_beside
+from dgn_viewer.scene.elements import (
     Array,
     Axis,
     Chart,
@@ -24,6 +22,8 @@ from dgn_viewer.scene import (
     Shown,
     finite_range,
 )
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene.ticks import number
 
 
 def _shows(view: View) -> tuple[tuple[str, str], ...]:

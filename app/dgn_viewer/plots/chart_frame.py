@@ -10,14 +10,14 @@ from itertools import pairwise
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
-from dgn_viewer.drawing import ramps
-from dgn_viewer.drawing.arrangement import Margins
-from dgn_viewer.drawing.axis_ticks import axis_label, axis_ticks, bar_ticks
-from dgn_viewer.drawing.limits import Range
-from dgn_viewer.drawing.ticks import spaced
 from dgn_viewer.plots.rich_text import Type
-from dgn_viewer.scene import Chart
-from dgn_viewer.theme import Theme
+from dgn_viewer.scene import ramps
+from dgn_viewer.scene.axes import Range
+from dgn_viewer.scene.axis_ticks import axis_label, axis_ticks, bar_ticks
+from dgn_viewer.scene.chart_layout import Margins
+from dgn_viewer.scene.elements import Chart
+from dgn_viewer.scene.ticks import spaced
+from dgn_viewer.style.theme import Theme
 
 BESIDE = 20.0  # how far a title may stand out of its chart
 BAR = 8.0  # width of a colour bar

@@ -8,11 +8,11 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter, QPen
 
-from dgn_viewer.drawing.arrangement import spread
-from dgn_viewer.drawing.mark_names import mark_names
 from dgn_viewer.plots.chart_frame import PAD, Ground, Look
 from dgn_viewer.plots.rich_text import Type
-from dgn_viewer.scene import Chart, Curve
+from dgn_viewer.scene.chart_layout import spread
+from dgn_viewer.scene.elements import Chart, Curve
+from dgn_viewer.scene.mark_labels import mark_names
 
 FOLLOW = "follow"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dgn_viewer.drawing.limits import Range
-from dgn_viewer.scene import Axis
+from dgn_viewer.scene.axes import Range
+from dgn_viewer.scene.elements import Axis
 
 
 def drawn_values(values: Any, axis: Axis) -> Any:

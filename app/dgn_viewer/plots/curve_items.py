@@ -6,10 +6,10 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from dgn_viewer.drawing.limits import thinned
 from dgn_viewer.plots.chart_frame import Look
 from dgn_viewer.plots.coordinates import drawn_values, undrawn
-from dgn_viewer.scene import Chart, Curve
+from dgn_viewer.scene.axes import thinned
+from dgn_viewer.scene.elements import Chart, Curve
 
 _DASHES = {
     "solid": Qt.PenStyle.SolidLine,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from dgn_viewer.drawing.arrangement import Margins
 from dgn_viewer.plots.chart_frame import Ground, Look, paint_frame
-from dgn_viewer.scene import Chart
+from dgn_viewer.scene.chart_layout import Margins
+from dgn_viewer.scene.elements import Chart
 
 State = tuple[object, ...]  # all that a frame depends on; equal states look the same
 

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_viewer.plots.chart_frame import Look
 from dgn_viewer.plots.chart_notes import paint_readout
-from dgn_viewer.theme import LIGHT
+from dgn_viewer.style.theme import LIGHT
 
 
 class ReadoutCard(QGraphicsObject):

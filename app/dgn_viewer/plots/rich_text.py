@@ -8,7 +8,7 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
-from dgn_viewer.drawing.typeset import Run, runs
+from dgn_viewer.scene.typeset import Run, runs
 
 _SMALLER = 0.78
 _RAISED = 0.36

@@ -9,15 +9,15 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from dgn_viewer.drawing.arrangement import arrange
-from dgn_viewer.drawing.limits import Range
-from dgn_viewer.drawing.readout import describe
-from dgn_viewer.drawing.sameness import same
 from dgn_viewer.plots.chart_frame import Look
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.readout_card import ReadoutCard
-from dgn_viewer.scene import Scene
-from dgn_viewer.theme import LIGHT, Theme
+from dgn_viewer.scene.axes import Range
+from dgn_viewer.scene.chart_layout import arrange
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.readout import describe
+from dgn_viewer.scene.scene_equality import same
+from dgn_viewer.style.theme import LIGHT, Theme
 
 
 class _Canvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph is untyped

@@ -9,17 +9,17 @@ from PySide6.QtCore import SignalInstance
 from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.protocol.commands import Command
-from dgn_viewer.actions import Actions
-from dgn_viewer.board.docks import PanelDocks
-from dgn_viewer.inspector.column import Inspector
+from dgn_viewer.actions.registry import Actions
+from dgn_viewer.actions.session_actions import session_actions
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.look import look_of, put_on
-from dgn_viewer.shell.recorded import Recorded
-from dgn_viewer.shell.recorded_bar import RecordedBar
-from dgn_viewer.shell.session_actions import session_actions
-from dgn_viewer.situation import Situation
-from dgn_viewer.theme import Theme
+from dgn_viewer.shell.recorded_banner import RecordedBar
+from dgn_viewer.shell.recorded_runs import Recorded
+from dgn_viewer.shell.session_layout import look_of, put_on
+from dgn_viewer.state.situation import Situation
+from dgn_viewer.style.theme import Theme
 
 
 class Home(Protocol):

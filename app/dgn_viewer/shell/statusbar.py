@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame
-from dgn_viewer.situation import Situation
+from dgn_viewer.state.situation import Situation
 
 _PHASES = {
     "starting": "loading torch",

@@ -20,12 +20,12 @@ from dgn_engine.protocol.commands import (
     SwapRegime,
 )
 from dgn_engine.protocol.events import EngineReady, Event, RegimeSwapped, RunStarted
-from dgn_viewer.controls.choice_box import Choice, ChoiceBox
-from dgn_viewer.controls.elided_label import ElidedLabel
-from dgn_viewer.controls.number_field import NumberField
-from dgn_viewer.drawing.run_words import run_in_words, weights_in_words
-from dgn_viewer.situation import Situation
-from dgn_viewer.theme import Theme
+from dgn_viewer.scene.run_text import run_in_words, weights_in_words
+from dgn_viewer.state.situation import Situation
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.choice_box import Choice, ChoiceBox
+from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.number_field import NumberField
 
 _FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
 _LAST = ("file.new_run", "file.open_checkpoint", "view.palette")

@@ -11,8 +11,8 @@ import pytest
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.panel import Beside, Series, View
-from dgn_viewer.scene import Mark
+from dgn_viewer.scene.elements import Mark
+from dgn_viewer.scene.panel_spec import Beside, Series, View
 
 MakeView = Callable[..., View]
 LAYERS = 3

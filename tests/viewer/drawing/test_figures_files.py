@@ -20,17 +20,17 @@ from matplotlib.mathtext import MathTextParser
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.refusal import Refusal
-from dgn_viewer.board.panel_host import PanelHost
-from dgn_viewer.figures.context import Context, context_of
-from dgn_viewer.figures.numbers import save_numbers
-from dgn_viewer.figures.saving import save_figure
-from dgn_viewer.figures.writing import write_file
+from dgn_engine.errors import Refusal
+from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.figures.export_values import save_numbers
+from dgn_viewer.figures.provenance import Context, context_of
+from dgn_viewer.figures.save_figure import save_figure
+from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.notices import Notice
-from dgn_viewer.panel import View, all_panels
-from dgn_viewer.scene import Empty, Scene
-from dgn_viewer.shell.exporting import export_all, export_panel, write_panel, write_panels
-from dgn_viewer.theme import DARK, LIGHT
+from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_viewer.shell.export import export_all, export_panel, write_panel, write_panels
+from dgn_viewer.style.theme import DARK, LIGHT
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
@@ -278,7 +278,7 @@ def test_the_dialog_tells_of_trouble(hosts: list[PanelHost], qtbot: QtBot, tmp_p
 
 def test_the_window_starts_without_matplotlib() -> None:
     script = (
-        "import sys; import dgn_viewer.shell.exporting, dgn_viewer.board.panel_host;"
+        "import sys; import dgn_viewer.shell.export, dgn_viewer.docks.panel_dock;"
         "print('matplotlib' in sys.modules)"
     )
     environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dgn_viewer.drawing.mark_names import MOST, mark_names
+from dgn_viewer.scene.mark_labels import MOST, mark_names
 
 
 def width(text: str) -> float:

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.drawing.both import b_name
-from dgn_viewer.panel import Beside, View, all_panels
-from dgn_viewer.scene import Scene
+from dgn_viewer.scene.compared import b_name
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.panel_spec import Beside, View, all_panels
 
 PANELS = all_panels()
 MakeView = Callable[..., View]

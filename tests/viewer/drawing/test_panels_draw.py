@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_viewer.panel import View, all_panels
-from dgn_viewer.scene import Empty, Matrix, Scene
+from dgn_viewer.scene.elements import Empty, Matrix, Scene
+from dgn_viewer.scene.panel_spec import View, all_panels
 
 PANELS = all_panels()
 KINDS = ("hard", "soft", "conv", "nan", "constant")
@@ -148,7 +148,7 @@ def test_a_montage_shows_each_example_once(make_view: MakeView) -> None:
 
 def test_panels_load_neither_torch_nor_qt() -> None:
     script = (
-        "import sys; from dgn_viewer.panel import all_panels; all_panels();"
+        "import sys; from dgn_viewer.scene.panel_spec import all_panels; all_panels();"
         "print([m for m in ('torch', 'PySide6', 'pyqtgraph', 'matplotlib') if m in sys.modules])"
     )
     found = subprocess.run(

@@ -13,10 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.board.panel_host import PanelHost
-from dgn_viewer.panel import PanelSpec, View, all_panels
-from dgn_viewer.scene import Scene, Shown
-from dgn_viewer.theme import DARK, LIGHT
+from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.scene.elements import Scene, Shown
+from dgn_viewer.scene.panel_spec import PanelSpec, View, all_panels
+from dgn_viewer.style.theme import DARK, LIGHT
 
 PANELS = all_panels()
 MakeView = Callable[..., View]

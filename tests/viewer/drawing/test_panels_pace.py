@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_viewer.board.pace import LONGEST, SHORTEST, Pace
+from dgn_viewer.docks.redraw_budget import LONGEST, SHORTEST, Pace
 
 FIVE = ("gates", "overlap", "npk", "ntk", "training")
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from dgn_viewer.board.panel_host import PanelHost
-from dgn_viewer.drawing import ramps
-from dgn_viewer.drawing.arrangement import GAP, Margins, arrange, spread
-from dgn_viewer.drawing.limits import chart_range, thinned
-from dgn_viewer.drawing.sameness import same
-from dgn_viewer.drawing.ticks import linear_ticks, log_ticks, number
-from dgn_viewer.drawing.typeset import Run, html, plain, runs
-from dgn_viewer.panel import all_panels
-from dgn_viewer.scene import Axis, Chart, Curve, Matrix, Ramp
-from dgn_viewer.theme import DARK, LIGHT, Theme
+from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.scene import ramps
+from dgn_viewer.scene.axes import chart_range, thinned
+from dgn_viewer.scene.chart_layout import GAP, Margins, arrange, spread
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp
+from dgn_viewer.scene.panel_spec import all_panels
+from dgn_viewer.scene.scene_equality import same
+from dgn_viewer.scene.ticks import linear_ticks, log_ticks, number
+from dgn_viewer.scene.typeset import Run, html, plain, runs
+from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 RAMPS: tuple[Ramp, ...] = ("gates", "sequential", "diverging")
 

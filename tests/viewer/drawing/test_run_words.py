@@ -3,7 +3,7 @@
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_viewer.drawing.run_words import data_in_words
+from dgn_viewer.scene.run_text import data_in_words
 
 
 @pytest.mark.parametrize(

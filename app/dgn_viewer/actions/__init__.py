@@ -1,0 +1,1 @@
+"""Every action once, and the menus, palette and shortcuts made of them."""

@@ -1,0 +1,156 @@
+"""The command palette: every action in one list that is filtered while one types."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHeaderView,
+    QLineEdit,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_viewer.actions.registry import Actions, ActionSpec
+
+_WIDTH = 480
+_ROWS = 12
+_ID = Qt.ItemDataRole.UserRole
+
+
+def matches(query: str, text: str) -> bool:
+    """Every word of the query occurs in the text, in any order and case."""
+    return all(word in text.casefold() for word in query.casefold().split())
+
+
+class Palette(QFrame):
+    """A frame over the window: type, choose with the arrows, Enter does it, Escape leaves."""
+
+    def __init__(self, actions: Actions, window: QWidget) -> None:
+        super().__init__(window)
+        self.setObjectName("palette")
+        self._window = window
+        self._actions = actions
+        self.query = QLineEdit(self)
+        self.query.setPlaceholderText("Find an action")
+        self.query.setAccessibleName("Find an action")
+        self.query.textChanged.connect(self._fill)
+        self.query.installEventFilter(self)
+        self.list = self._make_list()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(8, 8, 8, 8)
+        column.setSpacing(8)
+        column.addWidget(self.query)
+        column.addWidget(self.list)
+        self.hide()
+
+    def open(self) -> None:
+        """Show all actions and take the keyboard."""
+        window = self._window
+        self.setFixedWidth(min(_WIDTH, window.width() - 32))
+        self.move((window.width() - self.width()) // 2, 72)
+        self.query.clear()
+        self._fill("")
+        self.show()
+        self.raise_()
+        self.query.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def shown(self) -> tuple[str, ...]:
+        """Ids of the actions in the list."""
+        return tuple(str(item.data(0, _ID)) for item in self._items())
+
+    def _make_list(self) -> QTreeWidget:
+        result = QTreeWidget(self)
+        result.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        result.setColumnCount(2)
+        result.setHeaderHidden(True)
+        result.setRootIsDecorated(False)
+        result.setUniformRowHeights(True)
+        result.header().setStretchLastSection(False)
+        result.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        result.header().setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
+        result.itemClicked.connect(lambda item: self._perform(item))
+        return result
+
+    def _fill(self, query: str) -> None:
+        """Those that match by their text stand before those that match by their tip."""
+        self.list.clear()
+        found: list[tuple[int, ActionSpec]] = []
+        for spec in self._actions.specs:
+            if spec.id == "view.palette":
+                continue
+            text = self._text(spec)
+            if matches(query, text):
+                found.append((0, spec))
+            elif matches(query, f"{text} {spec.tip}"):
+                found.append((1, spec))
+        for _, spec in sorted(found, key=lambda pair: pair[0]):
+            self.list.addTopLevelItem(self._item(spec))
+        self._select(0, 1)
+        row = max(24, self.list.sizeHintForRow(0))
+        rows = max(1, min(_ROWS, len(found)))
+        self.list.setFixedHeight(min(rows * row + 4, self._window.height() - 160))
+        self.adjustSize()
+
+    def _text(self, spec: ActionSpec) -> str:
+        return f"{spec.submenu or spec.menu}: {self._actions[spec.id].text()}"
+
+    def _item(self, spec: ActionSpec) -> QTreeWidgetItem:
+        action = self._actions[spec.id]
+        keys = action.shortcut().toString(action.shortcut().SequenceFormat.NativeText)
+        item = QTreeWidgetItem([self._text(spec), keys])
+        item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        item.setData(0, _ID, spec.id)
+        item.setToolTip(0, action.toolTip())
+        item.setDisabled(not action.isEnabled())
+        return item
+
+    def _items(self) -> list[QTreeWidgetItem]:
+        items = (self.list.topLevelItem(row) for row in range(self.list.topLevelItemCount()))
+        return [item for item in items if item is not None]
+
+    def _select(self, row: int, direction: int) -> None:
+        """Select the first enabled row from `row` on in this direction."""
+        items = self._items()
+        while 0 <= row < len(items):
+            if not items[row].isDisabled():
+                self.list.setCurrentItem(items[row])
+                return
+            row += direction
+
+    def leave(self) -> None:
+        """Put it away and give the keyboard back to the window."""
+        if self.isVisible():
+            self.hide()
+            self._window.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _perform(self, item: QTreeWidgetItem | None) -> None:
+        self.leave()
+        if item is not None:
+            action = self._actions[str(item.data(0, _ID))]
+            if action.isEnabled():
+                action.trigger()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Arrows move in the list, Enter does, Escape and a lost focus close."""
+        if event.type() == QEvent.Type.FocusOut:
+            self.hide()
+        if not isinstance(event, QKeyEvent) or event.type() != QEvent.Type.KeyPress:
+            return False
+        current = self.list.currentItem()
+        row = self.list.indexOfTopLevelItem(current) if current is not None else -1
+        match event.key():
+            case Qt.Key.Key_Down:
+                self._select(row + 1, 1)
+            case Qt.Key.Key_Up:
+                self._select(row - 1, -1)
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
+                self._perform(current)
+            case Qt.Key.Key_Escape:
+                self.leave()
+            case _:
+                return False
+        return True

@@ -1,0 +1,167 @@
+"""One dock per discovered panel: the default layout, which panels are seen, which is in front."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import QByteArray, QObject, Qt, Signal
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+
+from dgn_viewer.docks.dock_layout import arranged, described
+from dgn_viewer.docks.dock_title import DockTitle
+from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.style.theme import Theme
+
+_LEFT_SHARE = 0.56  # of the width, for the left column
+
+
+class PanelDocks(QObject):
+    """Docks by panel id. `changed`: a panel was opened, closed, or went behind another tab."""
+
+    changed = Signal()
+
+    def __init__(self, window: QMainWindow, specs: Mapping[str, PanelSpec], theme: Theme) -> None:
+        super().__init__(window)
+        self.window = window
+        self._specs = dict(specs)
+        self._seen: set[str] = set()
+        self._front = ""
+        self._comparing = False
+        self._before = QByteArray()
+        self.hosts: dict[str, PanelHost] = {}
+        self._docks: dict[str, QDockWidget] = {}
+        self._titles: list[DockTitle] = []
+        for name, spec in specs.items():
+            self._add(name, spec, theme)
+        application = QApplication.instance()
+        assert isinstance(application, QApplication)
+        application.focusChanged.connect(self._on_focus)
+
+    def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
+        dock = QDockWidget(spec.title, self.window)
+        dock.setObjectName(f"panel.{name}")
+        host = PanelHost(name, spec, theme)
+        dock.setWidget(host)
+        title = DockTitle(dock)
+        dock.setTitleBarWidget(title)
+        self._titles.append(title)
+        dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
+        self.hosts[name] = host
+        self._docks[name] = dock
+
+    def visible(self) -> tuple[str, ...]:
+        """Panels that can be seen now: open and not behind another tab."""
+        return tuple(name for name in self.hosts if name in self._seen)
+
+    def is_open(self, name: str) -> bool:
+        """Whether the panel has a place in the layout, perhaps behind another tab."""
+        return not self._docks[name].isHidden()
+
+    def toggle(self, name: str) -> None:
+        """Close a panel that is seen; open or raise one that is not."""
+        dock = self._docks[name]
+        if name in self._seen:
+            dock.hide()
+        else:
+            self.show(name)
+
+    def show(self, name: str) -> None:
+        """Open a panel and bring it before other tabs."""
+        dock = self._docks[name]
+        dock.show()
+        dock.raise_()
+
+    def front(self) -> str:
+        """The panel that a command means: under the pointer, else last focused, else the first."""
+        below = self._panel_of(QApplication.widgetAt(QCursor.pos()))
+        seen = self.visible()
+        for name in (below, self._front, *seen):
+            if name in seen:
+                return name
+        return ""
+
+    def arrange(self) -> None:
+        """The default layout: two columns, each from the top in the panels' order."""
+        window = self.window
+        columns = [
+            [self._docks[name] for name, spec in self._specs.items() if spec.area == area]
+            for area in ("left", "right")
+        ]
+        columns = [column for column in columns if column]
+        for dock in self._docks.values():
+            dock.setFloating(False)
+            window.removeDockWidget(dock)
+        heads = [column[0] for column in columns]
+        for head in heads[:1]:
+            window.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, head)
+        for before, head in itertools.pairwise(heads):
+            window.splitDockWidget(before, head, Qt.Orientation.Horizontal)
+        for column in columns:
+            for above, below in itertools.pairwise(column):
+                window.splitDockWidget(above, below, Qt.Orientation.Vertical)
+        for name, dock in self._docks.items():
+            dock.setVisible(not self._specs[name].compares or self._comparing)
+        self.share_out(columns)
+
+    def compare(self, on: bool) -> None:
+        """Open the panels that belong to a comparison; closed, the layout is as it was before."""
+        if on == self._comparing:
+            return
+        self._comparing = on
+        if on:
+            self._before = self.window.saveState()
+            for name, dock in self._docks.items():
+                dock.setVisible(self._specs[name].compares or not dock.isHidden())
+            self.share_out()
+        else:
+            self.window.restoreState(self._before)
+
+    def share_out(self, columns: list[list[QDockWidget]] | None = None) -> None:
+        """Give the columns their widths and the panels of a column equal heights."""
+        columns = columns or [
+            [self._docks[name] for name, spec in self._specs.items() if spec.area == area]
+            for area in ("left", "right")
+        ]
+        window = self.window
+        columns = [[dock for dock in column if not dock.isHidden()] for column in columns]
+        if len(columns) == 2 and all(columns):
+            left = round(window.width() * _LEFT_SHARE)
+            heads = [column[0] for column in columns]
+            window.resizeDocks(heads, [left, window.width() - left], Qt.Orientation.Horizontal)
+        for column in columns:
+            each = max(1, window.height() // max(1, len(column)))
+            window.resizeDocks(column, [each] * len(column), Qt.Orientation.Vertical)
+
+    def layout(self) -> dict[str, Any]:
+        """Where the panels lie, as JSON; see `board.layout`."""
+        return described(self.window, self._docks)
+
+    def put_layout(self, told: Any) -> bool:
+        """Arrange the panels so; False where that makes no sense, and nothing is changed."""
+        return arranged(self.window, self._docks, told)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour every panel."""
+        for host in self.hosts.values():
+            host.set_theme(theme)
+        for title in self._titles:
+            title.set_theme(theme)
+
+    def _on_visibility(self, name: str, seen: bool) -> None:
+        if seen != (name in self._seen):
+            (self._seen.add if seen else self._seen.discard)(name)
+            self.changed.emit()
+
+    def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
+        self._front = self._panel_of(now) or self._front
+
+    def _panel_of(self, widget: QWidget | None) -> str:
+        while widget is not None:
+            if isinstance(widget, PanelHost):
+                return next((name for name, host in self.hosts.items() if host is widget), "")
+            widget = widget.parentWidget()
+        return ""

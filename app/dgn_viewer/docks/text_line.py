@@ -1,0 +1,123 @@
+"""One line of text with mathematics that gives way where the window is narrow."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QPointF, QSize
+from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from dgn_viewer.plots.rich_text import Type
+from dgn_viewer.scene.elements import Fact
+from dgn_viewer.scene.typeset import html, plain
+from dgn_viewer.style.theme import Theme
+
+_GAP = 16.0
+
+
+class TextLine(QWidget):
+    """A muted line, cut with an ellipsis; the whole of it is its tooltip."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._text = ""
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def set_text(self, text: str) -> None:
+        """Show this line."""
+        if text != self._text:
+            self._text = text
+            self.setToolTip(html(text))
+            self.setAccessibleName(plain(text))
+            self.update()
+
+    def text(self) -> str:
+        """The whole line."""
+        return self._text
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour."""
+        self._theme = theme
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """One line."""
+        return QSize(120, round(self._type().height) + 4)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Set the line."""
+        type_ = self._type()
+        painter = QPainter(self)
+        shown = type_.shortened(self._text, self.width())
+        base = QPointF(0.0, (self.height() - type_.height) / 2 + type_.ascent)
+        type_.paint(painter, base, shown, QColor(self._theme.muted))
+
+    def _type(self) -> Type:
+        return Type(self.font().family(), 11)
+
+
+class FactsLine(QWidget):
+    """Names and values in a row; as many as there is room for, the first ones first."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._facts: tuple[Fact, ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def set_facts(self, facts: tuple[Fact, ...]) -> None:
+        """Show these."""
+        if facts != self._facts:
+            self._facts = facts
+            words = (f"{plain(fact.name)} {fact.value}" for fact in facts)
+            self.setAccessibleName(", ".join(words))
+            self.update()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour."""
+        self._theme = theme
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """One line."""
+        return QSize(120, 24)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Set names muted and values strong."""
+        names, values = self._types()
+        painter = QPainter(self)
+        base = (self.height() - values.height) / 2 + values.ascent
+        for fact, left, _ in self._places():
+            name = QPointF(left, base)
+            names.paint(painter, name, fact.name, QColor(self._theme.muted))
+            value = QPointF(left + names.width(fact.name) + 5, base)
+            values.paint(painter, value, fact.value, QColor(self._theme.text))
+
+    def event(self, event: QEvent) -> bool:
+        """Tooltips: what the fact under the cursor means."""
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            x = event.pos().x()
+            under = [fact for fact, left, right in self._places() if left <= x <= right]
+            QToolTip.showText(event.globalPos(), under[0].about if under else "", self)
+            return True
+        return super().event(event)
+
+    def shown(self) -> tuple[str, ...]:
+        """The names that have room now."""
+        return tuple(fact.name for fact, _, _ in self._places())
+
+    def _types(self) -> tuple[Type, Type]:
+        family = self.font().family()
+        return Type(family, 12), Type(family, 13, bold=True)
+
+    def _places(self) -> list[tuple[Fact, float, float]]:
+        names, values = self._types()
+        left = 0.0
+        places = []
+        for fact in self._facts:
+            right = left + names.width(fact.name) + 5 + values.width(fact.value)
+            if right > self.width():
+                break
+            places.append((fact, left, right))
+            left = right + _GAP
+        return places

@@ -1,0 +1,90 @@
+"""`dgn` as a child process: window and run stay untouched, and it survives a fault of either."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
+
+from dgn_engine.errors import Refusal
+from dgn_engine.experiments.report import progress
+from dgn_engine.experiments.report.progress import Standing
+
+EVERY = 500  # milliseconds between two looks at its progress
+PATIENCE = 8000  # milliseconds that it has to put away what it is at
+
+
+class Child(QObject):
+    """One command at a time. `told`: how far it is; `ended`: its exit code and its last words."""
+
+    told = Signal(object)
+    ended = Signal(int, str)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._folder = Path()
+        self._process = QProcess(self)
+        self._process.setStandardOutputFile(QProcess.nullDevice())
+        self._process.finished.connect(self._on_finished)
+        self._process.errorOccurred.connect(self._on_error)
+        self._timer = QTimer(self)
+        self._timer.setInterval(EVERY)
+        self._timer.timeout.connect(self._look)
+        self._last: Standing | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether there is one."""
+        return self._process.state() != QProcess.ProcessState.NotRunning
+
+    def start(self, arguments: Sequence[str], folder: Path) -> None:
+        """`dgn ARGUMENTS`, whose result will lie in `folder`."""
+        assert not self.running
+        self._folder = folder
+        self._last = None
+        environment = QProcessEnvironment.systemEnvironment()
+        environment.insert("PYTHONPATH", os.pathsep.join(sys.path))
+        self._process.setProcessEnvironment(environment)
+        self._process.start(sys.executable, ["-m", "dgn_engine.cli", *arguments, "--quiet"])
+        self._timer.start()
+
+    def stop(self) -> None:
+        """Ask it to put away what it is at, so that it can be gone on with."""
+        if self.running:
+            self._process.terminate()
+
+    def close(self) -> None:
+        """Stop it and wait; one that does not end is killed, and loses its last seconds."""
+        self._timer.stop()
+        if not self.running:
+            return
+        self._process.blockSignals(True)
+        self._process.terminate()
+        if not self._process.waitForFinished(PATIENCE):
+            self._process.kill()
+            self._process.waitForFinished(PATIENCE)
+        self._process.blockSignals(False)
+
+    def _look(self) -> None:
+        try:
+            now = progress.read(self._folder)
+        except Refusal:  # it is loading torch
+            return
+        if now != self._last and now.state == "running":
+            self._last = now
+            self.told.emit(now)
+
+    def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
+        self._timer.stop()
+        said = bytes(self._process.readAllStandardError().data()).decode("utf-8", "replace").strip()
+        if status == QProcess.ExitStatus.CrashExit:
+            code = code or 1
+        self.ended.emit(code, said)
+
+    def _on_error(self, error: QProcess.ProcessError) -> None:
+        if error == QProcess.ProcessError.FailedToStart:
+            self._timer.stop()
+            self.ended.emit(1, f"dgn could not be started: {self._process.errorString()}.")

@@ -1,0 +1,78 @@
+"""The rows of a result as a table that is as high as what is in it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidget, QTableWidgetItem
+
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.document import RowLine
+from dgn_viewer.style.stylesheet import font, tip
+
+HEADS = ("", "measured", "printed", "difference", "n", "epochs")
+_ROW = 26
+
+
+class RowTable(QTableWidget):
+    """Measured beside printed. The labels take what is left; a column without numbers is hidden."""
+
+    def __init__(self) -> None:
+        super().__init__(0, len(HEADS))
+        self.setAccessibleName("Measured beside printed")
+        self.setHorizontalHeaderLabels(list(HEADS))
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(_ROW)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setShowGrid(False)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        for column, head in enumerate(HEADS):
+            item = self.horizontalHeaderItem(column)
+            if item is not None:
+                item.setTextAlignment(_side(head))
+
+    def show_rows(self, rows: tuple[RowLine, ...]) -> None:
+        """Fill it anew."""
+        cells = [_cells(row) for row in rows]
+        self.setRowCount(len(rows))
+        figures = font(self)
+        for place, row in enumerate(rows):
+            for column, text in enumerate(cells[place]):
+                item = QTableWidgetItem(text)
+                item.setTextAlignment(_side(HEADS[column]))
+                item.setFont(figures)
+                item.setToolTip(tip(_about(row)))
+                self.setItem(place, column, item)
+        for column in range(1, len(HEADS)):
+            said = any(line[column] != formatting.NOTHING for line in cells)
+            self.setColumnHidden(column, not said)
+        self.setFixedHeight(self.horizontalHeader().sizeHint().height() + _ROW * len(rows) + 2)
+
+
+def _cells(row: RowLine) -> tuple[str, ...]:
+    unit = f" {row.unit}" if row.unit else ""
+    return (
+        row.label,
+        formatting.measured(row) + unit,
+        formatting.printed(row.printed, row.unit),
+        formatting.number(row.difference, row.unit, signed=True),
+        str(len(row.values)),
+        formatting.epochs(row.epochs),
+    )
+
+
+def _about(row: RowLine) -> str:
+    parts = (row.label, row.remark, f"{formatting.duration(row.seconds)} of computing")
+    return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
+
+
+def _side(head: str) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if head else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

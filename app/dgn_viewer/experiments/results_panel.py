@@ -1,0 +1,257 @@
+"""The Results panel: how far an experiment is, then what it found beside what was printed."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QScrollArea,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.progress import OVER, Standing
+from dgn_viewer.experiments.claim_list import ClaimList
+from dgn_viewer.experiments.result_figures import scene_of
+from dgn_viewer.experiments.result_tables import RowTable
+from dgn_viewer.experiments.running_list import RunningList
+from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.style.theme import Theme
+
+_FIGURE = 240  # pixels high
+_LEAST = 360  # pixels wide
+COMING = "Rows, claims and figures appear here when the last of them is done."
+EMPTY = (
+    "No result is open. The Experiments menu reproduces a table or a figure of a paper; "
+    "File, Open result… shows one that is there already."
+)
+
+
+class ResultsPanel(QFrame):
+    """Shows what it is told. The buttons ask; whoever owns the child process answers."""
+
+    stop_wanted = Signal()
+    go_on_wanted = Signal()
+    watch_wanted = Signal()
+    report_wanted = Signal()
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self.setObjectName("results")
+        self.setMinimumWidth(_LEAST)
+        self._theme = theme
+        self._document: Document | None = None
+        self.title = _label("title")
+        self.paper = _label("small")
+        self.bar = QProgressBar()
+        self.bar.setRange(0, 1000)
+        self.bar.setTextVisible(False)
+        self.bar.setAccessibleName("Progress of the experiment")
+        self.words = _label("muted")
+        self.trouble = _label("refused")
+        self.stop = _button("Stop", "Put away what is being trained; it can be continued")
+        self.go_on = _button("Continue", "Go on where it was left")
+        self.watch = _button("Watch live", "Train its next run in this window, beside it")
+        self.report = _button("Open report", "The whole report in the browser")
+        for button, signal in (
+            (self.stop, self.stop_wanted),
+            (self.go_on, self.go_on_wanted),
+            (self.watch, self.watch_wanted),
+            (self.report, self.report_wanted),
+        ):
+            button.clicked.connect(signal)
+        self.running = RunningList()
+        self.rows = RowTable()
+        self.claims = ClaimList()
+        self.figures = SceneView(theme)
+        self.notes = _label("small")
+        self._message = _label("muted")
+        self._pages = QStackedWidget()
+        self._lay_out()
+        self.set_theme(theme)
+        self.show_nothing()
+
+    def show_nothing(self) -> None:
+        """Nothing has been opened."""
+        self._message.setText(EMPTY)
+        self._pages.setCurrentIndex(0)
+
+    def show_beginning(self, title: str, paper: str) -> None:
+        """A child was started and has said nothing yet."""
+        self._document = None
+        self._head(title, paper)
+        self.bar.setRange(0, 0)
+        self._state("Loading torch and the data…", running=True)
+        self._body(None)
+
+    def show_standing(self, now: Standing) -> None:
+        """How far it is."""
+        self.bar.setRange(0, 1000)
+        self.bar.setValue(round(1000 * now.fraction))
+        self._state(in_words(now), running=True)
+        failed = [f"{one.unit}: {_last_line(one.trouble)}" for one in now.failures]
+        self._complain("\n".join(failed[:3]))
+        self.running.show_running(now)
+        self.notes.setText(COMING)
+        self.notes.show()
+
+    def show_document(self, document: Document, trouble: str = "") -> None:
+        """What it came to, or as far as it came."""
+        self._document = document
+        self._head(document.title, _paper(document))
+        self.bar.setRange(0, 1000)
+        self.bar.setValue(1000 if document.state == "done" else 0)
+        self._state(_ended(document), running=False)
+        failed = [u for u in document.units if u.trouble]
+        lines = [f"{unit.id}: {_last_line(unit.trouble)}" for unit in failed[:3]]
+        self._complain("\n".join([trouble, *lines] if trouble else lines))
+        self.go_on.setVisible(document.state != "done" and bool(document.command))
+        self._body(document)
+
+    def show_trouble(self, trouble: str) -> None:
+        """It ended and left nothing to show."""
+        self.bar.setRange(0, 1000)
+        self.bar.setValue(0)
+        self._state("It ended without a result.", running=False)
+        self._complain(trouble)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour figures and verdicts."""
+        self._theme = theme
+        self.figures.set_theme(theme)
+        self.setStyleSheet(
+            f"#results, #results_body {{ background: {theme.panel}; }}"
+            f"#results QTableWidget {{ border: none; border-top: 1px solid {theme.line}; }}"
+        )
+        self.claims.set_theme(theme)
+
+    def _head(self, title: str, paper: str) -> None:
+        self.title.setText(title)
+        self.paper.setText(paper)
+        self._pages.setCurrentIndex(1)
+
+    def _state(self, words_: str, running: bool) -> None:
+        self.words.setText(words_)
+        self.bar.setVisible(running)
+        self.stop.setVisible(running)
+        self.watch.setVisible(running)
+        self.report.setVisible(not running and self._document is not None)
+        if running:
+            self.go_on.hide()
+
+    def _complain(self, text: str) -> None:
+        self.trouble.setText(text)
+        self.trouble.setVisible(bool(text))
+
+    def _body(self, document: Document | None) -> None:
+        for part in (self.running, self.rows, self.claims, self.figures, self.notes):
+            part.hide()
+        if document is None:
+            return
+        if document.rows:
+            self.rows.show_rows(document.rows)
+            self.rows.show()
+        if document.claims:
+            self.claims.show_claims(document.claims, self._theme)
+            self.claims.show()
+        if document.figures:
+            self.figures.setFixedHeight(_FIGURE * len(document.figures))
+            self.figures.show()
+            self.figures.show_scene(scene_of(document.figures))
+        self.notes.setText(_notes(document))
+        self.notes.setVisible(bool(self.notes.text()))
+
+    def _lay_out(self) -> None:
+        self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._message.setMargin(24)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        for button in (self.stop, self.go_on, self.watch, self.report):
+            buttons.addWidget(button)
+        buttons.addStretch(1)
+        body = QWidget()
+        body.setObjectName("results_body")
+        column = QVBoxLayout(body)
+        column.setContentsMargins(12, 8, 12, 12)
+        column.setSpacing(8)
+        above = (self.title, self.paper, self.bar, self.words, self.trouble)
+        below = (self.running, self.rows, self.claims, self.figures, self.notes)
+        for part in above:
+            column.addWidget(part)
+        column.addLayout(buttons)
+        for widget in below:
+            column.addWidget(widget)
+        column.addStretch(1)
+        place = QScrollArea()
+        place.setWidget(body)
+        place.setWidgetResizable(True)
+        place.setFrameShape(QFrame.Shape.NoFrame)
+        place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        place.viewport().setAutoFillBackground(False)
+        self._pages.addWidget(self._message)
+        self._pages.addWidget(place)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(self._pages)
+
+
+def in_words(now: Standing) -> str:
+    """'12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
+    parts = [f"{now.done} of {now.total} done" + (f", {now.failed} failed" if now.failed else "")]
+    if now.left is not None:
+        parts.append(f"{formatting.duration(now.left)} left")
+    if now.best is not None and now.best.score is not None:
+        parts.append(f"best {100 * now.best.score:.2f} %")
+    return " · ".join(parts)
+
+
+def _ended(document: Document) -> str:
+    made = document.made[:16].replace("T", " ")
+    done = sum(unit.state in OVER and unit.state != "failed" for unit in document.units)
+    some = "" if document.state == "done" else f"{done:,} of "
+    count = f"{some}{len(document.units):,} runs and calculations"
+    took = f"{formatting.duration(document.seconds)} of computing · " if document.seconds else ""
+    return f"{document.state} · {count} · {took}{made}"
+
+
+def _paper(document: Document) -> str:
+    return f"{document.paper} · {document.name} · {document.scale} · {document.protocol}"
+
+
+def _notes(document: Document) -> str:
+    parts = []
+    for title, sentences in (
+        ("Remarks", document.remarks),
+        ("Scaled down", document.scaled_down),
+        ("Chosen here", document.choices),
+    ):
+        if sentences:
+            parts.append(f"{title}: {'; '.join(sentences).rstrip('.')}.")
+    return "\n\n".join(parts)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _label(role: str) -> QLabel:
+    label = QLabel()
+    label.setProperty("role", role)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label
+
+
+def _button(text: str, about: str) -> QPushButton:
+    button = QPushButton(text)
+    button.setToolTip(about)
+    return button

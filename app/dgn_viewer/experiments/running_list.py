@@ -1,0 +1,89 @@
+"""What is being worked on just now: a line with a thin bar for each run, so many at most."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
+
+from dgn_engine.experiments.report.progress import Running, Standing
+from dgn_viewer.style.stylesheet import font
+from dgn_viewer.widgets.elided_label import ElidedLabel
+
+MOST = 8  # lines
+_BAR = 64  # pixels at least
+
+
+class RunningList(QWidget):
+    """Name, share done, best test accuracy so far; the lines are kept and filled anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("In progress")
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 4, 0, 4)
+        self._grid.setHorizontalSpacing(12)
+        self._grid.setVerticalSpacing(4)
+        for column in (0, 1):
+            self._grid.setColumnStretch(column, 1)
+        heads = (("in progress", _LEFT), ("", _LEFT), ("done", _RIGHT), ("best test", _RIGHT))
+        self._heads = [_small(text, side) for text, side in heads]
+        for column, head in enumerate(self._heads):
+            self._grid.addWidget(head, 0, column)
+        self.lines: list[_Line] = []
+        self.more = _small("", _LEFT)
+        self._grid.addWidget(self.more, MOST + 1, 0, 1, 4)
+
+    def show_running(self, now: Standing) -> None:
+        """Fill the lines; what is over goes away."""
+        shown = now.running[:MOST]
+        while len(self.lines) < len(shown):
+            self.lines.append(_Line(self._grid, len(self.lines) + 1))
+        for place, line in enumerate(self.lines):
+            line.show_unit(shown[place] if place < len(shown) else None)
+        scored = any(one.score is not None for one in shown)
+        self._heads[-1].setText("best test" if scored else "")
+        left = len(now.running) - len(shown)
+        self.more.setText(f"and {left} more")
+        self.more.setVisible(left > 0)
+        self.setVisible(bool(shown))
+
+
+class _Line:
+    """One line of the grid."""
+
+    def __init__(self, grid: QGridLayout, row: int) -> None:
+        self.name = ElidedLabel(least=80, mode=Qt.TextElideMode.ElideMiddle)
+        self.bar = QProgressBar()
+        self.bar.setRange(0, 1000)
+        self.bar.setTextVisible(False)
+        self.bar.setMinimumWidth(_BAR)
+        self.share, self.score = QLabel(), QLabel()
+        for label in (self.share, self.score):
+            label.setAlignment(_RIGHT)
+            label.setFont(font(label))
+        self._widgets = (self.name, self.bar, self.share, self.score)
+        for column, widget in enumerate(self._widgets):
+            grid.addWidget(widget, row, column)
+
+    def show_unit(self, one: Running | None) -> None:
+        """Nothing hides the line."""
+        for widget in self._widgets:
+            widget.setVisible(one is not None)
+        if one is None:
+            return
+        self.name.say(one.unit)
+        self.bar.setValue(round(1000 * one.fraction))
+        self.bar.setAccessibleName(f"Progress of {one.unit}")
+        self.share.setText(f"{100 * one.fraction:.0f} %")
+        self.score.setText("" if one.score is None else f"{100 * one.score:.2f} %")
+
+
+_LEFT = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+_RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+
+
+def _small(text: str, side: Qt.AlignmentFlag) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("role", "small")
+    label.setAlignment(side)
+    return label

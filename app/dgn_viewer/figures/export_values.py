@@ -1,0 +1,107 @@
+"""Saves the numbers behind a scene, all of them, bit for bit: NPZ, or CSV a chart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+
+from dgn_engine.errors import Refusal
+from dgn_viewer.figures.provenance import Context
+from dgn_viewer.figures.write_file import write_file
+from dgn_viewer.scene.axis_ticks import axis_label
+from dgn_viewer.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
+from dgn_viewer.scene.typeset import plain
+
+FORMATS = (".npz", ".csv")
+
+
+def save_numbers(shown: Shown, path: Path, context: Context) -> tuple[Path, ...]:
+    """Write one NPZ, or one CSV for each chart (`NAME.CHART.csv`); returns what was written."""
+    if isinstance(shown, Empty):
+        raise Refusal(f"{context.title} shows nothing to export: {shown.reason}")
+    match path.suffix.lower():
+        case ".npz":
+            write_file(path, npz_bytes(shown, context))
+            return (path,)
+        case ".csv":
+            written = []
+            for chart in shown.charts:
+                file = path.with_name(f"{path.stem}.{chart.key}.csv")
+                write_file(file, csv_text(chart).encode("utf-8"))
+                written.append(file)
+            return tuple(written)
+    raise Refusal(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
+
+
+def npz_bytes(scene: Scene, context: Context) -> bytes:
+    """The arrays of `arrays` as a compressed NPZ that loads without pickle."""
+    content = io.BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays(scene, context))
+    return content.getvalue()
+
+
+def arrays(scene: Scene, context: Context) -> dict[str, Array]:
+    """Every array of the scene under its chart's name.
+
+    A curve: `CHART.CURVE.x` and `.y`; a matrix: `CHART.values` with `CHART.rows` and
+    `CHART.columns`, what each stands for; `CHART.axes`: names of x and y; `about`: JSON.
+    """
+    about = context.as_dict() | {"facts": {plain(f.name): f.value for f in scene.facts}}
+    found: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
+    for chart in scene.charts:
+        found[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])
+        for index, curve in enumerate(chart.curves):
+            name = _curve_name(curve, index)
+            found[f"{chart.key}.{name}.x"] = curve.x
+            found[f"{chart.key}.{name}.y"] = curve.y
+        if chart.matrix is not None:
+            rows, columns = _headings(chart.matrix)
+            found[f"{chart.key}.values"] = chart.matrix.values
+            found[f"{chart.key}.rows"] = np.array(rows)
+            found[f"{chart.key}.columns"] = np.array(columns)
+    return found
+
+
+def csv_text(chart: Chart) -> str:
+    """A matrix with its headings, or curves one after the other: name, x, y."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    if chart.matrix is not None:
+        rows, columns = _headings(chart.matrix)
+        out.writerow([f"{chart.matrix.row_name} \\ {chart.matrix.column_name}", *columns])
+        for heading, values in zip(rows, chart.matrix.values.tolist(), strict=True):
+            out.writerow([heading, *values])
+        return text.getvalue()
+    out.writerow(["curve", _name(chart, "x"), _name(chart, "y")])
+    for index, curve in enumerate(chart.curves):
+        name = _curve_name(curve, index)
+        for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
+            out.writerow([name, x, y])
+    return text.getvalue()
+
+
+def _headings(matrix: Matrix) -> tuple[list[str], list[str]]:
+    rows, columns = matrix.values.shape
+    tiled = matrix.tile is not None
+    return (
+        _each(matrix.row_name, rows, () if tiled else matrix.row_labels),
+        _each(matrix.column_name, columns, () if tiled else matrix.column_labels),
+    )
+
+
+def _each(name: str, count: int, labels: tuple[str, ...]) -> list[str]:
+    return [labels[i] if i < len(labels) else f"{name} {i}" for i in range(count)]
+
+
+def _curve_name(curve: Curve, index: int) -> str:
+    return plain(curve.name) or f"curve {index}"
+
+
+def _name(chart: Chart, which: str) -> str:
+    if which == "x":
+        return plain(axis_label(chart.x)) or "x"
+    return plain(axis_label(chart.y)) or plain(chart.title) or "y"

@@ -1,0 +1,185 @@
+"""The inspector: one column on the right that shows one page at a time, when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout
+
+from dgn_engine.config import DataConfig
+from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
+from dgn_engine.protocol.events import (
+    EngineReady,
+    Event,
+    FileClosed,
+    FileListed,
+    RunContinued,
+    RunShown,
+    RunsListed,
+    RunStarted,
+)
+from dgn_viewer.inspector.pages.about_page import AboutPage
+from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
+from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.inspector.pages.run_page import RunPage
+from dgn_viewer.inspector.pages.runs_page import RunsPage
+from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.elided_label import ElidedLabel
+
+WIDTH = 400
+_LEAST_WIDTH = 352
+Page = AboutPage | ExperimentPage | FilePage | RunPage | RunsPage
+
+
+class Inspector(QFrame):
+    """Run settings, a listed file, or 'what am I seeing'; never more than one of them."""
+
+    page_opened = Signal()
+    closed = Signal()
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self.setObjectName("inspector")
+        self.setAccessibleName("Inspector")
+        self._send = send
+        self._theme = LIGHT
+        self.run_page = RunPage(send)  # kept: what was filled in stays filled in
+        self.page: Page | None = None
+        self._data: tuple[tuple[str, str], ...] = ()  # that can be had now
+        self._data_now: DataConfig | None = None
+        self._title = ElidedLabel()
+        self._title.setProperty("role", "title")
+        self._close = QToolButton()
+        self._close.setIconSize(QSize(16, 16))
+        self._close.setToolTip("Close (Esc)")
+        self._close.setAccessibleName("Close the inspector")
+        self._close.clicked.connect(self.leave)
+        self._place = QScrollArea()
+        self._lay_out()
+        self.set_theme(LIGHT)
+
+    def show_run_settings(self) -> None:
+        """The form of a new run."""
+        self._open(self.run_page)
+
+    def show_runs(self) -> None:
+        """The list of recorded runs."""
+        self._open(RunsPage(self._send, self._theme))
+
+    def show_page(self, page: ExperimentPage) -> None:
+        """A page that somebody else has made."""
+        self._open(page)
+
+    def show_about(self, spec: PanelSpec) -> None:
+        """What this panel shows."""
+        self._open(AboutPage(spec, self._theme))
+
+    def on_event(self, event: Event) -> None:
+        """A listed file opens its page; a run that began puts its form away."""
+        began = self.run_page.awaiting and isinstance(event, RunStarted)
+        self.run_page.on_event(event)
+        if isinstance(event, RunStarted):
+            self._data_now = event.config.data
+        match event:
+            case EngineReady(catalogue=catalogue):
+                self._data = tuple((d.id, d.title) for d in catalogue.data if d.available)
+            case FileListed():
+                self._on_listed(event)
+            case RunsListed() if isinstance(self.page, RunsPage):
+                self.page.show_runs(event)
+            case RunShown() if isinstance(self.page, RunsPage):
+                self._send(ListRuns())  # the run before has ended
+            case RunContinued() if isinstance(self.page, RunsPage):
+                self._put_away()
+            case FileClosed(ticket=ticket) if self._shows(ticket):
+                self._put_away()
+            case RunStarted() if began and self.page is self.run_page:
+                self._put_away()
+            case _:
+                pass
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in this theme."""
+        self._theme = theme
+        self._close.setIcon(icon("close", theme))
+        self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
+        self.run_page.set_theme(theme)
+        if self.page is not None and self.page is not self.run_page:
+            self.page.set_theme(theme)
+
+    def leave(self) -> None:
+        """Close the page; a listed file is forgotten."""
+        if isinstance(self.page, FilePage):
+            self.page.leave()
+        self._put_away()
+
+    def sizeHint(self) -> QSize:
+        """One column."""
+        return QSize(WIDTH, 600)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Escape closes."""
+        if event.key() == Qt.Key.Key_Escape:
+            self.leave()
+        else:
+            super().keyPressEvent(event)
+
+    def _on_listed(self, listed: FileListed) -> None:
+        """A comparison changes nothing, so that it needs no page where the file is a network."""
+        if isinstance(self.page, FilePage) and self._shows(listed.ticket):
+            self.page.show_listing(listed)
+        elif listed.purpose == "compare" and listed.network.fits:
+            self._send(CompareFile(listed.ticket))
+        else:
+            self._open(FilePage(self._send, listed, self._theme, self._data, self._data_now))
+
+    def _shows(self, ticket: int) -> bool:
+        return isinstance(self.page, FilePage) and self.page.listed.ticket == ticket
+
+    def _open(self, page: Page) -> None:
+        if isinstance(self.page, FilePage) and page is not self.page:
+            self._send(CloseFile(self.page.listed.ticket))
+        self._take_down()
+        page.setObjectName("inspector_page")
+        self.page = page
+        self._title.say(page.title)
+        self._place.setWidget(page)
+        page.show()
+        self.page_opened.emit()
+
+    def _put_away(self) -> None:
+        self._take_down()
+        self.closed.emit()
+
+    def _take_down(self) -> None:
+        """Take the page out; only the form of a new run is kept."""
+        widget = self._place.takeWidget()
+        self.page = None
+        if widget is not None:
+            widget.hide()
+            if widget is self.run_page:
+                widget.setParent(self)
+            else:
+                widget.deleteLater()
+
+    def _lay_out(self) -> None:
+        self.run_page.setParent(self)
+        self.run_page.hide()
+        self._place.setWidgetResizable(True)
+        self._place.setFrameShape(QFrame.Shape.NoFrame)
+        self._place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._place.viewport().setAutoFillBackground(False)
+        head = QHBoxLayout()
+        head.setContentsMargins(16, 8, 8, 4)
+        head.addWidget(self._title, 1)
+        head.addWidget(self._close)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addLayout(head)
+        column.addWidget(self._place, 1)
+        self.setMinimumWidth(_LEAST_WIDTH)

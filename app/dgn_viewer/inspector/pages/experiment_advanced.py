@@ -1,0 +1,109 @@
+"""What few ask of an experiment: learning rates, fewer examples, the device, one after another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
+from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.widgets.collapsible import Fold
+from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.integer_field import WholeField
+
+_MANY = 10**9
+_EXECUTORS = (
+    ("auto", "as suits it"),
+    ("serial", "one after another"),
+    ("processes", "in processes"),
+    ("packed", "packed into stacks"),
+)
+
+
+class ExperimentAdvanced(Fold):
+    """Folded at first; what the experiment does not answer to is not shown."""
+
+    def __init__(self, entry: ExperimentEntry, catalogue: Catalogue) -> None:
+        self.steps = RatesField("SGD's steps")
+        self.augmentation = PickBox([("none", "none"), ("davidnet", "as DavidNet's")])
+        self.train_limit = WholeField(0, _MANY, zero="all")
+        self.test_limit = WholeField(0, _MANY, zero="all")
+        devices = dict.fromkeys(("auto", *catalogue.devices))
+        self.device = PickBox([(name, name) for name in devices])
+        self.executor = PickBox(list(_EXECUTORS))
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addWidget(self._rows(entry))
+        super().__init__("Advanced", page)
+        self.button.toggled.connect(self._tell)
+
+    def put_into(self, wish: Wish) -> Wish:
+        """The wish with what is filled in here; raises `Refusal` for what is no learning rate."""
+        return replace(
+            wish,
+            steps=self.steps.rates(),
+            augmentation=self.augmentation.value(),
+            train_limit=self.train_limit.value(),
+            test_limit=self.test_limit.value(),
+            device=self.device.value(),
+            executor=self.executor.value(),
+        )
+
+    def _rows(self, entry: ExperimentEntry) -> Section:
+        rows = Section()
+        rows.add(
+            "SGD's steps", self.steps, "Learning rates of which the best counts, such as 0.1 0.01"
+        )
+        rows.add(
+            "augmentation",
+            self.augmentation,
+            "Training images are shifted, mirrored and cut out, anew in each epoch",
+        )
+        rows.add("training examples", self.train_limit, "So many, balanced over the classes")
+        rows.add("test examples", self.test_limit, "So many, balanced over the classes")
+        rows.add("device", self.device)
+        rows.add("carried out", self.executor, "Packed: dense networks side by side as one stack")
+        rows.show_row(self.steps, "steps" in entry.asks)
+        rows.show_row(self.augmentation, "augmentation" in entry.asks)
+        return rows
+
+    def _tell(self) -> None:
+        changed = {
+            "SGD's steps": bool(self.steps.text().strip()),
+            "augmentation": self.augmentation.value() != "none",
+            "training examples": self.train_limit.value() != 0,
+            "test examples": self.test_limit.value() != 0,
+            "device": self.device.value() != "auto",
+            "carried out": self.executor.value() != "auto",
+        }
+        names = [name for name, is_changed in changed.items() if is_changed]
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        self.say(f"{names[0]}{more}" if names else "")
+
+
+class RatesField(QLineEdit):
+    """Learning rates; empty leaves them to the experiment."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self.setPlaceholderText("its own")
+        self.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
+
+    def rates(self) -> tuple[float, ...]:
+        """What is filled in; raises `Refusal` where it is no list of positive numbers."""
+        words = self.text().replace(",", " ").split()
+        try:
+            rates = tuple(float(word) for word in words)
+        except ValueError:
+            rates = (0.0,)
+        if not all(0 < rate < float("inf") for rate in rates):
+            raise Refusal(
+                f"{self._name} are '{self.text()}'; they must be learning rates above 0, "
+                "such as 0.1 0.01."
+            )
+        return rates

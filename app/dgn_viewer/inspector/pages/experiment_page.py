@@ -1,0 +1,169 @@
+"""The inspector's page of an experiment: what it is, at which scale, what it costs, and Start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QRadioButton,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
+from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.inspector.pages.experiment_advanced import ExperimentAdvanced
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.integer_field import WholeField
+
+Start = Callable[[ExperimentEntry, Wish], str]
+
+
+class ExperimentPage(QWidget):
+    """`start(entry, wish)` begins it, or says why not; `catalogue`: what data and devices are
+    there."""
+
+    def __init__(
+        self, entry: ExperimentEntry, catalogue: Catalogue, start: Start, busy: str
+    ) -> None:
+        super().__init__()
+        self.entry = entry
+        self.title = entry.title
+        self._start = start
+        self.quick = QRadioButton(f"quick: {_cost(entry.quick_cost)}")
+        self.full = QRadioButton(f"the paper's scale: {_cost(entry.full_cost)}")
+        self.quick.setToolTip("Scaled down as the report says; the time is of two CPU cores")
+        self.full.setToolTip("The time is of one CPU core; a GPU needs much less")
+        self.quick.setChecked(True)
+        self._scales = QButtonGroup(self)
+        for button in (self.quick, self.full):
+            self._scales.addButton(button)
+        self.seeds = WholeField(0, 1000, zero="its own")
+        self.epochs = WholeField(0, 10**6, zero="its own")
+        self.protocol = PickBox([(name, name.replace("-", " ")) for name in entry.protocols])
+        available = [(one.id, one.title) for one in catalogue.data if one.available]
+        self.rows = PickBox([("", "all"), *((row, row) for row in entry.rows)])
+        self.data = PickBox([("", "its own"), *available])
+        self.workers = WholeField(0, 64, zero="as many as fit")
+        self.advanced = ExperimentAdvanced(entry, catalogue)
+        self.begin = QPushButton("Start")
+        self.begin.setProperty("role", "primary")
+        self.begin.clicked.connect(self._begin)
+        self.message = QLabel(busy)
+        self.message.setProperty("role", "refused")
+        self.message.setTextFormat(Qt.TextFormat.PlainText)
+        self.message.setWordWrap(True)
+        self.message.setVisible(bool(busy))
+        self.begin.setEnabled(not busy)
+        self._lay_out()
+
+    def wish(self) -> Wish:
+        """What is filled in; raises `Refusal` with what is wrong."""
+        wish = Wish(
+            self.entry.id,
+            scale="full" if self.full.isChecked() else "quick",
+            protocol=self.protocol.value(),
+            seeds=self.seeds.value(),
+            epochs=self.epochs.value(),
+            data=self.data.value(),
+            workers=self.workers.value(),
+            only=self.rows.value(),
+        )
+        return self.advanced.put_into(wish)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colour the arrow of what is folded."""
+        self.advanced.set_theme(theme)
+
+    def _begin(self) -> None:
+        try:
+            trouble = self._start(self.entry, self.wish())
+        except Refusal as refusal:
+            trouble = str(refusal)
+        self.message.setText(trouble)
+        self.message.setVisible(bool(trouble))
+
+    def _lay_out(self) -> None:
+        scale = QVBoxLayout()
+        scale.setSpacing(6)
+        scale.addWidget(self.quick)
+        scale.addWidget(self.full)
+        rows = Section("Settings")
+        rows.add("protocol", self.protocol, "What the paper prints, or what its authors' code does")
+        rows.add("rows", self.rows, "All rows of the table, or one of them")
+        rows.show_row(self.rows, bool(self.entry.rows))
+        rows.add("seeds", self.seeds, "So many networks of each kind")
+        rows.add("epochs", self.epochs)
+        rows.add("data set", self.data)
+        rows.add("at a time", self.workers, "Processes beside each other")
+        form = QWidget()
+        column = QVBoxLayout(form)
+        column.setContentsMargins(16, 4, 16, 12)
+        column.setSpacing(12)
+        column.addWidget(_words(f"{self.entry.paper}. {self.entry.about}"))
+        column.addLayout(scale)
+        column.addWidget(rows)
+        column.addWidget(self.advanced)
+        column.addWidget(
+            _small(
+                "It runs in a process of its own: this window and its run are left alone. It can "
+                "be stopped and continued, and its result is the report of "
+                f"'dgn reproduce {self.entry.id}'."
+            )
+        )
+        column.addStretch(1)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        whole.addWidget(_scrolling(form), 1)
+        whole.addLayout(self._foot())
+
+    def _foot(self) -> QVBoxLayout:
+        """Message and button stay in sight however long the form is."""
+        buttons = QHBoxLayout()
+        buttons.addWidget(self.begin)
+        buttons.addStretch(1)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(16, 8, 16, 12)
+        foot.setSpacing(8)
+        foot.addWidget(self.message)
+        foot.addLayout(buttons)
+        return foot
+
+
+def _scrolling(form: QWidget) -> QScrollArea:
+    place = QScrollArea()
+    place.setWidget(form)
+    place.setWidgetResizable(True)
+    place.setFrameShape(QFrame.Shape.NoFrame)
+    place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    place.viewport().setAutoFillBackground(False)
+    form.setAutoFillBackground(False)
+    return place
+
+
+def _cost(words: str) -> str:
+    return words if words == "not measured" else f"about {words}"
+
+
+def _words(text: str) -> QLabel:
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    return label
+
+
+def _small(text: str) -> QLabel:
+    label = _words(text)
+    label.setProperty("role", "small")
+    return label

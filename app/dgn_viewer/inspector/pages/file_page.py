@@ -1,0 +1,222 @@
+"""The inspector's page for a checkpoint: what is in it, what it shall be used for, does it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontDatabase
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QHBoxLayout,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QRadioButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_engine.config import DataConfig
+from dgn_engine.protocol.commands import (
+    CloseFile,
+    Command,
+    CompareFile,
+    InspectFile,
+    PickTensors,
+    Purpose,
+    TakeGates,
+    TakeWeights,
+)
+from dgn_engine.protocol.events import FileListed
+from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
+from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.form_fields import PickBox
+
+_MOST_LINES = 2000
+
+
+class FilePage(QWidget):
+    """One listed file. Nothing has been changed yet; its button asks for what is chosen.
+
+    `data`: (id, title) of the data sets on which it could be shown as a network of its own, and
+    `now` the one of the current run.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Command], None],
+        listed: FileListed,
+        theme: Theme,
+        data: Sequence[tuple[str, str]] = (),
+        now: DataConfig | None = None,
+    ) -> None:
+        super().__init__()
+        self.title = "Checkpoint"
+        self.listed = listed
+        self._send = send
+        self._now = now or DataConfig()
+        self.uses = {use.purpose: QRadioButton(f"{use.title} {use.where}") for use in USES}
+        self.verdict, self.hint = _words(), _words("small")
+        self.table = MatchTable(listed.matches, theme, listed.tensors)
+        self.table.picked.connect(self._pick)
+        self.pick = QCheckBox("pick the tensors")
+        self.pick.setToolTip("Choose for each layer one of the tensors that have its shape")
+        self.pick.toggled.connect(self._show)
+        self.restart_value = QCheckBox("restart value network")
+        self.restart_value.setChecked(True)
+        self.restart_value.setToolTip(
+            "Draw the value network anew, so that it learns with these gates from the start"
+        )
+        self.data = PickBox([("", f"current data ({self._now.name})"), *data])
+        self.data.setAccessibleName("Shown on")
+        self.go = QPushButton()
+        self.go.setProperty("role", "primary")
+        self.go.clicked.connect(self._ask)
+        self.close_file = QPushButton("Close")
+        self.close_file.clicked.connect(self.leave)
+        self._lay_out()
+        for use in USES:
+            self.uses[use.purpose].setToolTip(use.about)
+            self.uses[use.purpose].toggled.connect(self._chosen)
+        self.choose(first_use(listed))
+
+    @property
+    def purpose(self) -> Purpose:
+        """What the file shall be used for."""
+        return next(use.purpose for use in USES if self.uses[use.purpose].isChecked())
+
+    def choose(self, purpose: Purpose) -> None:
+        """As if its button were pressed."""
+        self.uses[purpose].setChecked(True)
+
+    def show_listing(self, listed: FileListed) -> None:
+        """The same file, matched anew with the tensors that were picked."""
+        self.listed = listed
+        self._show()
+
+    def leave(self) -> None:
+        """Have the engine forget the file; the page goes when it has."""
+        self._send(CloseFile(self.listed.ticket))
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour the table."""
+        self.table.set_theme(theme)
+
+    def _chosen(self, on: bool) -> None:
+        if on:
+            offer = offer_of(self.listed, self.purpose)
+            self.table.show_matches(offer.matches, False)
+            wanted = (not offer.fits and self.table.alternatives()) or self.listed.picked
+            self.pick.setChecked(wanted)
+            self._show()
+
+    def _show(self) -> None:
+        """What is chosen, and what it would do."""
+        purpose, copies = self.purpose, self.purpose in ("gates", "weights")
+        offer = offer_of(self.listed, purpose)
+        use = next(use for use in USES if use.purpose == purpose)
+        self._say(offer.verdict, offer.fits)
+        self.table.setVisible(copies and bool(offer.matches))
+        self.table.show_matches(offer.matches, self.pick.isChecked())
+        self.pick.setVisible(copies and bool(offer.matches))
+        self.pick.setEnabled(self.table.alternatives())
+        self.restart_value.setVisible(purpose == "gates")
+        self.restart_value.setEnabled(offer.fits)
+        self._data_row.setVisible(purpose == "network")
+        self.go.setText(use.button)
+        self.go.setEnabled(offer.fits)
+        self.hint.setText(f"Nothing has been changed yet. {use.about}")
+        self.hint.setVisible(offer.fits)
+
+    def _say(self, verdict: str, fits: bool) -> None:
+        self.verdict.setText(verdict)
+        self.verdict.setProperty("role", "" if fits else "refused")
+        self.verdict.style().polish(self.verdict)  # the role is read when it is polished
+
+    def _pick(self, names: tuple[str, ...]) -> None:
+        missing = next((place for place, name in enumerate(names[:-1]) if not name), None)
+        twice = next((name for name in names if name and names.count(name) > 1), "")
+        if missing is not None:
+            layer = offer_of(self.listed, self.purpose).matches[missing].layer
+            self._say(f"Pick a tensor for {layer}.", False)
+        elif twice:
+            self._say(f"{twice} is picked for two layers.", False)
+        else:
+            self._send(PickTensors(self.listed.ticket, names))
+        self.go.setEnabled(False)  # until the engine has matched them
+
+    def _ask(self) -> None:
+        ticket = self.listed.ticket
+        match self.purpose:
+            case "gates":
+                self._send(TakeGates(ticket, restart_value=self.restart_value.isChecked()))
+            case "weights":
+                self._send(TakeWeights(ticket))
+            case "compare":
+                self._send(CompareFile(ticket))
+            case _:
+                name = self.data.value()
+                data = DataConfig(name, self._now.root) if name else None
+                self._send(InspectFile(ticket, data))
+
+    def _lay_out(self) -> None:
+        listed = self.listed
+        name = ElidedLabel(listed.file_name, mode=Qt.TextElideMode.ElideMiddle)
+        name.setProperty("role", "heading")
+        path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle)
+        path.setProperty("role", "small")
+        count = _words("small")
+        count.setText(f"Tensors in the file: {len(listed.tensors):,}")
+        self._data_row = QWidget()
+        self._data_row.setAutoFillBackground(False)
+        row = QHBoxLayout(self._data_row)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(QLabel("Shown on"))
+        row.addWidget(self.data, 1)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.go)
+        buttons.addWidget(self.close_file)
+        buttons.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 4, 16, 16)
+        column.setSpacing(8)
+        for part in (name, path, *self.uses.values()):
+            column.addWidget(part)
+        column.addSpacing(4)
+        for part in (self.verdict, self.table, self.pick, self.restart_value, self._data_row):
+            column.addWidget(part)
+        column.addLayout(buttons)
+        column.addWidget(self.hint)
+        column.addSpacing(8)
+        column.addWidget(count)
+        self.tensors = _tensor_list(listed)
+        column.addWidget(self.tensors, 1)
+
+
+def _words(role: str = "") -> QLabel:
+    """A label that shows what files say as it is, never as markup."""
+    label = QLabel()
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(True)
+    label.setProperty("role", role)
+    return label
+
+
+def _tensor_list(listed: FileListed) -> QPlainTextEdit:
+    lines = [f"{t.name}  {shape_text(t.shape)}  {t.dtype}" for t in listed.tensors[:_MOST_LINES]]
+    if len(listed.tensors) > _MOST_LINES:
+        lines.append(f"… and {len(listed.tensors) - _MOST_LINES:,} more")
+    lines.extend(f"not read: {name}" for name in listed.ignored)
+    box = QPlainTextEdit("\n".join(lines))
+    box.setReadOnly(True)
+    box.setAccessibleName("Tensors in the file")
+    box.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+    box.setTabChangesFocus(True)
+    family = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont).family()
+    box.setStyleSheet(f"QPlainTextEdit {{ font-family: '{family}'; font-size: 12px; }}")
+    box.setMinimumHeight(96)
+    return box

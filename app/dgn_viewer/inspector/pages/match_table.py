@@ -1,0 +1,127 @@
+"""The table of a listed file: what each layer needs, and what the file has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
+
+from dgn_engine.protocol.events import LayerMatch, Tensor
+from dgn_viewer.scene.short_names import short_names
+from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.form_fields import PickBox
+
+_COLUMNS = ("layer", "needs", "found", "tensor")
+_NONE = "–"
+
+
+class MatchTable(QTableWidget):
+    """One row per layer. Every text is shown as it is, never as markup.
+
+    When `picking`, each row offers the tensors of its shape; `picked` names one for each layer.
+    """
+
+    picked = Signal(tuple)
+
+    def __init__(
+        self, matches: Sequence[LayerMatch], theme: Theme, tensors: Sequence[Tensor] = ()
+    ) -> None:
+        super().__init__(0, len(_COLUMNS))
+        self._theme = theme
+        self._tensors = tuple(tensors)
+        weights = [tensor.name for tensor in tensors if len(tensor.shape) in (2, 4)]
+        self._short = dict(zip(weights, short_names(weights), strict=True))
+        self._matches: tuple[LayerMatch, ...] = ()
+        self.boxes: list[PickBox] = []
+        self.setHorizontalHeaderLabels(_COLUMNS)
+        self.setAccessibleName("Match of the file with the layers")
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setTextElideMode(Qt.TextElideMode.ElideLeft)
+        self.verticalHeader().hide()
+        header = self.horizontalHeader()
+        header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
+        header.setHighlightSections(False)
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(3, QHeaderView.ResizeMode.Stretch)
+        self.show_matches(matches, False)
+
+    def show_matches(self, matches: Sequence[LayerMatch], picking: bool) -> None:
+        """Other layers, or the same with other tensors."""
+        same = len(matches) == len(self.boxes) and picking
+        self._matches = tuple(matches)
+        if not same:
+            self._rebuild(picking)
+        self._fill()
+        self.set_theme(self._theme)
+
+    def alternatives(self) -> bool:
+        """Whether each layer but the last has a tensor of its shape."""
+        rows = self._matches[:-1]
+        return bool(rows) and all(self._fitting(match) for match in rows)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colour the rows that do not fit."""
+        self._theme = theme
+        for row, match in enumerate(self._matches):
+            colour = theme.text if match.fits else theme.refused
+            for column in range(len(_COLUMNS)):
+                item = self.item(row, column)
+                assert item is not None  # every cell was filled
+                item.setForeground(QColor(colour))
+
+    def _rebuild(self, picking: bool) -> None:
+        self.clearContents()  # its boxes go with the cells
+        self.boxes = []
+        self.setRowCount(len(self._matches))
+        high = 32 if picking else 24
+        self.setColumnHidden(2, picking)  # a box offers only what has the shape
+        self.verticalHeader().setDefaultSectionSize(high)
+        if picking:
+            for row, match in enumerate(self._matches):
+                self.setCellWidget(row, 3, self._box(match))
+        shown = min(len(self._matches), 12)
+        self.setFixedHeight(self.horizontalHeader().sizeHint().height() + high * shown + 4)
+
+    def _box(self, match: LayerMatch) -> PickBox:
+        names = [tensor.name for tensor in self._fitting(match)]
+        entries = [("", _NONE), *((name, self._short[name]) for name in names)]
+        box = PickBox(entries, Qt.TextElideMode.ElideLeft)  # names differ at their ends
+        for place, name in enumerate(names, start=1):
+            box.setItemData(place, tip(name), Qt.ItemDataRole.ToolTipRole)
+        box.pick(match.tensor if match.tensor in names else "")
+        box.setAccessibleName(f"Tensor for {match.layer}")
+        box.activated.connect(lambda _: self.picked.emit(self.names()))
+        self.boxes.append(box)
+        return box
+
+    def names(self) -> tuple[str, ...]:
+        """The tensor that is picked for each layer; '' for none."""
+        return tuple(box.value() for box in self.boxes)
+
+    def _fitting(self, match: LayerMatch) -> list[Tensor]:
+        fits = (t for t in self._tensors if t.shape == match.needed and t.name in self._short)
+        return list(fits)
+
+    def _fill(self) -> None:
+        for row, match in enumerate(self._matches):
+            mark = "✓" if match.fits else "✗"
+            found = shape_text(match.found) if match.found is not None else "nothing"
+            name = "" if self.boxes else match.tensor or _NONE
+            texts = (match.layer, shape_text(match.needed), f"{mark} {found}", name)
+            about = f"{match.tensor or 'No tensor'}. {match.remark}".rstrip(". ")
+            for column, text in enumerate(texts):
+                item = QTableWidgetItem(text)
+                item.setToolTip(tip(about))
+                self.setItem(row, column, item)
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """'64×128', or 'scalar'."""
+    return "×".join(str(side) for side in shape) if shape else "scalar"

@@ -1,0 +1,127 @@
+"""The inspector's page for a new run: the form, the button that starts it, what was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.commands import Command, StartRun
+from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunStarted, Working
+from dgn_viewer.inspector.run_form import RunForm
+from dgn_viewer.state.situation import Situation, working_sentence
+from dgn_viewer.style.theme import Theme
+
+
+class RunPage(QFrame):
+    """Sends `StartRun`. `awaiting`: it was sent and the engine has not answered yet."""
+
+    title = "New run"
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self._send = send
+        self._now = Situation()
+        self.awaiting = False
+        self.form = RunForm()
+        self.start = QPushButton("Start run")
+        self.start.setProperty("role", "primary")
+        self.start.clicked.connect(self._start)
+        self.as_now = QPushButton("As now")
+        self.as_now.setToolTip("Fill in the settings of the present run, as they are now")
+        self.as_now.clicked.connect(self._fill_as_now)
+        self.message = QLabel()
+        self.message.setTextFormat(Qt.TextFormat.PlainText)
+        self.message.setWordWrap(True)
+        self._lay_out()
+        self._show()
+
+    def on_event(self, event: Event) -> None:
+        """Follow the engine."""
+        first = self._now.run is None and isinstance(event, RunStarted)
+        self._now = self._now.after(event)
+        match event:
+            case EngineReady(catalogue=catalogue):
+                self.form.offer(catalogue)
+                self.form.fill(RunConfig())
+            case RunStarted():
+                self._answered("")
+                if first:
+                    self.form.fill(event.config)
+            case Refused(reason=reason) if self.awaiting:
+                self._answered(reason)
+            case Failed(what=what) if self.awaiting:
+                self._answered(f"{what}.")
+            case Working(what=what, fraction=fraction) if self.awaiting:
+                self._say(working_sentence(what, fraction), "muted")
+            case _:
+                pass
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colour the form's icons."""
+        self.form.set_theme(theme)
+
+    def _start(self) -> None:
+        try:
+            config = self.form.config()
+        except Refusal as refusal:
+            self._say(str(refusal), "refused")
+            return
+        self.awaiting = True
+        self._say("Starting…", "muted")
+        self._show()
+        self._send(StartRun(config))
+
+    def _answered(self, complaint: str) -> None:
+        self.awaiting = False
+        self._say(complaint, "refused")
+
+    def _fill_as_now(self) -> None:
+        config = self._now.config_now()
+        if config is not None:
+            self.form.fill(config)
+            self._say("", "muted")
+
+    def _show(self) -> None:
+        self.form.setEnabled(self._now.ready)
+        self.start.setEnabled(self._now.ready and not self.awaiting)
+        self.as_now.setEnabled(self._now.run is not None)
+        if not self._now.ready:
+            self._say("loading torch…" if self._now.phase == "starting" else "", "muted")
+        elif self.message.text() == "loading torch…":
+            self._say("", "muted")
+
+    def _say(self, text: str, role: str) -> None:
+        if self.message.property("role") != role:
+            self.message.setProperty("role", role)
+            self.message.style().polish(self.message)  # a style sheet reads roles only then
+        self.message.setText(text)
+        self.message.setVisible(bool(text))
+
+    def _lay_out(self) -> None:
+        place = QScrollArea()
+        place.setWidget(self.form)
+        place.setWidgetResizable(True)
+        place.setFrameShape(QFrame.Shape.NoFrame)
+        place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        place.viewport().setAutoFillBackground(False)
+        self.form.setAutoFillBackground(False)
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.start)
+        buttons.addWidget(self.as_now)
+        buttons.addStretch(1)
+        foot = QVBoxLayout()
+        foot.setContentsMargins(16, 8, 16, 12)
+        foot.setSpacing(8)
+        foot.addWidget(self.message)
+        foot.addLayout(buttons)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(place, 1)
+        column.addLayout(foot)

@@ -1,0 +1,136 @@
+"""The inspector's page of recorded runs: what there is, to look at or to go on with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLabel,
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_engine.protocol.commands import Command, ContinueRun, ShowRun
+from dgn_engine.protocol.recorded import RecordedRun, RunsListed
+from dgn_viewer.inspector.pages.run_rows import ABOUT, HEADLINE, RunRows
+from dgn_viewer.scene.relative_time import ago
+from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.theme import Theme
+
+
+class RunsPage(QWidget):
+    """Two lines a run. The engine is asked; nothing changes before it answers."""
+
+    title = "Recorded runs"
+
+    def __init__(self, send: Callable[[Command], None], theme: Theme) -> None:
+        super().__init__()
+        self._send = send
+        self._runs: tuple[RecordedRun, ...] = ()
+        self.rows = QListWidget()
+        self.rows.setAccessibleName("Recorded runs")
+        self._painter = RunRows(theme, self.rows)
+        self.rows.setItemDelegate(self._painter)
+        self.rows.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.rows.currentRowChanged.connect(self._refresh)
+        self.rows.itemActivated.connect(lambda _: self._show_run())
+        self.message = QLabel("Reading the folder of runs…")
+        self.message.setTextFormat(Qt.TextFormat.PlainText)
+        self.message.setWordWrap(True)
+        self.message.setProperty("role", "muted")
+        self.go_on = QPushButton("Continue")
+        self.go_on.setProperty("role", "primary")
+        self.go_on.setToolTip("Train on from its last checkpoint")
+        self.go_on.clicked.connect(self._continue)
+        self.look = QPushButton("Show")
+        self.look.setToolTip("Its curves and its last readings, without training")
+        self.look.clicked.connect(self._show_run)
+        self._lay_out()
+        self._refresh()
+
+    def show_runs(self, listed: RunsListed) -> None:
+        """What the engine found."""
+        chosen = self._chosen()
+        self._runs = listed.runs
+        now = time.time()
+        self.rows.clear()
+        for run in listed.runs:
+            item = QListWidgetItem()
+            headline, about = words_of(run, now)
+            item.setData(HEADLINE, headline)
+            item.setData(ABOUT, about)
+            item.setData(Qt.ItemDataRole.AccessibleTextRole, f"{headline}. {about}")
+            item.setData(Qt.ItemDataRole.ToolTipRole, tip(run.folder))
+            self.rows.addItem(item)
+        names = [run.name for run in listed.runs]
+        self.rows.setCurrentRow(names.index(chosen.name) if chosen and chosen.name in names else 0)
+        empty = f"There are no runs in {listed.root}." if listed.root else "Runs are not recorded."
+        self.message.setText("" if listed.runs else empty)
+        self._refresh()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Paint in this theme."""
+        self._painter.set_theme(theme)
+        self.rows.viewport().update()
+
+    def _chosen(self) -> RecordedRun | None:
+        row = self.rows.currentRow()
+        return self._runs[row] if 0 <= row < len(self._runs) else None
+
+    def _refresh(self) -> None:
+        run = self._chosen()
+        why = why_not(run) if run is not None else ""
+        self.look.setEnabled(run is not None and run.status not in ("damaged", "running"))
+        self.go_on.setEnabled(run is not None and not why)
+        if run is not None:
+            self.message.setText(why)
+        self.message.setVisible(bool(self.message.text()))
+
+    def _show_run(self) -> None:
+        run = self._chosen()
+        if run is not None and self.look.isEnabled():
+            self._send(ShowRun(run.folder))
+
+    def _continue(self) -> None:
+        run = self._chosen()
+        if run is not None:
+            self._send(ContinueRun(run.folder))
+
+    def _lay_out(self) -> None:
+        buttons = QHBoxLayout()
+        buttons.setSpacing(8)
+        buttons.addWidget(self.go_on)
+        buttons.addWidget(self.look)
+        buttons.addStretch(1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 4, 16, 12)
+        column.setSpacing(8)
+        column.addWidget(self.rows, 1)
+        column.addWidget(self.message)
+        column.addLayout(buttons)
+
+
+def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
+    """What it is, and how it stands: 'DL · fc · digits · seed 0', 'stopped at step 1,200 · …'."""
+    if run.status == "damaged":
+        return run.name, f"damaged: 'dgn runs repair {run.name}' keeps what is sound"
+    headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
+    total = f" of {run.total_steps:,}" if run.total_steps else ""
+    best = f" · best {100 * run.best:.1f} %" if run.best == run.best else ""
+    when = "now" if run.status == "running" else ago(now - run.touched)
+    return headline, f"{run.status} at step {run.step:,}{total}{best} · {when}"
+
+
+def why_not(run: RecordedRun) -> str:
+    """Why a run cannot be continued; empty where it can."""
+    if run.status == "running":
+        return "This run is being written now, here or by another program."
+    if run.status == "damaged":
+        return f"This run is damaged; 'dgn runs repair {run.name}' keeps what is sound."
+    return ""

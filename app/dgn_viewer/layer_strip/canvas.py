@@ -1,0 +1,292 @@
+"""The picture in the layers strip: two networks, the links between them, and chips to drag."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QWidget
+
+from dgn_viewer.layer_strip.gate_chip import RING, ChipLook, GateChip
+from dgn_viewer.layer_strip.gate_colours import gate_colour
+from dgn_viewer.layer_strip.geometry import HEIGHT, Grid
+from dgn_viewer.layer_strip.legal_orders import Order, exchanged, identity, why_not
+from dgn_viewer.layer_strip.painting import (
+    Brushes,
+    paint_link,
+    paint_origin,
+    paint_reason,
+    paint_rows,
+    paint_slot,
+    paint_waiting,
+)
+from dgn_viewer.layer_strip.strip_state import StripState
+from dgn_viewer.style.stylesheet import font, icon
+from dgn_viewer.style.theme import LIGHT, Theme
+
+_REASON_MS = 4000  # how long a reason stands after a key was refused
+
+
+class StripCanvas(QWidget):
+    """Shows a `StripState`; asks for another order with `wanted`."""
+
+    wanted = Signal(object)  # Order
+    turned = Signal(int, int)  # a feature layer, by this many units
+    menu_wanted = Signal(int, QPoint)
+    homed = Signal()  # everything back to its place
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = LIGHT
+        self._state = StripState()
+        self._pending: Order | None = None  # asked for, not yet answered
+        self._chips: list[GateChip] = []
+        self._held: int | None = None  # the column whose chip is in the hand
+        self._over: int | None = None  # the column under it
+        self._reason: tuple[int, str] | None = None
+        self._forget = QTimer(self)
+        self._forget.setSingleShot(True)
+        self._forget.setInterval(_REASON_MS)
+        self._forget.timeout.connect(self._clear_reason)
+        self.setFixedHeight(HEIGHT)
+        self._look = self._brushes()
+
+    # what is shown
+
+    def show_state(self, state: StripState) -> None:
+        """Show the engine's word; a drag in progress goes on where it still makes sense."""
+        if len(state.layers) != len(self._state.layers):
+            self._make_chips(len(state.layers))
+        self._state = state
+        if not state.movable:
+            self._let_go()
+        self.setMinimumWidth(int(self._grid().least_width) if state.layers else 0)
+        self._refresh()
+
+    def answered(self) -> None:
+        """The engine has spoken: what was asked for is no longer pending."""
+        self._pending = None
+        self._refresh()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in this theme."""
+        self._theme = theme
+        self._look = self._brushes()
+        self._refresh()
+
+    @property
+    def chips(self) -> tuple[GateChip, ...]:
+        """The chips by feature layer."""
+        return tuple(self._chips)
+
+    @property
+    def shown_order(self) -> Order:
+        """The order in the picture: the engine's, one that is asked for, or a preview."""
+        order = self._pending or self._state.order
+        if self._held is not None and self._over not in (None, self._held) and not self._reason:
+            assert self._over is not None
+            return exchanged(order, self._held, self._over)
+        return order
+
+    @property
+    def reason(self) -> str:
+        """Why the chip in the hand, or the last key, cannot do what is wanted; empty if it can."""
+        return self._reason[1] if self._reason else ""
+
+    def place_of(self, column: int) -> QPointF:
+        """The centre of the gate slot of a value layer, in this widget."""
+        return self._grid().chip(column).center()
+
+    def sizeHint(self) -> QSize:
+        """As wide as it is given."""
+        return QSize(640, HEIGHT)
+
+    # the hand
+
+    def _grab(self, feature: int) -> None:
+        self._held = self.shown_order.index(feature)
+        self._clear_reason()
+
+    def _drag(self, feature: int, centre: QPointF) -> None:
+        if self._held is None:
+            return
+        self._over = self._grid().column_at(centre)
+        self._reason = None
+        if self._over is not None:
+            reason = self._why_not(self._held, self._over)
+            self._reason = (self._over, reason) if reason else None
+        self._refresh()
+        chip = self._chips[feature]
+        top_left = centre - QPointF(chip.width() / 2, chip.height() / 2)
+        left = min(max(top_left.x(), 0), self.width() - chip.width())
+        top = min(max(top_left.y(), 0), self.height() - chip.height())
+        chip.move(round(left), round(top))
+
+    def _drop(self, feature: int, centre: QPointF) -> None:
+        if self._held is not None:
+            self._drag(feature, centre)
+            order, before = self.shown_order, self._pending or self._state.order
+            self._let_go()
+            if order != before:
+                self._ask(order)
+        self._refresh()
+
+    def _let_go(self, _feature: int = -1) -> None:
+        self._held = self._over = self._reason = None
+        self._refresh()
+
+    # the keyboard
+
+    def _move(self, feature: int, places: int) -> None:
+        order = self._pending or self._state.order
+        origin = order.index(feature)
+        target = origin + places
+        if self._held is not None or not 0 <= target < len(order):
+            return
+        reason = self._why_not(origin, target)
+        if reason:
+            self._reason = (target, reason)
+            self._forget.start()
+            self.update()
+        else:
+            self._clear_reason()
+            self._ask(exchanged(order, origin, target))
+
+    def _walk(self, feature: int, places: int) -> None:
+        order = self.shown_order
+        target = order.index(feature) + places
+        if 0 <= target < len(order):
+            self._chips[order[target]].setFocus(Qt.FocusReason.TabFocusReason)
+
+    def reset_order(self) -> None:
+        """Ask for the natural order."""
+        if self._state.movable and self.shown_order != identity(len(self._state.layers)):
+            self._ask(identity(len(self._state.layers)))
+
+    def _ask(self, order: Order) -> None:
+        self._pending = None if order == self._state.order else order
+        self._refresh()
+        self.wanted.emit(order)
+
+    def _why_not(self, origin: int, target: int) -> str:
+        return why_not(self._state.layers, self._pending or self._state.order, origin, target)
+
+    def _clear_reason(self) -> None:
+        self._forget.stop()
+        self._reason = None
+        self.update()
+
+    # building and painting
+
+    def _make_chips(self, count: int) -> None:
+        self._let_go()
+        self._pending = None
+        for chip in self._chips:
+            chip.hide()
+            chip.deleteLater()
+        self._chips = [GateChip(feature, self) for feature in range(count)]
+        for chip in self._chips:
+            chip.grabbed.connect(self._grab)
+            chip.dragged.connect(self._drag)
+            chip.released.connect(self._drop)
+            chip.cancelled.connect(self._let_go)
+            chip.moved.connect(self._move)
+            chip.walked.connect(self._walk)
+            chip.homed.connect(self.homed)
+            chip.turned.connect(self.turned)
+            chip.menu_wanted.connect(self.menu_wanted)
+            chip.show()
+
+    def _refresh(self) -> None:
+        grid, order = self._grid(), self.shown_order
+        if len(order) != len(self._chips):
+            return
+        for column, feature in enumerate(order):
+            chip = self._chips[feature]
+            chip.wear(self._chip_look(feature, column), self._theme)
+            if not chip.dragging:
+                chip.setGeometry(_with_ring(grid.chip(column)))
+        in_order = [self._chips[feature] for feature in order]
+        for before, after in pairwise(in_order):
+            QWidget.setTabOrder(before, after)
+        self.update()
+
+    def _chip_look(self, feature: int, column: int) -> ChipLook:
+        state, name = self._state, f"G{feature + 1}"
+        return ChipLook(
+            name=name,
+            colour=gate_colour(self._theme, feature, len(state.layers)),
+            note="" if state.own_gates else state.source,
+            turn="" if state.own_gates else state.turn_in_words(feature),
+            movable=state.movable,
+            about=state.about_gates(feature, column),
+            label=f"Gate layer {feature + 1}, used by value layer {column + 1}",
+        )
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Chips follow their columns."""
+        self._refresh()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Rows, then places for a chip in the hand, then links, then a reason."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        order = self.shown_order
+        if self._state.layers and len(order) == len(self._state.layers):
+            self._paint(painter, self._grid(), order)
+        else:
+            paint_waiting(painter, QRectF(self.rect()), self._look)
+        painter.end()
+
+    def _paint(self, painter: QPainter, grid: Grid, order: Order) -> None:
+        paint_rows(painter, grid, self._state, self._look)
+        if self._held is not None:
+            self._paint_slots(painter, grid)
+        if not self._state.own_gates:
+            self._paint_links(painter, grid, order)
+        if self._reason:
+            column, text = self._reason
+            paint_reason(painter, grid.middle(column), QRectF(self.rect()), text, self._look)
+
+    def _paint_slots(self, painter: QPainter, grid: Grid) -> None:
+        assert self._held is not None
+        for column in range(grid.count):
+            if column != self._held:
+                legal = not self._why_not(self._held, column)
+                paint_slot(painter, grid.slot(column), self._look, legal, column == self._over)
+        if self.shown_order == (self._pending or self._state.order):
+            feature = self.shown_order[self._held]
+            colour = gate_colour(self._theme, feature, grid.count)
+            paint_origin(painter, grid.chip(self._held), colour)
+
+    def _paint_links(self, painter: QPainter, grid: Grid, order: Order) -> None:
+        for feature in order:
+            chip = self._chips[feature]
+            box = grid.chip(order.index(feature))
+            if chip.dragging:
+                box = QRectF(chip.geometry()).adjusted(RING, RING, -RING, -RING)
+            colour = gate_colour(self._theme, feature, grid.count)
+            end = QPointF(box.center().x(), box.top())
+            if end.y() < grid.node(feature).bottom():
+                end = QPointF(box.center().x(), box.center().y())
+            pending = self._pending is not None and self._moves(feature)
+            paint_link(painter, grid.node(feature), end, colour, pending, chip.dragging)
+
+    def _moves(self, feature: int) -> bool:
+        assert self._pending is not None
+        return self._pending.index(feature) != self._state.order.index(feature)
+
+    def _grid(self) -> Grid:
+        return Grid(len(self._state.layers), self.width())
+
+    def _brushes(self) -> Brushes:
+        lock = icon("lock", self._theme, 14, self._theme.muted)
+        pixmap = lock.pixmap(QSize(14, 14), self.devicePixelRatio())
+        return Brushes(
+            self._theme, font(self, 13), font(self, 12), font(self, 13, bold=True), pixmap
+        )
+
+
+def _with_ring(chip: QRectF) -> QRect:
+    return chip.adjusted(-RING, -RING, RING, RING).toRect()

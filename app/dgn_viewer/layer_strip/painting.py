@@ -1,0 +1,218 @@
+"""The drawing of the layers strip: rows, arrows, links, slots; pure painting, no state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
+
+from dgn_engine.protocol.events import LayerInfo
+from dgn_viewer.layer_strip.gate_colours import gate_colour
+from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, Grid
+from dgn_viewer.layer_strip.strip_state import StripState
+from dgn_viewer.style.stylesheet import mixed
+from dgn_viewer.style.theme import Theme
+
+_CENTRE = Qt.AlignmentFlag.AlignCenter
+
+
+@dataclass(frozen=True)
+class Brushes:
+    """What the painter needs to know besides the state."""
+
+    theme: Theme
+    font: QFont
+    small: QFont
+    bold: QFont
+    lock: QPixmap
+
+
+def paint_rows(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+    """Row names, feature network, value network and the arrows between the layers."""
+    _row_names(painter, grid, state, look)
+    if state.own_gates:
+        _own_gates(painter, grid, state, look)
+    else:
+        _feature_network(painter, grid, look, state.drawn_gates)
+    _value_network(painter, grid, state, look)
+
+
+def paint_waiting(painter: QPainter, room: QRectF, look: Brushes) -> None:
+    """Before the first run: what will appear here."""
+    painter.setFont(look.small)
+    painter.setPen(QColor(look.theme.muted))
+    text = "The layers and their gates appear here when the first run begins."
+    painter.drawText(room, _CENTRE, text)
+
+
+def paint_link(
+    painter: QPainter, start: QRectF, end: QPointF, colour: str, pending: bool, strong: bool
+) -> None:
+    """The line from a feature layer to the chip of its gates."""
+    path = QPainterPath(QPointF(start.center().x(), start.bottom()))
+    middle = (start.bottom() + end.y()) / 2
+    path.cubicTo(QPointF(start.center().x(), middle + 2), QPointF(end.x(), middle - 2), end)
+    pen = QPen(QColor(colour), 2.0 if strong else 1.5)
+    if pending:
+        pen.setDashPattern([3, 2])
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPath(path)
+
+
+def paint_slot(painter: QPainter, area: QRectF, look: Brushes, legal: bool, under: bool) -> None:
+    """A place for the chip in the hand: legal ones are outlined, others fade."""
+    theme = look.theme
+    if legal:
+        colour = QColor(theme.accent)
+        ground = QColor(theme.accent)
+        ground.setAlphaF(0.14 if under else 0.05)
+        pen = QPen(colour, 1.5 if under else 1)
+        if not under:
+            pen.setStyle(Qt.PenStyle.DashLine)
+        painter.setPen(pen)
+        painter.setBrush(ground)
+    else:
+        fade = QColor(theme.window)
+        fade.setAlphaF(0.6)
+        painter.setPen(QPen(QColor(theme.refused), 1.5) if under else Qt.PenStyle.NoPen)
+        painter.setBrush(fade)
+    painter.drawRoundedRect(area, 6, 6)
+
+
+def paint_origin(painter: QPainter, area: QRectF, colour: str) -> None:
+    """The empty place that a chip in the hand has left."""
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.setPen(QPen(QColor(colour), 1, Qt.PenStyle.DashLine))
+    painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+
+
+def paint_reason(
+    painter: QPainter, middle: float, room: QRectF, text: str, look: Brushes
+) -> QRectF:
+    """A small note above a slot: why a chip cannot go there."""
+    theme = look.theme
+    width = QFontMetricsF(look.small).horizontalAdvance(text) + 16
+    left = max(room.left() + 4, min(middle - width / 2, room.right() - width - 4))
+    box = QRectF(left, 20, width, 22)
+    painter.setPen(QPen(QColor(theme.refused), 1))
+    painter.setBrush(QColor(theme.panel))
+    painter.drawRoundedRect(box, 4, 4)
+    painter.setFont(look.small)
+    painter.drawText(box, _CENTRE, text)
+    return box
+
+
+def _row_names(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+    painter.setFont(look.small)
+    painter.setPen(QColor(look.theme.muted))
+    left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+    rows = {"gates": grid.chip(0), "value": grid.value(0)}
+    if not state.own_gates:
+        rows["coins" if state.drawn_gates else "feature"] = grid.node(0)
+    for name, area in rows.items():
+        painter.drawText(QRectF(12, area.y(), LABELS - 12, area.height()), left, name)
+    frozen = {"feature": state.frozen, "coins": state.frozen, "value": state.value_frozen}
+    for name, area in rows.items():
+        if frozen.get(name):
+            end = 12 + QFontMetricsF(look.small).horizontalAdvance(name) + 4
+            painter.drawPixmap(QPointF(end, area.center().y() - 7), look.lock)
+
+
+def _own_gates(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+    painter.setFont(look.small)
+    painter.setPen(QColor(look.theme.muted))
+    area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
+    how = "gates itself by its own pre-activations"
+    how = "holds every gate open" if state.open_gates else how
+    text = f"{state.regime} {how}; no feature network is in use."
+    left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+    painter.drawText(area, left, text)
+    painter.setPen(QPen(QColor(mixed(look.theme.muted, look.theme.line, 0.4)), 1))
+    for column in range(grid.count):
+        chip, value = grid.chip(column), grid.value(column)
+        x = round(chip.center().x()) + 0.5
+        painter.drawLine(QLineF(x, chip.bottom(), x, value.top()))
+
+
+def _feature_network(painter: QPainter, grid: Grid, look: Brushes, drawn: bool) -> None:
+    """Its layers in a chain from x; coins hang on nothing."""
+    theme = look.theme
+    middle = round(grid.node(0).center().y()) + 0.5
+    start = LABELS + TERMINAL - 24.0
+    painter.setFont(look.bold)
+    painter.setPen(QColor(theme.text))
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "" if drawn else "x")
+    for column in range(grid.count):
+        node = grid.node(column)
+        if not drawn:
+            _arrow(painter, start + 4, node.left() - 3, middle, theme)
+        colour = gate_colour(theme, column, grid.count)
+        painter.setPen(QPen(QColor(colour), 1.5))
+        painter.setBrush(QColor(theme.panel))
+        painter.drawRoundedRect(node, 4, 4)
+        painter.setPen(QColor(theme.text))
+        painter.setFont(look.small)
+        painter.drawText(node, _CENTRE, str(column + 1))
+        start = node.right()
+
+
+def _value_network(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+    theme = look.theme
+    middle = round(grid.value(0).center().y()) + 0.5
+    painter.setFont(look.bold)
+    painter.setPen(QColor(theme.text))
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    entry = QRectF(LABELS - 8, middle - 11, TERMINAL - 16, 20)
+    if state.input_name != "x":
+        painter.setFont(look.small)
+    painter.drawText(entry, right, state.input_name)
+    start = entry.right()
+    for column, name in enumerate(_names(state.layers, grid.box_width - 12, look)):
+        box = grid.value(column)
+        _arrow(painter, start + 4, box.left() - 3, middle, theme)
+        _value_layer(painter, box, name, look)
+        start = box.right()
+    out = min(start + max(grid.pitch - grid.box_width, 24), grid.output_end().x() + 24)
+    _arrow(painter, start + 4, out, middle, theme)
+    painter.setFont(look.bold)
+    painter.setPen(QColor(theme.text))
+    painter.drawText(QRectF(out + 3, middle - 11, 16, 20), _CENTRE, "ŷ")
+
+
+def _value_layer(painter: QPainter, box: QRectF, text: str, look: Brushes) -> None:
+    theme = look.theme
+    painter.setPen(QPen(QColor(mixed(theme.line, theme.muted, 0.45)), 1))
+    painter.setBrush(QColor(theme.panel))
+    painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+    painter.setFont(look.font)
+    painter.setPen(QColor(theme.text))
+    painter.drawText(box, _CENTRE, text)
+
+
+def _names(layers: Sequence[LayerInfo], room: float, look: Brushes) -> list[str]:
+    """What stands in the value layers: the longest form that fits into all of them."""
+    metrics = QFontMetricsF(look.font)
+    numbers = [str(layer.index + 1) for layer in layers]
+    short = [f"{n} · {layer.shape[0]}" for n, layer in zip(numbers, layers, strict=True)]
+    full = [f"{n} · {_size(layer.shape)}" for n, layer in zip(numbers, layers, strict=True)]
+    for names in (full, short):
+        if all(metrics.horizontalAdvance(name) <= room for name in names):
+            return names
+    return numbers
+
+
+def _size(shape: Sequence[int]) -> str:
+    return f"{shape[0]} units" if len(shape) == 1 else "×".join(str(side) for side in shape)
+
+
+def _arrow(painter: QPainter, start: float, end: float, y: float, theme: Theme) -> None:
+    if end - start < 6:
+        return
+    painter.setPen(QPen(QColor(mixed(theme.muted, theme.line, 0.3)), 1))
+    painter.drawLine(QLineF(start, y, end, y))
+    painter.drawLine(QLineF(end - 4, y - 3, end, y))
+    painter.drawLine(QLineF(end - 4, y + 3, end, y))

@@ -1,0 +1,109 @@
+"""How far gate layers are turned: what is shown, asked for, and chosen in a chip's menu."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QFormLayout, QLabel, QMenu, QWidget, QWidgetAction
+
+from dgn_engine.protocol.commands import Rotate
+from dgn_viewer.layer_strip.legal_orders import Order
+from dgn_viewer.layer_strip.strip_state import StripState, Turn
+from dgn_viewer.widgets.integer_field import WholeField
+
+_MOST = 10**6
+
+
+class Turning:
+    """Asks for turns and holds what was asked until the engine has said so, or refused."""
+
+    def __init__(self, ask: Callable[[Rotate], None]) -> None:
+        self._ask = ask
+        self._asked: dict[int, Turn] = {}  # by feature layer
+
+    def shown(self, state: StripState) -> StripState:
+        """The state with what is asked for in the place of what is."""
+        self._asked = {f: turn for f, turn in self._asked.items() if turn != state.turn_of(f)}
+        return state.with_turns(self._asked)
+
+    def forget(self) -> None:
+        """The engine has refused, or begun something new."""
+        self._asked = {}
+
+    def turn(self, state: StripState, order: Order, feature: int, to: Turn) -> None:
+        """Ask for this turn of one gate layer; `order` is the one that the engine will have."""
+        self._asked[feature] = state.whole_turn(feature, to)
+        self._send(state, order)
+
+    def straighten(self, state: StripState, order: Order) -> None:
+        """Ask for no turn at all."""
+        if self.shown(state).turned:
+            self._asked = dict.fromkeys(order, (0, 0))
+            self._send(state, order)
+
+    def _send(self, state: StripState, order: Order) -> None:
+        wanted = state.with_turns(self._asked)
+        turns = [wanted.turn_of(feature) for feature in order]
+        rotation, shift = tuple(turn[0] for turn in turns), tuple(turn[1] for turn in turns)
+        self._ask(Rotate(rotation, shift if any(shift) else ()))
+
+
+class TurnMenu(QMenu):
+    """Fields for the turn of one gate layer; every change of a field asks at once."""
+
+    def __init__(
+        self, parent: QWidget, name: str, turn: Turn, is_map: bool, ask: Callable[[Turn], None]
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._ask = ask
+        self.rotation, self.shift = _field(turn[0]), _field(turn[1])
+        self.addAction(self._form(name, is_map))
+        self.addSeparator()
+        self.back = self.addAction("Turn back")
+        self.back.setEnabled(turn != (0, 0))
+        self.back.triggered.connect(lambda: ask((0, 0)))
+        for field in (self.rotation, self.shift):
+            field.valueChanged.connect(self._changed)
+            field.lineEdit().returnPressed.connect(self.close)
+
+    def open_at(self, place: QPoint) -> None:
+        """Beside the chip, with the rotation ready to be typed."""
+        self.popup(place)
+        self.rotation.setFocus()
+        self.rotation.selectAll()
+
+    def _form(self, name: str, is_map: bool) -> QWidgetAction:
+        page = QWidget()
+        rows = QFormLayout(page)
+        rows.setContentsMargins(12, 8, 12, 8)
+        rows.setHorizontalSpacing(8)
+        rows.setVerticalSpacing(6)
+        title = QLabel(f"Turn the gates of {name}")
+        title.setProperty("role", "heading")
+        rows.addRow(title)
+        self.rotation.setAccessibleName(f"Rotate {name} by so many units")
+        self.shift.setAccessibleName(f"Shift {name} by so many rows and columns")
+        rows.addRow("channels" if is_map else "units", self.rotation)
+        rows.addRow("rows and columns", self.shift)
+        rows.setRowVisible(self.shift, is_map)
+        about = QLabel("Cyclic, the same for every example.")
+        about.setProperty("role", "small")
+        rows.addRow(about)
+        action = QWidgetAction(self)
+        action.setDefaultWidget(page)
+        return action
+
+    def _changed(self) -> None:
+        turn = (self.rotation.value(), self.shift.value())
+        self.back.setEnabled(turn != (0, 0))
+        self._ask(turn)
+
+
+def _field(value: int) -> WholeField:
+    field = WholeField(-_MOST, _MOST)
+    field.setKeyboardTracking(False)
+    field.setValue(value)
+    field.setMinimumWidth(72)
+    return field

@@ -1,0 +1,169 @@
+"""The layers strip: which gate layer serves which value layer, and how to change that by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QFontMetricsF, QResizeEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
+
+from dgn_engine.protocol.commands import Command, Rewire
+from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Rewired, RunStarted
+from dgn_viewer.layer_strip.canvas import StripCanvas
+from dgn_viewer.layer_strip.geometry import HEIGHT
+from dgn_viewer.layer_strip.legal_orders import Order
+from dgn_viewer.layer_strip.rotation_menu import Turning, TurnMenu
+from dgn_viewer.layer_strip.strip_state import StripState, Turn
+from dgn_viewer.style.theme import LIGHT, Theme
+
+_SIDE = 208  # width of the column of words
+
+
+class LayersStrip(QFrame):
+    """Feature network, gate chips and value network, with the permutation between them.
+
+    Sends `Rewire` and `Rotate`; the picture follows the engine's `Rewired`, or goes back after a
+    `Refused`.
+    """
+
+    def __init__(self, send: Callable[[Command], None]) -> None:
+        super().__init__()
+        self.setObjectName("layers_strip")
+        self.setAccessibleName("Layers strip")
+        self._send = send
+        self._state = StripState()
+        self.canvas = StripCanvas()
+        self.canvas.wanted.connect(self._rewire)
+        self.canvas.turned.connect(self._turn_by)
+        self.canvas.menu_wanted.connect(self._open_menu)
+        self.canvas.homed.connect(self.reset_wiring)
+        self._turning = Turning(send)
+        self._headline = _label("heading")
+        self._sentence = _label("small")
+        self._sentence.setWordWrap(True)
+        self.reset = QPushButton("Reset order")
+        self.reset.setProperty("role", "small")
+        self.reset.setToolTip("Every value layer its own gates again, none of them turned (Home)")
+        self.reset.clicked.connect(self.reset_wiring)
+        self._lay_out()
+        self.set_theme(LIGHT)
+        self._show()
+
+    def on_event(self, event: Event) -> None:
+        """Follow the engine."""
+        self._state = self._state.after(event)
+        match event:
+            case Rewired():
+                self.canvas.answered()
+            case Refused() | RunStarted() | RegimeSwapped() | Failed():
+                self._turning.forget()
+                self.canvas.answered()
+            case _:
+                pass
+        self._show()
+
+    @property
+    def headline(self) -> str:
+        """The gates in a few words, in full."""
+        return self._state.headline()
+
+    @property
+    def sentence(self) -> str:
+        """What can be done, or why nothing can."""
+        return self._state.sentence()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Draw in this theme."""
+        self.canvas.set_theme(theme)
+        self.setStyleSheet(
+            f"#layers_strip {{ background: {theme.window}; border: none; "
+            f"border-bottom: 1px solid {theme.line}; }}"
+        )
+
+    def reset_wiring(self) -> None:
+        """Ask for the natural order with nothing turned."""
+        if self._state.movable:
+            self.canvas.reset_order()
+            self._turning.straighten(self._state, self.canvas.shown_order)
+            self._show()
+
+    def _turn_by(self, feature: int, units: int) -> None:
+        rotation, shift = self._turning.shown(self._state).turn_of(feature)
+        self._turn(feature, (rotation + units, shift))
+
+    def _turn(self, feature: int, to: Turn) -> None:
+        if self._state.movable:
+            self._turning.turn(self._state, self.canvas.shown_order, feature, to)
+            self._show()
+
+    def _open_menu(self, feature: int, place: QPoint) -> None:
+        state = self._turning.shown(self._state)
+        is_map = len(state.layers[feature].shape) > 1
+        turn = state.turn_of(feature)
+        self.menu = TurnMenu(
+            self, f"G{feature + 1}", turn, is_map, lambda to: self._turn(feature, to)
+        )
+        self.menu.open_at(place)
+
+    def _rewire(self, order: Order) -> None:
+        self._send(Rewire(order))
+
+    def _show(self) -> None:
+        state = self._turning.shown(self._state)
+        self.canvas.show_state(state)
+        self._say(self._headline, state.headline())
+        self._sentence.setText(state.sentence())
+        both = state.permuted and state.turned
+        order = "Reset order and turns" if both else "Reset order"
+        self.reset.setText(order if state.permuted else "Turn back")
+        self.reset.setVisible((state.permuted or state.turned) and state.movable)
+        self._fit_height()
+
+    def _say(self, label: QLabel, text: str) -> None:
+        short = QFontMetricsF(label.font()).elidedText(
+            text, Qt.TextElideMode.ElideMiddle, _SIDE - 24
+        )
+        label.setText(short)
+        label.setAccessibleName(text)
+        label.setVisible(bool(text))
+
+    def _lay_out(self) -> None:
+        scroller = QScrollArea()
+        scroller.setWidget(self.canvas)
+        scroller.setWidgetResizable(True)
+        scroller.setFrameShape(QFrame.Shape.NoFrame)
+        scroller.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroller.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroller.viewport().setAutoFillBackground(False)
+        self.canvas.setAutoFillBackground(False)
+        words = QVBoxLayout()
+        words.setContentsMargins(0, 8, 12, 8)
+        words.setSpacing(4)
+        words.addStretch(1)
+        words.addWidget(self._headline)
+        words.addWidget(self._sentence)
+        words.addWidget(self.reset, 0, Qt.AlignmentFlag.AlignLeft)
+        words.addStretch(1)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        row.addWidget(scroller, 1)
+        row.addLayout(words)
+        self.setFixedHeight(HEIGHT + 1)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Make room for the scroll bar where the layers do not fit."""
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        scrolls = self.canvas.minimumWidth() > self.width() - _SIDE
+        self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
+
+
+def _label(role: str) -> QLabel:
+    label = QLabel()
+    label.setProperty("role", role)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setFixedWidth(_SIDE - 12)
+    return label

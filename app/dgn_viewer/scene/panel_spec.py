@@ -1,0 +1,109 @@
+"""A panel is a function of what was seen and how one looks at it; this is all it may know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dgn_engine.plugins import discover
+from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
+from dgn_engine.protocol.frames import Array, Reading
+from dgn_viewer.scene.elements import Mark, Shown
+
+
+@dataclass(frozen=True)
+class Series:
+    """A recorded scalar over steps: `steps` int64, `values` float64, same length."""
+
+    steps: Array
+    values: Array
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside the run (B): a network of a file or a recorded run, and how it was seen.
+
+    Its readings are of the same probe examples as those of the run (A).
+    """
+
+    name: str
+    regime: str = ""
+    layers: tuple[LayerInfo, ...] = ()
+    wiring: tuple[int, ...] = ()
+    step: int = 0
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a panel is given: live, looking back, comparing and exporting use the same.
+
+    `series[(source, name)]`: recorded scalars, source 'training' (train_loss, train_accuracy,
+    test_loss, test_accuracy) or a probe's id. `choices`: the panel's options as they are now.
+    """
+
+    run: RunStarted | None = None
+    regime: str = ""
+    wiring: tuple[int, ...] = ()
+    step: int = 0
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    last: Measured | None = None
+    choices: Mapping[str, str] = field(default_factory=dict)
+    paused: bool = False
+    diverged: int | None = None  # the step at which the loss was no longer finite
+    beside: Beside | None = None
+
+
+@dataclass(frozen=True)
+class Option:
+    """A choice in a panel's header. `values(view)` lists (value, label); the first is the default.
+
+    `engine`: the choice is sent with the probe request (a chosen unit costs the engine work).
+    An option with fewer than two values is hidden.
+    """
+
+    id: str
+    label: str
+    values: Callable[[View], tuple[tuple[str, str], ...]]
+    engine: bool = False
+
+
+@dataclass(frozen=True)
+class About:
+    """'What am I seeing': a paragraph, formulas in TeX (mathtext), and where they come from."""
+
+    text: str
+    formulas: tuple[str, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class PanelSpec:
+    """One panel: its title, the probes that feed it, its options and the function that draws it."""
+
+    title: str
+    probes: tuple[str, ...]
+    draw: Callable[[View], Shown]
+    about: About
+    options: tuple[Option, ...] = ()
+    area: Literal["left", "right"] = "right"
+    order: int = 0  # within its area, from the top
+    compares: bool = False  # opened with a comparison and closed with it
+    prompt: bool = False  # drawn as soon as it changes; others wait their turn where time is short
+
+
+def choice(view: View, option: Option) -> str:
+    """The chosen value of an option, or its default where nothing valid is chosen."""
+    values = [value for value, _ in option.values(view)]
+    wanted = view.choices.get(option.id, "")
+    return wanted if wanted in values else (values[0] if values else "")
+
+
+def all_panels() -> dict[str, PanelSpec]:
+    """Every panel by id (its file name), in the order of the menus."""
+    found = discover("dgn_viewer.panels", "PANEL", PanelSpec)
+    return dict(sorted(found.items(), key=lambda item: (item[1].area, item[1].order)))

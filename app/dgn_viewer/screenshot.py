@@ -1,0 +1,198 @@
+"""The real program without a display: train to step N, draw every panel, save picture and facts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QEventLoop
+
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.commands import Advance
+from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
+from dgn_viewer.application import Options, Viewer, build, leave
+from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.interruption import interrupted_by
+from dgn_viewer.scene.elements import Array, Scene, finite_range
+from dgn_viewer.window import DEFAULT_SIZE
+
+SILENCE = 120.0  # seconds without a word from the engine after which it is given up
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Shot:
+    """Until which step, and where the picture goes; the facts lie beside it as .json."""
+
+    steps: int
+    picture: Path
+
+    @property
+    def facts(self) -> Path:
+        """F.json beside F.png."""
+        return self.picture.with_suffix(".json")
+
+
+def take(options: Options, shot: Shot) -> int:
+    """Run, save, and return the exit code; raises `Refusal` where the engine or disk refuses."""
+    _check_writable(shot)
+    training = dataclasses.replace(options.config.training, pace=0.0)
+    config = dataclasses.replace(options.config, training=training)
+    with tempfile.TemporaryDirectory() as folder:  # the user's window is not the picture's
+        own = dataclasses.replace(
+            options,
+            config=config,
+            paused=True,
+            theme=options.theme or "light",
+            size=options.size or (DEFAULT_SIZE.width(), DEFAULT_SIZE.height()),
+            settings=Path(folder) / "settings.ini",
+        )
+        viewer = build(own)
+        try:
+            code = Photographer(viewer, shot).run()
+        finally:
+            ended = viewer.close()
+    if not ended:
+        leave(code)
+    return code
+
+
+class Photographer:
+    """Waits for the step and for every panel in sight, then saves."""
+
+    def __init__(self, viewer: Viewer, shot: Shot) -> None:
+        self._viewer = viewer
+        self._shot = shot
+        self._heard = time.monotonic()
+        self._arrived = False
+        self._trouble = ""
+        self._interrupted = False
+        viewer.window.event_taken.connect(self._on_event)
+        viewer.pump.frame_arrived.connect(self._on_frame)
+
+    def run(self) -> int:
+        """0, or 130 after Ctrl-C; raises `Refusal` with what went wrong."""
+        with interrupted_by(self._interrupt):
+            self._viewer.start()
+            self._viewer.pump.send(Advance(self._shot.steps))
+            self._wait_until(lambda: self._arrived and self._complete())
+        if self._interrupted:
+            print("dgn-viewer: interrupted; nothing was written.", file=sys.stderr)
+            return INTERRUPTED
+        self._save()
+        picture, facts = self._shot.picture, self._shot.facts
+        print(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
+        return 0
+
+    def _wait_until(self, done: Callable[[], bool]) -> None:
+        flags = QEventLoop.ProcessEventsFlag.WaitForMoreEvents
+        while not (self._interrupted or done()):
+            self._viewer.application.processEvents(flags)
+            if self._trouble:
+                raise Refusal(self._trouble)
+            if time.monotonic() - self._heard > SILENCE:
+                raise Refusal(f"The engine has said nothing for {SILENCE:.0f} s; given up.")
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+
+    def _on_frame(self, _frame: object) -> None:
+        self._heard = time.monotonic()
+
+    def _on_event(self, event: Event) -> None:
+        self._heard = time.monotonic()
+        match event:
+            case Paused(step=step) | Finished(step=step) | Diverged(step=step):
+                self._arrived = self._arrived or step > 0
+            case Refused(what=what, reason=reason):
+                self._trouble = f"Cannot {what}: {reason}"
+            case Failed(what=what, traceback=traceback):
+                print(traceback, file=sys.stderr)
+                self._trouble = what
+            case Stopped():
+                self._trouble = "The engine stopped before the picture was taken."
+            case _:
+                pass
+
+    def _complete(self) -> bool:
+        """Every panel in sight has drawn a reading of the last step of each of its probes."""
+        window = self._viewer.window
+        step, readings = window.history.step, window.history.readings
+        hosts = [window.docks.hosts[name] for name in window.docks.visible()]
+        wanted = {request.probe for host in hosts for request in host.requests()}
+        there = all(probe in readings and readings[probe].step == step for probe in wanted)
+        return there and not window.display.stale()
+
+    def _save(self) -> None:
+        window = self._viewer.window
+        window.display.draw_now()
+        window.status.catch_up()
+        self._viewer.application.processEvents()
+        facts = {
+            "step": window.history.step,
+            "regime": window.situation.regime,
+            "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible()},
+        }
+        try:
+            if not window.grab().save(str(self._shot.picture), "PNG"):
+                raise OSError("the picture could not be written")
+            self._shot.facts.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise _not_writable(self._shot.picture, error) from None
+
+
+def describe(host: PanelHost) -> dict[str, Any]:
+    """A panel's state, its step, and the shape and range of each thing that it draws."""
+    shown = host.shown()
+    about: dict[str, Any] = {"title": host.spec.title, "state": host.state()}
+    if isinstance(shown, Scene):
+        drawn: dict[str, Any] = {}
+        for chart in shown.charts:
+            for curve in chart.curves:
+                drawn[f"{chart.key}/{curve.name}"] = describe_array(curve.y)
+            if chart.matrix is not None:
+                drawn[f"{chart.key}/{chart.matrix.name}"] = describe_array(chart.matrix.values)
+        about |= {"step": shown.step, "drawn": drawn}
+    elif shown is not None:
+        about["reason"] = shown.reason
+    return about
+
+
+def describe_array(values: Array) -> dict[str, Any]:
+    """Shape, range, and whether all of it is finite, or all of it the same."""
+    array = np.asarray(values, dtype=np.float64)
+    low, high = finite_range(array)
+    return {
+        "shape": list(array.shape),
+        "min": low,
+        "max": high,
+        "finite": bool(array.size > 0 and np.isfinite(array).all()),
+        "constant": bool(array.size == 0 or low == high),
+    }
+
+
+def _check_writable(shot: Shot) -> None:
+    """Before minutes of training, not after."""
+    if shot.picture.suffix.lower() != ".png":
+        raise Refusal(f"{shot.picture} is no .png file; the picture is saved as PNG.")
+    for path in (shot.picture, shot.facts):
+        existed = path.exists()
+        try:
+            with path.open("ab"):
+                pass
+            if not existed:
+                path.unlink()
+        except OSError as error:
+            raise _not_writable(path, error) from None
+
+
+def _not_writable(path: Path, error: OSError) -> Refusal:
+    return Refusal(f"Cannot write {path}: {error.strerror or error}. Choose another place.")

@@ -1,0 +1,269 @@
+"""What the viewer remembers of the current run: recorded scalars, marks, newest readings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
+    Diverged,
+    Event,
+    Finished,
+    Measured,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    RunStarted,
+    SettingChanged,
+    Traced,
+    WeightsTaken,
+)
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_viewer.scene.elements import Array, Mark
+from dgn_viewer.scene.panel_spec import Beside, Series, View
+
+TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
+_FIRST_CAPACITY = 256
+
+
+class Recorded:
+    """One append-only series. Views that were handed out keep their content: nothing is moved."""
+
+    def __init__(self) -> None:
+        self._steps = np.empty(_FIRST_CAPACITY, dtype=np.int64)
+        self._values = np.empty(_FIRST_CAPACITY, dtype=np.float64)
+        self._length = 0
+        self._series: Series | None = None
+
+    def append(self, step: int, value: float) -> None:
+        """Add a point at the end."""
+        if self._length == len(self._steps):
+            self._steps = _doubled(self._steps)
+            self._values = _doubled(self._values)
+        self._steps[self._length] = step
+        self._values[self._length] = value
+        self._length += 1
+        self._series = None
+
+    def series(self) -> Series:
+        """All points so far, read-only, without a copy."""
+        if self._series is None:
+            steps = _read_only(self._steps, self._length)
+            self._series = Series(steps, _read_only(self._values, self._length))
+        return self._series
+
+
+class History:
+    """Folds events and frames into what a `View` needs; a new run starts from nothing.
+
+    `revision(source)` counts what has changed: a panel is drawn again when a revision of one of
+    its sources moved.
+    """
+
+    def __init__(self) -> None:
+        self._runs = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._run: RunStarted | None = None
+        self._regime = ""
+        self._wiring: tuple[int, ...] = ()
+        self._settings: SettingChanged | None = None
+        self._step = 0
+        self._readings: dict[str, Reading] = {}
+        self._recorded: dict[tuple[str, str], Recorded] = {}
+        self._marks: list[Mark] = []
+        self._last: Measured | None = None
+        self._paused = False
+        self._diverged: int | None = None
+        self._beside: Beside | None = None
+        self._revisions: dict[str, int] = {}
+        self._common = 0
+
+    @property
+    def step(self) -> int:
+        """The newest step that was heard of."""
+        return self._step
+
+    @property
+    def readings(self) -> Mapping[str, Reading]:
+        """The newest reading of each probe."""
+        return self._readings
+
+    def revision(self, source: str) -> tuple[int, int, int]:
+        """Changes when the source ('training' or a probe) or what concerns all panels changes."""
+        return self._runs, self._common, self._revisions.get(source, 0)
+
+    def on_event(self, event: Event) -> None:
+        """Take in one event."""
+        match event:
+            case RunStarted():
+                self._begin(event)
+            case Measured():
+                self._measure(event)
+            case Traced():
+                for name, value in event.values.items():
+                    self._append((event.probe, name), event.step, value)
+                self._touch(event.probe, event.step)
+            case RegimeSwapped():
+                self._regime = event.after
+                self._diverged = None if event.undone else self._diverged
+                self._mark(event.step, event.undone.partition(" ")[0].lower() or event.after)
+            case Rewired():
+                self._mark(event.step, "π" if event.order != self._wiring else "↻")
+                self._wiring = event.order
+            case WeightsTaken():
+                self._mark(event.step, "weights")
+            case ComparisonOpened():
+                self._beside = beside_of(event)
+                self._common += 1
+            case ComparisonClosed():
+                self._beside = None
+                self._common += 1
+            case SettingChanged():
+                for label in _labels(self._settings, event):
+                    self._mark(event.step, label)
+                self._settings = event
+            case Running():
+                self._pause(False)
+            case Diverged():
+                self._diverged = event.step
+                self._mark(event.step, "diverged")
+                self._pause(True)
+            case Paused() | Finished():
+                self._pause(True)
+            case _:
+                pass
+
+    def on_frame(self, frame: Frame) -> None:
+        """Take in the newest frame; one of an earlier run is left aside."""
+        if self._run is None or frame.run != self._run.run:
+            return
+        self._step = max(self._step, frame.step)
+        for probe, reading in frame.readings.items():
+            if reading is not self._readings.get(probe):
+                self._readings[probe] = reading
+                self._touch(probe, frame.step)
+
+        if self._beside is not None:
+            self._look_beside(self._beside, frame)
+
+    def view(self, choices: Mapping[str, str]) -> View:
+        """What a panel is given, with these choices; nothing in it changes afterwards."""
+        return View(
+            run=self._run,
+            regime=self._regime,
+            wiring=self._wiring,
+            step=self._step,
+            readings=dict(self._readings),
+            series={key: recorded.series() for key, recorded in self._recorded.items()},
+            marks=tuple(self._marks),
+            last=self._last,
+            choices=dict(choices),
+            paused=self._paused,
+            diverged=self._diverged,
+            beside=self._beside,
+        )
+
+    def _begin(self, run: RunStarted) -> None:
+        self._forget()
+        self._runs += 1
+        self._run = run
+        self._regime = run.regime
+        self._wiring = run.wiring
+        self._paused = run.paused
+        config = run.config
+        self._settings = SettingChanged(
+            0,
+            config.training.learning_rate,
+            config.gating.beta,
+            config.gating.value_input,
+            config.training.pace,
+        )
+
+    def _look_beside(self, beside: Beside, frame: Frame) -> None:
+        """What stands still is read once: all of its readings are those of the frame."""
+        known = beside.readings
+        changed = [p for p in {*known, *frame.beside} if known.get(p) is not frame.beside.get(p)]
+        if changed:
+            self._beside = replace(beside, readings=dict(frame.beside))
+        for probe in changed:
+            self._touch(probe, frame.step)
+
+    def _pause(self, paused: bool) -> None:
+        self._paused = paused
+        self._common += 1
+
+    def _measure(self, event: Measured) -> None:
+        self._last = event
+        for name, value in _scores(event).items():
+            self._append((TRAINING, name), event.step, value)
+        self._touch(TRAINING, event.step)
+
+    def _append(self, key: tuple[str, str], step: int, value: float) -> None:
+        self._recorded.setdefault(key, Recorded()).append(step, value)
+
+    def _touch(self, source: str, step: int) -> None:
+        self._revisions[source] = self._revisions.get(source, 0) + 1
+        self._step = max(self._step, step)
+
+    def _mark(self, step: int, label: str) -> None:
+        self._marks.append(Mark(float(step), label))
+        self._common += 1
+        self._step = max(self._step, step)
+
+
+def _scores(event: Measured) -> dict[str, float]:
+    """What was measured, by the name of its series."""
+    measured = {
+        "train_loss": event.train_loss,
+        "train_accuracy": event.train_accuracy,
+        "test_loss": event.test_loss,
+        "test_accuracy": event.test_accuracy,
+    }
+    return {name: value for name, value in measured.items() if value is not None}
+
+
+def beside_of(event: ComparisonOpened) -> Beside:
+    """What stands beside the run, with the scores that its own run recorded."""
+    recorded: dict[tuple[str, str], Recorded] = {}
+    for score in event.scores:
+        for name, value in _scores(score).items():
+            recorded.setdefault((TRAINING, name), Recorded()).append(score.step, value)
+    return Beside(
+        name=event.name,
+        regime=event.regime,
+        layers=event.layers,
+        wiring=event.wiring,
+        step=event.step,
+        series={key: one.series() for key, one in recorded.items()},
+    )
+
+
+def _labels(before: SettingChanged | None, now: SettingChanged) -> list[str]:
+    """What a change of the dials is called on a time axis; the pace changes no curve."""
+    labels: list[str] = []
+    if before is None or now.beta != before.beta:
+        labels.append(f"β {now.beta:g}")
+    if before is None or now.learning_rate != before.learning_rate:
+        labels.append(f"lr {now.learning_rate:g}")
+    if before is None or now.value_input != before.value_input:
+        labels.append(f"input {now.value_input}")
+    return labels
+
+
+def _doubled(array: Array) -> Array:
+    larger = np.empty(2 * len(array), dtype=array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _read_only(array: Array, length: int) -> Array:
+    view = array[:length]
+    view.flags.writeable = False
+    return view

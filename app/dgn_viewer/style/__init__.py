@@ -1,0 +1,1 @@
+"""Colours, fonts and style sheets, light and dark."""

@@ -1,0 +1,154 @@
+"""The look of the whole application: style sheet, palette, fonts and recoloured icons."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+
+from PySide6.QtCore import QByteArray, QSize, Qt
+from PySide6.QtGui import QColor, QFont, QIcon, QPainter, QPalette, QPixmap
+from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtWidgets import QWidget
+
+from dgn_viewer.style.theme import Theme
+
+_ICONS = files("dgn_resources") / "icons"
+_SCALES = (1.0, 1.5, 2.0, 3.0)  # device pixel ratios that icons are rendered for
+
+
+def on_accent(theme: Theme) -> str:
+    """The colour of text on the accent: whichever of the theme's extremes reads better."""
+    return theme.panel if theme.name == "light" else theme.window
+
+
+def mixed(first: str, second: str, share: float) -> str:
+    """`first` with `share` (0…1) of `second` mixed in, as '#RRGGBB'."""
+    pairs = zip(_channels(first), _channels(second), strict=True)
+    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in pairs)
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of WCAG 2.2, 1…21."""
+    bright, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = [channel / 255 for channel in _channels(colour)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return red, green, blue
+
+
+def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
+    """Every (text, background) that the style sheet and the painted widgets use."""
+    hover = mixed(theme.panel, theme.line, 0.5)
+    return (
+        *((theme.text, ground) for ground in (theme.window, theme.panel, theme.line, hover)),
+        *((theme.muted, ground) for ground in (theme.window, theme.panel, hover)),
+        *((theme.refused, ground) for ground in (theme.window, theme.panel)),
+        (theme.accent, theme.panel),
+        (on_accent(theme), theme.accent),
+    )
+
+
+def icon(name: str, theme: Theme, size: int = 16, colour: str = "") -> QIcon:
+    """An icon of the family in the theme's text colour; raises `FileNotFoundError` by name."""
+    source = (_ICONS / f"{name}.svg").read_text(encoding="utf-8")
+    result = QIcon()
+    tones = (
+        (QIcon.Mode.Normal, colour or theme.text),
+        (QIcon.Mode.Disabled, mixed(theme.muted, theme.window, 0.5)),
+    )
+    for mode, tone in tones:
+        for scale in _SCALES:
+            result.addPixmap(_pixmap(source.replace("currentColor", tone), size, scale), mode)
+    return result
+
+
+def _pixmap(svg: str, size: int, scale: float) -> QPixmap:
+    pixmap = QPixmap(QSize(size, size) * scale)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    QSvgRenderer(QByteArray(svg.encode())).render(painter)
+    painter.end()
+    pixmap.setDevicePixelRatio(scale)
+    return pixmap
+
+
+def font(widget: QWidget, size: int = 13, bold: bool = False) -> QFont:
+    """The widget's family at `size` pixels with tabular figures, for widgets that paint."""
+    result = QFont(widget.font())
+    result.setPixelSize(size)
+    result.setWeight(QFont.Weight.DemiBold if bold else QFont.Weight.Normal)
+    result.setFeature(QFont.Tag("tnum"), 1)
+    return result
+
+
+def palette(theme: Theme) -> QPalette:
+    """Colours for everything that the style sheet leaves to the platform style (Fusion)."""
+    role = QPalette.ColorRole
+    colours = {
+        role.Window: theme.window,
+        role.WindowText: theme.text,
+        role.Base: theme.panel,
+        role.AlternateBase: theme.window,
+        role.Text: theme.text,
+        role.Button: theme.panel,
+        role.ButtonText: theme.text,
+        role.BrightText: theme.refused,
+        role.ToolTipBase: theme.panel,
+        role.ToolTipText: theme.text,
+        role.PlaceholderText: theme.muted,
+        role.Highlight: theme.accent,
+        role.HighlightedText: on_accent(theme),
+        role.Accent: theme.accent,
+        role.Link: theme.accent,
+        role.LinkVisited: theme.accent,
+        role.Light: theme.panel,
+        role.Midlight: theme.line,
+        role.Mid: theme.line,
+        role.Dark: theme.line,
+        role.Shadow: theme.line,
+    }
+    result = QPalette()
+    for which, colour in colours.items():
+        result.setColor(which, QColor(colour))
+    for which in (role.WindowText, role.Text, role.ButtonText):
+        result.setColor(QPalette.ColorGroup.Disabled, which, QColor(theme.muted))
+    return result
+
+
+def stylesheet(theme: Theme) -> str:
+    """The style sheet of the whole application.
+
+    Labels choose their look by the dynamic property `role`: 'muted', 'small', 'title', 'refused';
+    a push button with `role` 'primary' is the one that acts.
+    """
+    tokens = {
+        "window": theme.window,
+        "panel": theme.panel,
+        "line": theme.line,
+        "text": theme.text,
+        "muted": theme.muted,
+        "accent": theme.accent,
+        "refused": theme.refused,
+        "on_accent": on_accent(theme),
+        "hover": mixed(theme.panel, theme.line, 0.5),
+        "edge": mixed(theme.line, theme.muted, 0.35),
+        "primary_hover": mixed(theme.accent, theme.text, 0.12),
+        "icons": str(_ICONS).replace("\\", "/"),
+    }
+    sheet = (files("dgn_resources") / "style.qss").read_text(encoding="utf-8")
+    for name, value in tokens.items():
+        sheet = sheet.replace(f"@{name}@", value)
+    return sheet
+
+
+def tip(text: str) -> str:
+    """A tool tip that shows `text` as it is: names from files must not be read as markup."""
+    return f"<span>{escape(text)}</span>"

@@ -1,0 +1,44 @@
+"""Design tokens: the colours of the window in light and dark, and of figures on paper."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+from dgn_viewer.scene.elements import Role
+
+
+@dataclass(frozen=True)
+class Theme:
+    """One set of tokens; every colour in the program comes from here ('#RRGGBB')."""
+
+    name: str
+    window: str
+    panel: str
+    line: str
+    text: str
+    muted: str
+    accent: str
+    value: str  # value network, K^V
+    feature: str  # feature network, K^F
+    cross: str  # K^X
+    beside: str  # what is compared with (B)
+    refused: str
+    gate_closed: str
+    gate_open: str
+
+    def role(self, role: Role) -> str:
+        """The colour of a role."""
+        colour: str = getattr(self, role)
+        return colour
+
+
+def _theme(name: str) -> Theme:
+    """From the resources, where the reports of `dgn reproduce` find the same colours."""
+    text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
+    return Theme(name=name, **json.loads(text)[name])
+
+
+LIGHT = _theme("light")
+DARK = _theme("dark")

@@ -1,0 +1,108 @@
+"""A combo box that asks and waits: it shows the engine's value until the engine has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePainter, QWidget
+
+from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.widgets.listed_item import GROUP, HINT, ListedItem
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One entry: its value, the short text of the closed box, the long one of the list."""
+
+    value: str
+    short: str
+    title: str = ""
+    about: str = ""
+    hint: str = ""  # muted, behind the title
+    group: str = ""  # its heading in the list
+
+
+class ChoiceBox(QComboBox):
+    """Emits `asked` when the user chooses; changes only by `show_value`.
+
+    Neither the wheel nor an arrow key chooses by itself: a regime swap redraws weights.
+    """
+
+    asked = Signal(str)
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._choices: tuple[Choice, ...] = ()
+        self._shown = ""
+        self.setAccessibleName(name)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setItemDelegate(ListedItem(self))
+        self.activated.connect(self._ask)
+
+    def offer(self, choices: Sequence[Choice]) -> None:
+        """The entries of the list."""
+        self._choices = tuple(choices)
+        self.clear()
+        for place, choice in enumerate(self._choices):
+            self.addItem(choice.title or choice.short, choice.value)
+            self.setItemData(place, choice.hint, HINT)
+            self.setItemData(place, choice.group, GROUP)
+            if choice.about:
+                self.setItemData(place, tip(choice.about), Qt.ItemDataRole.ToolTipRole)
+        view = self.view()
+        view.setMinimumWidth(view.sizeHintForColumn(0) + 32 if self._choices else 0)
+        self.show_value(self._shown)
+        self.updateGeometry()
+
+    def show_value(self, value: str) -> None:
+        """What the engine says."""
+        self._shown = value
+        self.setCurrentIndex(self.findData(value))
+        self.update()
+
+    @property
+    def value(self) -> str:
+        """What is shown."""
+        return self._shown
+
+    def sizeHint(self) -> QSize:
+        """As wide as the longest short text."""
+        texts = [choice.short for choice in self._choices] or ["–" * 6]
+        width = max(self.fontMetrics().horizontalAdvance(text) for text in texts)
+        return QSize(width + 36, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """The same."""
+        return self.sizeHint()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Arrows open the list instead of choosing."""
+        if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_Down):
+            self.showPopup()
+        elif event.text().isprintable() and event.text().strip():
+            event.ignore()  # a letter is a shortcut of the window, not a choice
+        else:
+            super().keyPressEvent(event)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """A wheel that passes by changes nothing."""
+        event.ignore()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """The closed box with the short text."""
+        painter = QStylePainter(self)
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        place = self.currentIndex()
+        option.currentText = self._choices[place].short if place >= 0 else "–"
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+        painter.end()
+
+    def _ask(self, place: int) -> None:
+        value = self._choices[place].value
+        self.show_value(self._shown)  # until the engine answers
+        self.asked.emit(value)

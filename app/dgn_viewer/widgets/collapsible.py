@@ -1,0 +1,53 @@
+"""A part of a form that is folded away until it is wanted."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QToolButton, QVBoxLayout, QWidget
+
+from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.theme import LIGHT, Theme
+
+
+class Fold(QWidget):
+    """A heading that opens and closes what is below it; `note` is said while it is closed."""
+
+    def __init__(self, title: str, content: QWidget) -> None:
+        super().__init__()
+        self._title, self._note, self._theme = title, "", LIGHT
+        self.content = content
+        self.button = QToolButton()
+        self.button.setCheckable(True)
+        self.button.setProperty("role", "fold")
+        self.button.setIconSize(QSize(12, 12))
+        self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.button.toggled.connect(self._show)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(8)
+        column.addWidget(self.button, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addWidget(content)
+        self._show()
+
+    def open(self, wanted: bool = True) -> None:
+        """Show or hide the content."""
+        self.button.setChecked(wanted)
+
+    def say(self, note: str) -> None:
+        """What the heading says beside its title while the content is hidden."""
+        self._note = note
+        self._show()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Colour the arrow."""
+        self._theme = theme
+        self._show()
+
+    def _show(self) -> None:
+        opened = self.button.isChecked()
+        self.content.setVisible(opened)
+        self.button.setIcon(icon("chevron-down" if opened else "chevron-right", self._theme, 12))
+        told = f"{self._title}: {self._note}" if self._note and not opened else self._title
+        self.button.setText(told)
+        self.button.setAccessibleName(told)

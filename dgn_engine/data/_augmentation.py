@@ -1,0 +1,103 @@
+"""Training images shown anew in each epoch, as DavidNet was trained: cropped, flipped, cut out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dgn_engine.errors import Refusal
+from dgn_engine.training.device_data import stream
+
+PAD, HOLE = 8, 4  # a side of 32 is padded by 32 // 8 = 4 and loses a square of 32 // 4 = 8
+LEAST = 8  # pixels of a side that can be padded and cut out
+
+
+@dataclass(frozen=True)
+class Views:
+    """How each of n images is shown in one epoch; every field is (n,).
+
+    `top`, `left`: where the crop begins in the padded image; `mirrored`: left and right exchanged;
+    `hole_top`, `hole_left`: the corner of the square that is cut out of the result.
+    """
+
+    top: Tensor
+    left: Tensor
+    mirrored: Tensor
+    hole_top: Tensor
+    hole_left: Tensor
+
+
+class Augmentation:
+    """The transforms of D. Page (github.com/davidcpage/cifar10-fast) on images (n, C, H, W).
+
+    Padded by reflection with an eighth of the side, cropped back to its size, mirrored with
+    probability ½, and a square of a quarter of the side filled with `fill` (C,), the mean pixel:
+    the zero of his normalised images. For 32×32 pixels: pad 4, cutout 8×8. What is drawn is a
+    function of (seed, epoch) alone. Raises `Refusal` where the inputs are no such images.
+    """
+
+    def __init__(self, images: Tensor, seed: int) -> None:
+        if images.dim() != 4:
+            raise Refusal(
+                "training.augmentation shifts and mirrors images, and this network takes its "
+                "inputs as rows of numbers; choose a convolutional network or augmentation 'none'."
+            )
+        self.height, self.width = (int(side) for side in images.shape[2:])
+        side = min(self.height, self.width)
+        if side < LEAST:
+            raise Refusal(
+                f"training.augmentation needs images of at least {LEAST}×{LEAST} pixels; these "
+                f"have {self.height}×{self.width}."
+            )
+        self.pad, self.hole = side // PAD, side // HOLE
+        self.fill = images.mean(dim=(0, 2, 3), dtype=torch.float64).to(images.dtype)
+        self._seed, self._examples = seed, len(images)
+        self._views: tuple[int, Views] | None = None
+
+    def views(self, epoch: int) -> Views:
+        """How every training example is shown in this epoch."""
+        if self._views is None or self._views[0] != epoch:
+            self._views = (epoch, self._drawn(epoch))
+        return self._views[1]
+
+    def show(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
+        """The training examples `rows` (m,), whose images (m, C, H, W) these are, as shown then."""
+        views = self.views(epoch)
+        down = torch.arange(self.height, device=images.device)
+        across = torch.arange(self.width, device=images.device)
+        flipped = torch.where(views.mirrored[rows][:, None], across.flip(0), across)  # (m, W)
+        padded = F.pad(images, (self.pad,) * 4, mode="reflect")
+        cropped = padded[
+            torch.arange(len(rows), device=images.device)[:, None, None, None],
+            torch.arange(images.shape[1], device=images.device)[None, :, None, None],
+            (views.top[rows][:, None] + down)[:, None, :, None],
+            (views.left[rows][:, None] + flipped)[:, None, None, :],
+        ]
+        in_rows = self._covered(views.hole_top[rows], down)
+        in_columns = self._covered(views.hole_left[rows], across)
+        hole = (in_rows[:, :, None] & in_columns[:, None, :])[:, None]
+        return torch.where(hole, self.fill[None, :, None, None], cropped)
+
+    def _covered(self, begin: Tensor, places: Tensor) -> Tensor:
+        """(m, places): whether the square that begins there covers the place."""
+        offset = places - begin[:, None]
+        return (offset >= 0) & (offset < self.hole)
+
+    def _drawn(self, epoch: int) -> Views:
+        generator = stream("augmentation", self._seed, epoch)
+
+        def draw(choices: int) -> Tensor:
+            whole = torch.randint(choices, (self._examples,), generator=generator)
+            return whole.to(self.fill.device)
+
+        shifts = 2 * self.pad + 1
+        return Views(
+            top=draw(shifts),
+            left=draw(shifts),
+            mirrored=draw(2).bool(),
+            hole_top=draw(self.height - self.hole + 1),
+            hole_left=draw(self.width - self.hole + 1),
+        )

@@ -1,0 +1,166 @@
+"""How much the gates of a checkpoint know: [NPF] Definition 5.1.
+
+Its gates are copied and held; value networks are trained from scratch with them, and others with
+the gates of random networks. What they reach on the test set is the measure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.config import NetConfig, OptionValue, RunConfig
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.errors import Refusal
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._judging import judge
+from dgn_engine.model.architecture import Dense
+from dgn_engine.model.importing import from_tensors
+from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
+from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
+from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.training.device_data import reside
+from dgn_engine.training.devices import choose_device, set_threads
+from dgn_engine.training.metrics import TestPass
+
+COPIED, RANDOM = "FL", "FR-II"
+ITSELF = "file"
+
+
+def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
+    """The experiment for a file, trained as `config` says; raises `Refusal` where it is not read.
+
+    `config.net` is the network that the gates fit; see `net_of`.
+    """
+    digest = _digest(file)
+
+    def plan(request: Request) -> Plan:
+        return Plan(tuple(_units(file, digest, config, seeds)), choices=_choices(file, config))
+
+    def findings(request: Request, results: Results) -> Findings:
+        return _findings(request, results, file.name, seeds)
+
+    return Experiment(
+        title=f"Gate information of {file.name}",
+        paper="[NPF] Definition 5.1",
+        about="Value networks trained from scratch with its gates, and with random ones.",
+        plan=plan,
+        findings=findings,
+        quick_minutes=0.0,
+        full_hours=0.0,
+    )
+
+
+def net_of(file: Path) -> NetConfig:
+    """The network that the file's gates fit, where the file says so; else `Refusal`."""
+    listing = read_tensors(file)
+    if from_tensors.is_ours(listing):
+        return RunConfig.from_toml(listing.metadata["config"]).net
+    return _dense_net(from_tensors.in_order(listing))
+
+
+def own_accuracy(work: Work) -> Any:
+    """Test accuracy (0…1) of the network in a file, for `Calculation`; NaN is never returned."""
+    config = RunConfig.from_dict(work.arguments["config"])
+    examples = load_examples(config.data)
+    found = network_for(Path(work.arguments["file"]), config.net, examples)
+    network = found.network.requires_grad_(False)
+    set_threads(network.architecture)
+    device = choose_device(config.device)
+    data = reside(examples, network.architecture, device)
+    passing = TestPass(network.to(device), data, config.training.loss)
+    score = None
+    while score is None:
+        score = passing.advance()
+    return {"accuracy": score.accuracy, "regime": found.regime.name}
+
+
+def network_for(file: Path, net: NetConfig, examples: Examples) -> Found:
+    """The network in a file; raises `Refusal` where it cannot be tested on these examples."""
+    listing = read_tensors(file)
+    found = network_of(listing, examples.train_x.shape[1:], net)
+    if found.regime.drawn_gates:
+        raise Refusal(f"{listing.file_name} has coins for gates: it cannot be tested.")
+    wanted = 1 if examples.signed else len(examples.class_names)
+    logits = found.network.architecture.nodes[-1]
+    if isinstance(logits, Dense) and logits.outputs != wanted:
+        raise Refusal(
+            f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}."
+        )
+    return found
+
+
+def _units(file: Path, digest: str, config: RunConfig, seeds: int) -> list[Unit]:
+    asked = {"file": str(file), "sha256": digest, "config": config.to_dict()}
+    units: list[Unit] = [
+        Calculation(ITSELF, "dgn_engine.experiments._gate_information:own_accuracy", asked)
+    ]
+    for seed in range(seeds):
+        for regime, source in ((COPIED, str(file)), (RANDOM, "")):
+            gating = replace(config.gating, regime=regime, gates_from=source)
+            units.append(Training(f"{regime}-s{seed}", replace(config, gating=gating, seed=seed)))
+    return units
+
+
+def _findings(request: Request, results: Results, name: str, seeds: int) -> Findings:
+    own = results.calculated(ITSELF)
+    runs = {
+        regime: [results.trained(f"{regime}-s{seed}") for seed in range(seeds)]
+        for regime in (COPIED, RANDOM)
+    }
+    difference = [
+        100 * (copied.best - random.best)
+        for copied, random in zip(runs[COPIED], runs[RANDOM], strict=True)
+    ]
+    rows = (
+        Row(f"{name} itself ({own['regime']})", (100 * own["accuracy"],), remark="as it is"),
+        _row(f"its gates, value network from scratch ({COPIED})", runs[COPIED]),
+        _row(f"random gates ({RANDOM})", runs[RANDOM]),
+    )
+    claim = ("gates", "its gates know more than random ones")
+    judged = judge(request, claim, f"{COPIED} − {RANDOM}", difference, "above", 0.0)
+    return Findings(rows, (judged,))
+
+
+def _row(label: str, runs: list[Trained]) -> Row:
+    last = [100 * run.last for run in runs]
+    return Row(
+        label,
+        tuple(100 * run.best for run in runs),
+        epochs=max(run.epochs[-1] if run.epochs else 0.0 for run in runs),
+        seconds=sum(run.seconds for run in runs),
+        remark=f"after the last epoch {sum(last) / len(last):.2f} %",
+    )
+
+
+def _choices(file: Path, config: RunConfig) -> tuple[str, ...]:
+    training = config.training
+    return (
+        "the number of a run is its best test accuracy over the epochs, as in the papers",
+        f"value networks: {training.optimiser}, step {training.learning_rate:g}, batch "
+        f"{training.batch}, {training.epochs} epochs, {config.data.name}",
+        f"the file: {file}",
+    )
+
+
+def _dense_net(listing: Listing) -> NetConfig:
+    nodes = from_tensors.dense_architecture(listing).nodes
+    widths = {node.outputs for node in nodes[:-1] if isinstance(node, Dense)}
+    if len(widths) != 1:
+        raise Refusal(
+            f"The hidden layers of {listing.file_name} differ in width; name its network with "
+            "--net."
+        )
+    options: dict[str, OptionValue] = {"width": widths.pop(), "depth": len(nodes)}
+    return NetConfig("fc", tuple(options.items()))
+
+
+def _digest(file: Path) -> str:
+    try:
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise Refusal(f"{file} cannot be read: {error.strerror}.") from None

@@ -1,0 +1,142 @@
+"""What a reproduction costs before it is begun: runs, hours, storage; estimates that say so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import load_examples
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
+from dgn_engine.experiments.report.progress import work_of
+from dgn_engine.experiments.report.reproduce import Task, plan_of
+from dgn_engine.model.architecture import Architecture, weight_shape
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.regimes import find_regime
+from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.workers.batched_workers import find_stacks
+
+# Fitted to steps that were timed on one core of a Xeon at 2.5 GHz (docs/scale.md says how well).
+LAYER = 1.1e-4  # seconds of a layer in one pass, however small: Python, the optimiser, the log
+DENSE, CONV = 5.5e10, 7e10  # floating-point operations a second of one core, by itself
+PACKED = 3.6e10  # and of dense networks in a stack, who share what a layer costs in Python
+BYTES = 4
+WORTH = 0.9  # of the time: packing that saves less is not told
+_CHECKPOINTS = 2  # that are there at a time
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of so many runs: seconds of one CPU core, one by one and with stacks, bytes of folders."""
+
+    runs: int
+    calculations: int
+    seconds: float
+    packed: float
+    storage: float
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    train: int
+    test: int
+    shape: tuple[int, ...]
+    classes: int
+
+
+def cost_of(task: Task) -> Cost:
+    """By the operations of the networks and the steps; calculations are not counted.
+
+    Loads each data set once, so that one that is not there is refused before anything is begun.
+    """
+    units = plan_of(task).units
+    runs = [unit for unit in units if isinstance(unit, Training)]
+    stacks = find_stacks(units, task.folder, 1)
+    size = {name: len(stack) for stack in stacks for name in stack}
+    alone = [_run_cost(unit) for unit in runs]
+    return Cost(
+        len(runs),
+        len(units) - len(runs),
+        sum(seconds for seconds, _ in alone),
+        sum(_run_cost(unit, size.get(unit.id, 1))[0] for unit in runs),
+        sum(storage for _, storage in alone),
+    )
+
+
+def cost_in_words(task: Task) -> str:
+    """'npf-table2, full: 150 runs, 0 calculations; about 40 h of one CPU core …'."""
+    cost = cost_of(task)
+    parts = [f"{task.name}, {task.request.scale}: {cost.runs:,} runs"]
+    if cost.calculations:
+        parts.append(f", {cost.calculations:,} calculations")
+    if cost.runs:
+        parts.append(f"; about {formatting.duration(cost.seconds)} of one CPU core to train")
+        if cost.packed < WORTH * cost.seconds:
+            parts.append(f", {formatting.duration(cost.packed)} packed")
+        parts.append(f", {storage_in_words(cost.storage)} of storage (estimated)")
+    else:
+        quick = task.request.quick
+        own = quick_words(task.experiment) if quick else full_words(task.experiment)
+        parts.append("; how long is not measured" if own == UNKNOWN else f"; about {own}")
+    return "".join([*parts, f". In {task.folder}."])
+
+
+def storage_in_words(size: float) -> str:
+    """'3.1 MB', '12 GB'."""
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 999.5:
+            return f"{size:.2g} {unit}" if size < 10 else f"{size:.0f} {unit}"
+    return f"{size / 1000:.1f} TB"
+
+
+def operations(architecture: Architecture) -> float:
+    """Floating-point operations of one example's way through one network, forward."""
+    return float(sum(2 * math.prod(weight) * places for weight, places in _layers(architecture)))
+
+
+def _run_cost(unit: Training, stack: int = 1) -> tuple[float, float]:
+    """Seconds and bytes of one run, trained in a stack of so many."""
+    config = unit.config
+    sizes = _sizes(config.data)
+    architecture = build_architecture(config.net, sizes.shape, sizes.classes)
+    regime = find_regime(config.gating.regime)
+    feature = 0 if regime.own_gates or regime.open_gates else 3 if regime.trains_feature else 1
+    tabled = stack > 1 and feature == 1  # a stack computes frozen gates once
+    passes = 3 + (0 if tabled else feature)  # backward is twice forward
+    epochs = work_of(unit)
+    steps = epochs * math.ceil(sizes.train / config.training.batch)
+    trained = passes * operations(architecture) * sizes.train * epochs
+    tested = (1 + bool(feature)) * operations(architecture) * sizes.test * epochs
+    layers = list(_layers(architecture))
+    maps = any(len(weight) > 2 for weight, _ in layers)
+    rate = CONV if maps else PACKED if stack > 1 else DENSE
+    seconds = steps * passes * len(layers) * LAYER / stack + (trained + tested) / rate
+    return seconds, _storage(config, architecture, feature)
+
+
+def _storage(config: RunConfig, architecture: Architecture, feature: int) -> float:
+    weights = sum(math.prod(weight) for weight, _ in _layers(architecture))
+    networks = 1 + bool(feature)
+    kept = 1 + len(config.training.keep_epochs) + config.training.keep_best
+    moments = {"adam": 2, "rmsprop": 1, "sgd": 0}[config.training.optimiser]
+    return BYTES * weights * networks * (kept + _CHECKPOINTS * (1 + moments)) + 3e4
+
+
+def _layers(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The weights of each layer, and at how many places they are used."""
+    weighted = set(map(id, architecture.weighted))
+    for node, shape in architecture.shapes():
+        if id(node) in weighted:
+            yield weight_shape(node), math.prod(shape[1:])  # type: ignore[arg-type]
+
+
+@cache
+def _sizes(data: DataConfig) -> _Sizes:
+    examples = load_examples(data)
+    classes = 1 if examples.signed else len(examples.class_names)
+    shape = tuple(examples.train_x.shape[1:])
+    return _Sizes(len(examples.train_y), len(examples.test_y), shape, classes)

@@ -1,0 +1,117 @@
+"""`results.json`: everything that one reproduction came to, free of torch, so that all can read it.
+
+Numbers that do not exist (NaN) are null in the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dgn_engine.errors import Refusal
+from dgn_engine.experiments.report.result_layout import RESULTS
+from dgn_engine.protocol.results import Claim, Figure, Printed
+from dgn_engine.storage.plain_data import typed
+from dgn_engine.storage.regular_files import read_text
+
+FORMAT = "dgn-viewer result 1"
+State = Literal["running", "done", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class RowLine:
+    """A row with its mean, the half-width of its 95 % interval (NaN below two values), and the
+    difference to what was printed (NaN where nothing was).
+    """
+
+    label: str
+    values: tuple[float, ...]
+    mean: float
+    half_width: float
+    printed: Printed | None
+    difference: float
+    unit: str = "%"
+    epochs: float = math.nan
+    seconds: float = 0.0
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class UnitLine:
+    """One run or calculation: what became of it and how long it took."""
+
+    id: str
+    state: str
+    seconds: float = math.nan
+    trouble: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """See the module. `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone.
+
+    `request` and `machine` are plain values by name.
+    """
+
+    name: str
+    title: str
+    paper: str
+    about: str
+    scale: str
+    protocol: str
+    request: Mapping[str, Any]
+    made: str
+    state: State
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    seconds: float
+    rows: tuple[RowLine, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    remarks: tuple[str, ...] = ()
+    scaled_down: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    units: tuple[UnitLine, ...] = ()
+    command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
+    format: str = field(default=FORMAT)
+
+
+def to_bytes(document: Document) -> bytes:
+    """As it is written."""
+    tree = _plain(dataclasses.asdict(document))
+    return (json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def read(folder: Path) -> Document:
+    """The result in a folder, or in the folder of a file in it; raises `Refusal`."""
+    path = folder if folder.is_file() else folder / RESULTS
+    try:
+        tree = json.loads(read_text(path))
+    except FileNotFoundError:
+        raise Refusal(f"{folder} holds no result: there is no {RESULTS} in it.") from None
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise Refusal(f"{path} is no sound JSON.") from None
+    if not isinstance(tree, dict) or tree.get("format") != FORMAT:
+        raise Refusal(f"{path} is no result of dgn reproduce, or of another version of it.")
+    try:
+        document: Document = typed(Document, tree)
+    except (TypeError, ValueError, KeyError) as error:
+        raise Refusal(f"{path} is damaged: {error}.") from None
+    return document
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value

@@ -1,0 +1,115 @@
+"""`report.html`: one file, without scripts and without a network; light, dark and printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib.resources import files
+
+from dgn_engine.experiments.report.colours import tokens
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.report_rows import (
+    CLAIM_HEADS,
+    ROW_HEADS,
+    claim_cells,
+    facts,
+    row_cells,
+)
+
+_WORDS = {"held": "held", "not held": "failed"}
+_NUMBERS = frozenset(
+    ("measured", "printed", "difference", "n", "epochs", "time", "value", "95 % interval")
+)
+
+
+def html(document: Document) -> str:
+    """The whole page."""
+    return "\n".join(_page(document)) + "\n"
+
+
+def _page(document: Document) -> Iterator[str]:
+    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield '<meta name="color-scheme" content="light dark">'
+    yield f"<title>{escape(document.title)}</title>\n<style>{_style()}</style>\n</head>\n<body>"
+    yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
+    yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
+    if document.rows:
+        yield from _rows(document)
+    if document.claims:
+        yield from _claims(document)
+    if document.figures:
+        from dgn_engine.experiments.report.report_figures import (
+            inline_svg,  # matplotlib takes seconds
+        )
+    for figure in document.figures:
+        yield f'<figure aria-label="{escape(figure.title)}">{inline_svg(figure)}</figure>'
+    yield from _list("Remarks", document.remarks)
+    yield from _list("How it was scaled down", document.scaled_down)
+    yield from _list("What was chosen", document.choices)
+    yield from _failures(document)
+    yield "<h2>How it was made</h2>\n<dl>"
+    yield from (f"<dt>{escape(n)}</dt><dd>{escape(v)}</dd>" for n, v in facts(document))
+    yield "</dl>\n</body>\n</html>"
+
+
+def _rows(document: Document) -> Iterator[str]:
+    rows = [row_cells(document, row) for row in document.rows]
+    yield "<h2>Measured beside printed</h2>"
+    yield from _table(ROW_HEADS, rows)
+    yield "<p class=note>Mean ± half-width of the 95 % interval over n seeds (Student’s t).</p>"
+
+
+def _claims(document: Document) -> Iterator[str]:
+    yield "<h2>Claims</h2>"
+    yield from _table(CLAIM_HEADS, [claim_cells(claim) for claim in document.claims])
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    shown = [place for place, head in enumerate(heads) if any(_said(row[place]) for row in rows)]
+    yield "<div class=table><table><thead><tr>"
+    yield "".join(_cell("th", heads[place], heads[place]) for place in shown)
+    yield "</tr></thead><tbody>"
+    for row in rows:
+        yield "<tr>" + "".join(_cell("td", heads[place], row[place]) for place in shown) + "</tr>"
+    yield "</tbody></table></div>"
+
+
+def _said(cell: str) -> bool:
+    return cell not in ("", "–")
+
+
+def _cell(tag: str, head: str, text: str) -> str:
+    kind = "number" if head in _NUMBERS else ""
+    if tag == "td" and head == "verdict":
+        kind = f"verdict {_WORDS.get(text, 'open')}"
+    attribute = f' class="{kind}"' if kind else ""
+    return f"<{tag}{attribute}>{escape(text)}</{tag}>"
+
+
+def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield f"<h2>{escape(title)}</h2>\n<ul>"
+        yield from (f"<li>{escape(sentence)}</li>" for sentence in sentences)
+        yield "</ul>"
+
+
+def _failures(document: Document) -> Iterator[str]:
+    failed = [unit for unit in document.units if unit.trouble]
+    if failed:
+        yield "<h2>What failed</h2>"
+    for unit in failed:
+        yield f"<details><summary>{escape(unit.id)}</summary><pre>{escape(unit.trouble)}</pre>"
+        yield "</details>"
+
+
+def _style() -> str:
+    sheet = (files("dgn_resources") / "report.css").read_text(encoding="utf-8")
+    return (
+        f":root{{{_variables('light')}}}\n"
+        f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables('dark')}}}}}\n{sheet}"
+    )
+
+
+def _variables(theme: str) -> str:
+    return "".join(f"--{name}:{colour};" for name, colour in tokens(theme).items())

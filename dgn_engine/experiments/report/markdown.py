@@ -1,0 +1,61 @@
+"""A report in Markdown, for those who paste it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.report_rows import (
+    CLAIM_HEADS,
+    ROW_HEADS,
+    claim_cells,
+    facts,
+    row_cells,
+)
+from dgn_engine.experiments.report.result_layout import FIGURES
+
+
+def markdown(document: Document) -> str:
+    """The whole report; figures are linked."""
+    return "\n".join(_lines(document)) + "\n"
+
+
+def _lines(document: Document) -> Iterator[str]:
+    yield f"# {document.title}"
+    yield f"\n{document.paper} · `{document.name}`. {document.about}\n"
+    yield from (f"- {name}: {value}" for name, value in facts(document))
+    if document.rows:
+        yield "\n## Measured beside printed\n"
+        rows = [row_cells(document, row) for row in document.rows]
+        yield from _table(ROW_HEADS, rows)
+    if document.claims:
+        yield "\n## Claims\n"
+        yield from _table(CLAIM_HEADS, [claim_cells(claim) for claim in document.claims])
+    for figure in document.figures:
+        yield f"\n![{_cell(figure.title)}]({FIGURES}/{figure.name}.svg)"
+    yield from _list("Remarks", document.remarks)
+    yield from _list("How it was scaled down", document.scaled_down)
+    yield from _list("What was chosen", document.choices)
+    troubles = [unit for unit in document.units if unit.trouble]
+    yield from _list(
+        "What failed", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
+    )
+    yield f"\nMade {document.made}; {formatting.duration(document.seconds)} of computing."
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(heads) + " |"
+    yield "|" + " --- |" * len(heads)
+    for row in rows:
+        yield "| " + " | ".join(_cell(cell) for cell in row) + " |"
+
+
+def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
+    if sentences:
+        yield f"\n## {title}\n"
+        yield from (f"- {sentence}" for sentence in sentences)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,146 @@
+"""How far a reproduction is: folded from what the executor tells, written to `progress.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.errors import Refusal
+from dgn_engine.experiments.report.result_layout import PROGRESS
+from dgn_engine.storage.plain_data import typed
+from dgn_engine.storage.regular_files import read_text
+from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.unit import Training, Unit
+
+OVER: tuple[Told, ...] = ("done", "skipped", "diverged", "failed")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A unit that is being worked on; `score`: its best test accuracy so far (0…1)."""
+
+    unit: str
+    fraction: float
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A unit that failed for good, and the end of its log."""
+
+    unit: str
+    trouble: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`fraction` of the work (0…1); `left`: seconds, None where nobody can tell yet; `best`: the
+    unit with the best score so far. `state` as in `results.json`.
+    """
+
+    name: str
+    state: str
+    total: int
+    done: int
+    failed: int
+    fraction: float
+    elapsed: float
+    left: float | None = None
+    best: Running | None = None
+    running: tuple[Running, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+class Tally:
+    """Counts what the executor tells. The work of a unit is taken as its number of epochs."""
+
+    def __init__(
+        self, name: str, units: Sequence[Unit], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name = name
+        self._now = now
+        self._work = {unit.id: work_of(unit) for unit in units}
+        self._told: dict[str, Progress] = {}
+        self._began = now()
+        self._given = 0.0  # work that was done before
+        self._best: Running | None = None
+
+    def told(self, progress: Progress) -> None:
+        """Take one in."""
+        before = self._told.get(progress.unit)
+        if before is None and progress.state in ("skipped", "running"):
+            share = 1.0 if progress.state == "skipped" else progress.fraction
+            self._given += share * self._work.get(progress.unit, 0.0)
+        self._told[progress.unit] = progress
+        score = progress.score
+        if score is not None and score == score:
+            mine = Running(progress.unit, progress.fraction, score)
+            if self._best is None or self._best.score is None or score > self._best.score:
+                self._best = mine
+
+    def standing(self, state: str = "running") -> Standing:
+        """As it is now."""
+        total = sum(self._work.values()) or 1.0
+        done = sum(self._work.get(unit, 0.0) * _share(told) for unit, told in self._told.items())
+        elapsed = self._now() - self._began
+        fresh = done - self._given
+        told = self._told.values()
+        return Standing(
+            name=self._name,
+            state=state,
+            total=len(self._work),
+            done=sum(one.state in OVER and one.state != "failed" for one in told),
+            failed=sum(one.state == "failed" for one in told),
+            fraction=min(1.0, done / total),
+            elapsed=elapsed,
+            left=(total - done) * elapsed / fresh if fresh > 0.002 * total else None,
+            best=self._best,
+            running=tuple(
+                Running(one.unit, one.fraction, one.score) for one in told if one.state == "running"
+            ),
+            failures=tuple(Failure(one.unit, one.trouble) for one in told if one.state == "failed"),
+        )
+
+    @property
+    def last(self) -> dict[str, Progress]:
+        """The last word on each unit."""
+        return self._told
+
+
+def work_of(unit: Unit) -> float:
+    """Epochs of a training; a calculation counts as one."""
+    if not isinstance(unit, Training):
+        return 1.0
+    gating = unit.config.gating
+    epochs = unit.config.training.epochs
+    if gating.regime.startswith("FL") and not gating.gates_from and unit.gates_from is None:
+        epochs += gating.pretrain_epochs or epochs
+    return float(max(epochs, 1))
+
+
+def write(standing: Standing, folder: Path) -> None:
+    """Whole or not at all; no sync, since what is lost is told anew. Trouble is not fatal."""
+    part = folder / f".{PROGRESS}.part"
+    try:
+        part.write_text(json.dumps(dataclasses.asdict(standing)), encoding="utf-8")
+        part.replace(folder / PROGRESS)
+    except OSError:
+        part.unlink(missing_ok=True)
+
+
+def read(folder: Path) -> Standing:
+    """Raises `Refusal` where there is none."""
+    path = folder / PROGRESS
+    try:
+        standing: Standing = typed(Standing, json.loads(read_text(path)))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Refusal(f"{path} cannot be read: {error}.") from None
+    return standing
+
+
+def _share(progress: Progress) -> float:
+    return 1.0 if progress.state in OVER else min(1.0, max(0.0, progress.fraction))

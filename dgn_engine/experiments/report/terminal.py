@@ -1,0 +1,52 @@
+"""The tables of a result on a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.result_layout import REPORT
+
+_STYLES = {"held": "green", "not held": "red"}
+
+
+def print_document(document: Document, folder: Path, stream: TextIO) -> None:
+    """Rows, claims, and where the report lies."""
+    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
+    if document.rows:
+        table = _table("", "measured", "printed", "difference", "n", "epochs", "time")
+        for row in document.rows:
+            table.add_row(
+                row.label, formatting.measured(row), formatting.printed(row.printed, row.unit),
+                formatting.number(row.difference, row.unit, signed=True), str(len(row.values)),
+                formatting.epochs(row.epochs),
+                formatting.duration(row.seconds) if row.seconds else formatting.NOTHING,
+            )  # fmt: skip
+        console.print(table)
+    if document.claims:
+        table = _table("claim", "statistic", "value", "95 % interval", "n", "verdict")
+        for claim in document.claims:
+            style = _STYLES.get(claim.verdict, "dim")
+            table.add_row(
+                f"{claim.id}: {claim.statement}", claim.statistic, formatting.number(claim.value),
+                formatting.interval(claim), str(claim.n), f"[{style}]{claim.verdict}[/{style}]",
+            )  # fmt: skip
+        console.print(table)
+    for unit in document.units:
+        if unit.trouble:
+            last = unit.trouble.strip().splitlines()[-1]
+            console.print(f"{unit.id} failed: {last}", style="red", markup=False)
+    console.print(f"{document.state}: {folder / REPORT}.html", markup=False, soft_wrap=True)
+
+
+def _table(*heads: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    words_ = ("", "claim", "statistic", "verdict")
+    for head in heads:
+        table.add_column(head, justify="left" if head in words_ else "right", overflow="fold")
+    return table

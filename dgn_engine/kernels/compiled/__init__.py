@@ -1,0 +1,1 @@
+"""The loops of the kernels that numba compiles where it is installed."""

@@ -1,0 +1,109 @@
+"""Every kernel of one network on given inputs, as `dgn kernels` writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine import kernels as k
+from dgn_engine.errors import Refusal
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.protocol.frames import Array
+
+LEADING = 200  # eigenvalues of kernels too large to diagonalise
+
+
+@dataclass(frozen=True)
+class KernelSettings:
+    """How the kernels are computed; `normalise` applies to overlaps and NPK, never to an NTK."""
+
+    logits: k.Logits = "mean"
+    normalise: k.Normalise = "none"
+    memory_bytes: int = 4 << 30
+
+
+def kernel_arrays(
+    network: GatedNetwork, x: Tensor, labels: Tensor | None, settings: KernelSettings
+) -> dict[str, Array]:
+    """Arrays by name, for n inputs x (n, *input_shape) and L gate layers.
+
+    `gram` of the value input, `tau_1` … `tau_L` of value layer l after the wiring, `overlap` Λ,
+    `sensitive` S, `npk` H, `ntk_value`, `ntk_feature`, `ntk_cross` where they exist and their sum
+    `ntk`; `eigenvalues` and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of
+    the other kernels, likewise scaled. Of kernels with more than 2,000 rows there are the 200
+    largest eigenvalues, and ν has a ridge (`nu_ridge`) instead of a cut-off. With 'cosine',
+    examples without an open path are NaN, and such a kernel has no eigenvalues. Raises `Refusal`
+    where n is too large for the memory.
+    """
+    budget, logits = settings.memory_bytes, settings.logits
+    k.check_budget(network, len(x), budget, logits, more=" (or --memory)")
+    how = settings.normalise
+    shared = k.SharedKernels(network, x, logits=logits)
+    found: dict[str, Tensor] = {"gram": shared.gram}
+    for layer, gates in enumerate(shared.gates):
+        found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
+    found["overlap"] = shared.overlap(how)
+    found["sensitive"] = shared.sensitive(how)
+    found["npk"] = shared.npk(how)
+    tangent = shared.tangent
+    found["ntk"] = tangent.whole
+    found["ntk_value"] = tangent.value
+    if tangent.feature is not None:
+        found["ntk_feature"] = tangent.feature
+    if tangent.cross is not None:
+        found["ntk_cross"] = tangent.cross
+    _check_finite(found, how)
+    arrays = {name: tensor.cpu().numpy() for name, tensor in found.items()}
+    arrays.update(_spectra(found, labels, network.architecture.classes))
+    return arrays
+
+
+def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    targets = None if labels is None else k.class_targets(labels, classes)
+    for name, kernel in found.items():
+        if name.startswith("tau_") or name == "ntk_cross" or kernel.dim() == 3:
+            continue  # K^X is no kernel of its own: its trace may vanish
+        square = kernel.reshape(kernel.shape[0] * (kernel.shape[1] if kernel.dim() == 4 else 1), -1)
+        if not float(square.diagonal().sum()) > 0.0 or bool(torch.isnan(square).any()):
+            continue
+        suffix = "" if name == "npk" else f"_{name}"
+        parts = _spectrum(square, targets if name == "npk" else None)
+        arrays.update({f"{part}{suffix}": array for part, array in parts.items()})
+    return arrays
+
+
+def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
+    """Eigenvalues and ν, with what was left out of it or added to it."""
+    if len(kernel) > k.FULL_UP_TO:
+        leading = k.leading_spectrum(kernel, LEADING)
+        parts = {"eigenvalues": leading.eigenvalues.cpu().numpy()}
+        if targets is not None:
+            nu, ridge = k.ridge_nu(kernel, targets)
+            parts |= {"nu": np.array(nu), "nu_ridge": np.array(ridge)}
+        return parts
+    spectrum = k.spectrum(kernel, targets)
+    parts = {"eigenvalues": spectrum.eigenvalues.cpu().numpy()}
+    if spectrum.nu is not None:
+        parts["nu"] = np.array(spectrum.nu)
+        parts["nu_rank"] = np.array(spectrum.rank)
+        parts["nu_cutoff"] = np.array(spectrum.cutoff)
+    return parts
+
+
+def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
+    """Refuse what overflowed; 'cosine' leaves NaN where an example has no open path."""
+    for name, kernel in found.items():
+        empty = normalise == "cosine" and name in ("overlap", "sensitive", "npk")
+        if bool(torch.isinf(kernel).any()) or (bool(torch.isnan(kernel).any()) and not empty):
+            remedy = "scale the inputs down"
+            if kernel.dtype == torch.float32:
+                remedy = "use --dtype float64"
+            elif name in ("overlap", "sensitive", "npk"):
+                remedy = "use --normalise width"
+            raise Refusal(
+                f"The kernel '{name}' is not finite: its entries are too large; {remedy}."
+            )

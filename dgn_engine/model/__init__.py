@@ -1,0 +1,1 @@
+"""Gated networks: architecture, weights, gates, regimes, and networks made of files."""

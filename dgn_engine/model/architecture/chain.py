@@ -1,0 +1,121 @@
+"""A network as a chain of nodes, the same for its feature and its value network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture.branches import check_places, with_skips
+from dgn_engine.model.architecture.nodes import (
+    AveragePool,
+    Conv,
+    Dense,
+    Fork,
+    Gating,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    Merge,
+    Node,
+    Skip,
+    Weighted,
+)
+from dgn_engine.model.architecture.shapes import shape_after
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A chain of nodes from `input_shape` (no batch axis) to the logits.
+
+    The last node is an ungated `Dense`. A gate layer is a gated weight layer or a `Gating`; in a
+    chain without blocks there is one fewer than there are weight layers (THEORY §1). Every block
+    has its `Skip` here, whether it was written or not. Raises `Refusal` where shapes do not fit.
+    """
+
+    input_shape: tuple[int, ...]
+    nodes: tuple[Node, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", with_skips(self.nodes))
+        check_places(self.nodes)
+        list(self.shapes())
+        last = self.nodes[-1] if self.nodes else None
+        if (
+            not isinstance(last, Dense)
+            or last.gated
+            or not (self.gated or self.weighted == (last,))
+        ):
+            raise Refusal("A network needs gated layers followed by one output layer.")
+
+    def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
+        """Each node with the shape that leaves it (no batch axis); after a `Skip` that is the
+        shape of what its `Fork` kept."""
+        shape = self.input_shape
+        kept: list[tuple[int, ...]] = []
+        for place, node in enumerate(self.nodes):
+            if isinstance(node, Fork):
+                kept.append(shape)
+            elif isinstance(node, Skip):
+                shape, kept[-1] = kept[-1], shape
+            elif isinstance(node, Merge):
+                block = kept.pop()
+                if block != shape:
+                    raise Refusal(
+                        f"Node {place} (Merge) adds {block} to {shape}; the shapes must be equal."
+                    )
+            shape = shape_after(node, shape, place)
+            yield node, shape
+
+    @property
+    def weighted(self) -> tuple[Weighted, ...]:
+        """The weight layers in order; the last one makes the logits."""
+        return tuple(node for node in self.nodes if isinstance(node, (Dense, Conv)))
+
+    @property
+    def gated(self) -> tuple[Weighted | Gating, ...]:
+        """The nodes that are gated, in order: one gate layer each."""
+        return tuple(node for node in self.nodes if is_gated(node))
+
+    @property
+    def gated_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shape of each gate layer: (w,) or (C, H, W)."""
+        return tuple(shape for node, shape in self.shapes() if is_gated(node))
+
+    @property
+    def max_pools(self) -> int:
+        """How many max-pooling masks a pass makes."""
+        return sum(isinstance(node, (MaxPool, GlobalMaxPool)) for node in self.nodes)
+
+    @property
+    def residual(self) -> bool:
+        """Whether there are residual blocks."""
+        return any(isinstance(node, Merge) for node in self.nodes)
+
+    @property
+    def normalised(self) -> bool:
+        """Whether some layer is normalised."""
+        return any(isinstance(node, Conv) and node.normal for node in self.nodes)
+
+    @property
+    def pooled_paths(self) -> int:
+        """How many positions average pooling averages in all: path counts leave its 1/P to β."""
+        count, shape = 1, self.input_shape
+        for node, after in self.shapes():
+            if isinstance(node, GlobalAveragePool):
+                count *= shape[1] * shape[2]
+            elif isinstance(node, AveragePool):
+                count *= node.kernel**2
+            shape = after
+        return count
+
+    @property
+    def classes(self) -> int:
+        """Number of logits."""
+        return self.weighted[-1].outputs
+
+
+def is_gated(node: Node) -> TypeGuard[Weighted | Gating]:
+    """Whether this node has a gate layer."""
+    return isinstance(node, Gating) or (isinstance(node, (Dense, Conv)) and node.gated)

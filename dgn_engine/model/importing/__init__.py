@@ -1,0 +1,1 @@
+"""Networks made of what others saved: tensors, files, `nn.Sequential` modules."""

@@ -1,0 +1,143 @@
+"""BatchNorm in evaluation folded into the layer before it, so that its gates can be read.
+
+There y = γ (Wx + b - μ) / √(σ² + ε) + β is a layer again: rows of W times γ / √(σ² + ε), and a bias
+(Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 2).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints.contents import Array, natural
+
+EPSILON = 1e-5  # of torch.nn.BatchNorm; a state dict does not hold it
+_MEAN = ".running_mean"
+_OF_NORM = re.compile(r"(?<![a-z])(batch_?norm|bn|norm)(?=s?\d|s?$|s?\.|_)")
+_OF_LAYER = ("conv", "fc", "linear", "lin", "dense", "layer")
+
+
+@dataclass(frozen=True)
+class Folding:
+    """`arrays` without the BatchNorms that found their layer; `into`: weight → BatchNorm."""
+
+    arrays: dict[str, Array]
+    into: dict[str, str]
+
+
+def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) -> Folding:
+    """Fold each BatchNorm with running statistics into the layer that it stands behind.
+
+    Which one that is, its name says (bn2: conv2; features.1: features.0), else the order of the
+    file. One without such a layer stays as it is, with all its tensors: also one that stands
+    before the layer of its name in a file that keeps the order of the layers (pre-activation).
+    Folded weights are float64: rounding them would move gates.
+    """
+    folded = dict(arrays)
+    into: dict[str, str] = {}
+    for norm in [name.removesuffix(_MEAN) for name in arrays if name.endswith(_MEAN)]:
+        weight = _layer_of(norm, arrays)
+        if not weight or weight in into:
+            continue
+        into[weight] = norm
+        bias = weight.removesuffix("weight") + "bias"
+        scaled, shift = _folded(norm, arrays[weight], arrays.get(bias), arrays, epsilon)
+        for name in [name for name in folded if _belongs(name, norm)]:
+            del folded[name]
+        folded[weight], folded[bias] = scaled, shift
+    return Folding(folded, into)
+
+
+def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict[str, Array]:
+    """The arrays of one network of our own files ('value.'), its normalisation folded in: all of
+    it where the network makes gates, else only γ (dgn_engine/model/batch_norm.py)."""
+    prefix = f"{part}normalisation."
+    plain = {name: array for name, array in arrays.items() if not name.startswith(prefix)}
+    means = [name for name in arrays if name.startswith(f"{prefix}mean_")]
+    for number, place in enumerate(sorted(int(name.rpartition("_")[2]) for name in means)):
+        weight, bias = f"{part}weights.{place}", f"{part}biases.{place}"
+        scale = arrays[f"{prefix}scales.{number}"].astype(np.float64)
+        offset = arrays[bias].astype(np.float64) if bias in arrays else np.zeros_like(scale)
+        if makes_gates:
+            scale /= np.sqrt(arrays[f"{prefix}variance_{place}"].astype(np.float64) + EPSILON)
+            offset = (offset - arrays[f"{prefix}mean_{place}"]) * scale
+            plain[bias] = offset + arrays[f"{prefix}shifts.{number}"]
+        elif bias in arrays:
+            plain[bias] = offset * scale
+        plain[weight] = arrays[weight] * scale[:, None, None, None]
+    return plain
+
+
+def _belongs(name: str, norm: str) -> bool:
+    own = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    return name.rpartition(".")[0] == norm and name.rpartition(".")[2] in own
+
+
+def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
+    """The weight of as many outputs that a BatchNorm stands behind; or ''."""
+    mean, variance = arrays[norm + _MEAN], arrays.get(f"{norm}.running_var")
+    own = [arrays.get(f"{norm}.{name}") for name in ("weight", "bias")]
+    vectors = [mean, variance, *(a for a in own if a is not None)]
+    if any(a is None or a.shape != mean.shape or a.dtype.kind != "f" for a in vectors):
+        return ""
+    for name in (*_by_name(norm), _before(norm, arrays)):
+        found = arrays.get(name)
+        if found is not None and found.ndim in (2, 4) and found.shape[:1] == mean.shape:
+            return (
+                name if found.dtype.kind == "f" and not _stands_before(norm, name, arrays) else ""
+            )
+    return ""
+
+
+def _stands_before(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
+    """Whether the BatchNorm comes before the layer, in a file whose order tells: one sorted by
+    its names does not."""
+    names = list(arrays)
+    by_alphabet = names in (sorted(names), sorted(names, key=natural))
+    return not by_alphabet and names.index(norm + _MEAN) < names.index(layer)
+
+
+def _by_name(norm: str) -> Iterator[str]:
+    """bn2 stands behind conv2 or fc2, and number 1 of a sequence behind its number 0."""
+    for word in _OF_LAYER:
+        other = _OF_NORM.sub(word, norm)
+        if other != norm:
+            yield f"{other}.weight"
+    head, _, last = norm.rpartition(".")
+    if last.isdecimal() and len(last) < 6:
+        yield f"{head}.{int(last) - 1}.weight".lstrip(".")
+
+
+def _before(norm: str, arrays: Mapping[str, Array]) -> str:
+    """The weight right before it in the file, if nothing but its bias lies between."""
+    names = [name for name in arrays if not _belongs(name, norm) or name.endswith(_MEAN)]
+    earlier = names[: names.index(norm + _MEAN)]
+    if earlier and earlier[-1].endswith(".bias"):
+        earlier.pop()
+    found = earlier[-1] if earlier and earlier[-1].endswith(".weight") else ""
+    return "" if found and _apart(norm, found.removesuffix(".weight")) else found
+
+
+def _apart(norm: str, layer: str) -> bool:
+    """Whether numbers of one sequence say that another layer, without parameters, lies between:
+    behind a ReLU a BatchNorm does not move what enters the gates, so it folds into no layer."""
+    (head, _, last), (other, _, number) = norm.rpartition("."), layer.rpartition(".")
+    numbered = all(each.isdecimal() and len(each) < 6 for each in (last, number))
+    return numbered and head == other and int(last) - int(number) > 1
+
+
+def _folded(
+    norm: str, weight: Array, bias: Array | None, arrays: Mapping[str, Array], epsilon: float
+) -> tuple[Array, Array]:
+    gamma, beta = arrays.get(f"{norm}.weight"), arrays.get(f"{norm}.bias")
+    mean = arrays[norm + _MEAN].astype(np.float64)
+    with np.errstate(all="ignore"):  # what is not finite is found by whoever takes the layer
+        scale = 1.0 / np.sqrt(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
+        scale = scale if gamma is None else scale * gamma
+        shift = (0.0 if bias is None else bias) - mean
+        shift = shift * scale + (0.0 if beta is None else beta)
+        scaled = weight.astype(np.float64) * scale.reshape(-1, *(1,) * (weight.ndim - 1))
+        return scaled, shift

@@ -1,0 +1,157 @@
+"""A checkpoint as a network: its architecture found, its weights in place, its own gates read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.importing.fold_batchnorm import EPSILON
+from dgn_engine.model.importing.from_sequential import stack_of_layers
+from dgn_engine.model.importing.from_tensors import (
+    dense_architecture,
+    import_notes,
+    imported_stack,
+    in_order,
+    is_ours,
+    named_architecture,
+    our_network,
+)
+from dgn_engine.model.importing.infer_sequential import infer
+from dgn_engine.model.importing.numbered_keys import numbered_sequence
+from dgn_engine.model.importing.torchvision_nets import recognise
+from dgn_engine.model.importing.understanding import understood_as
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.regimes import Regime, find_regime
+from dgn_engine.model.stack import Stack
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.stated_layers import KINDS
+
+
+@dataclass(frozen=True)
+class Found:
+    """A network from a file, the regime that it is shown in and the step that it belongs to.
+
+    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed.
+    """
+
+    network: GatedNetwork
+    regime: Regime
+    step: int = 0
+    title: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def network_of(
+    listing: Listing,
+    input_shape: tuple[int, ...],
+    net: NetConfig | None,
+    dtype: torch.dtype | None = None,
+    epsilon: float = EPSILON,
+) -> Found:
+    """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
+
+    A file of ours knows what it is, and so does a saved `nn.Sequential`; ResNets, VGGs and
+    AlexNet are known by their names; others are the network `net` if they fit it, the sequence
+    that their numbers tell, or a chain of dense layers. All but ours are ReLU networks that make
+    their own gates. `epsilon`: of BatchNorm, where the file does not say it. Raises `Refusal`
+    where the file is none of these, or takes other inputs.
+    """
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    title = understood_as(listing)
+    if is_ours(listing):
+        network = our_network(listing, input_shape, dtype)
+        name = listing.metadata.get("regime", "")
+        step = listing.metadata.get("step", "0")
+        regime = find_regime(name or RunConfig.from_toml(listing.metadata["config"]).gating.regime)
+        return Found(network, regime, int(step) if step.isdecimal() else 0, title)
+    if listing.layers and not _left_to(net, listing, input_shape):
+        stack, notes = stack_of_layers(listing, listing.layers, input_shape, dtype)
+        return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
+    known = recognise(listing, input_shape, epsilon)
+    if known is not None:
+        stack = imported_stack(known.listing, known.architecture, dtype)
+        return Found(_alone(stack), find_regime("ReLU"), 0, known.title, known.remarks)
+    numbered = _by_numbers(listing, input_shape, net, dtype, epsilon)
+    if numbered is not None:
+        return Found(_alone(numbered[0]), find_regime("ReLU"), 0, title, numbered[1])
+    ordered = in_order(listing)
+    architecture, stack = _chain(ordered, input_shape, net, dtype)
+    notes = tuple(note for note in import_notes(ordered, architecture, gates=False) if note)
+    return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
+
+
+def _by_numbers(
+    listing: Listing,
+    input_shape: tuple[int, ...],
+    net: NetConfig | None,
+    dtype: torch.dtype,
+    epsilon: float,
+) -> tuple[Stack, tuple[str, ...]] | None:
+    """What numbered keys tell, with what was assumed. None where they tell nothing, or where the
+    network that was named says how its convolutions go."""
+    if listing.picked or listing.layers:
+        return None
+    chain = numbered_sequence(listing.arrays, listing.file_name)
+    if chain is None or (not chain.convolutions and any(gap.least > 2 for gap in chain.gaps)):
+        return None
+    if chain.convolutions and net is not None and _fits(listing, input_shape, net):
+        return None
+    found = infer(chain, input_shape, listing.file_name, epsilon)
+    stack, remarks = stack_of_layers(listing, found.layers, input_shape, dtype)
+    return stack, (*found.remarks, *remarks)
+
+
+def _left_to(net: NetConfig | None, listing: Listing, input_shape: tuple[int, ...]) -> bool:
+    """Whether the file states layers of which nothing can be made, and a network that fits its
+    tensors was named."""
+    strange = any(layer.kind not in KINDS for layer in listing.layers)
+    return strange and net is not None and _fits(listing, input_shape, net)
+
+
+def _fits(listing: Listing, input_shape: tuple[int, ...], net: NetConfig) -> bool:
+    try:
+        imported_stack(
+            listing, named_architecture(listing, net, input_shape), torch.get_default_dtype()
+        )
+    except Refusal:
+        return False
+    return True
+
+
+def _chain(
+    listing: Listing, input_shape: tuple[int, ...], net: NetConfig | None, dtype: torch.dtype
+) -> tuple[Architecture, Stack]:
+    """Dense layers as they follow each other, else the network that was named."""
+    try:
+        architecture = dense_architecture(listing)
+        inputs = math.prod(architecture.input_shape)
+        if inputs != math.prod(input_shape):
+            raise Refusal(
+                f"{listing.file_name} takes {inputs} inputs, but these examples have "
+                f"{math.prod(input_shape)}."
+            )
+    except Refusal as refusal:
+        if net is None:
+            raise
+        try:
+            architecture = named_architecture(listing, net, input_shape)
+            return architecture, imported_stack(listing, architecture, dtype)
+        except Refusal:
+            raise refusal from None
+    return architecture, imported_stack(listing, architecture, dtype)
+
+
+def _alone(stack: Stack) -> GatedNetwork:
+    """A ReLU network of these weights. It has no feature network of its own, which would only
+    take memory: both names are the same weights."""
+    with torch.device("meta"):
+        network = GatedNetwork(stack.architecture)
+    network.value = network.feature = stack
+    like = stack.tensors()[0][0]
+    network.random_input = torch.zeros(stack.architecture.input_shape, dtype=like.dtype)
+    return network

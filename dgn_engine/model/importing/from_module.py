@@ -1,0 +1,196 @@
+"""Any user's `nn.Sequential` as a network whose kernels can be computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import (
+    Architecture,
+    AveragePool,
+    Conv,
+    Dense,
+    Flatten,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    Node,
+    Weighted,
+)
+from dgn_engine.model.gates import HARD, Gate
+from dgn_engine.model.importing.fold_module import folded
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.stack import Stack
+
+Pair = int | tuple[int, ...]
+
+
+def adapt(
+    module: nn.Sequential,
+    input_shape: tuple[int, ...],
+    gates_from: nn.Sequential | None = None,
+    gate: Gate = HARD,
+) -> GatedNetwork:
+    """A network of Linear, Conv2d, ReLU, pooling and Flatten layers, ready for every kernel.
+
+    `input_shape` is without the batch axis. The weights are the module's own parameters, not
+    copies, so the kernels follow its training. A BatchNorm in evaluation mode is folded into the
+    layer before it: the gates and the outputs stay, but a tangent kernel is then that of the
+    folded weights. With `gates_from`, a module of the same architecture, the result is a deep
+    gated network whose gates that module makes. Raises `Refusal` naming what is not supported.
+    """
+    architecture, weights, biases = _read(module, tuple(input_shape))
+    network = GatedNetwork(architecture).to(weights[0])
+    network.gate = gate
+    network.value = _stack(architecture, weights, biases)
+    if gates_from is not None:
+        other, weights, biases = _read(gates_from, tuple(input_shape))
+        if other != architecture:
+            raise Refusal("The network that makes the gates has another architecture.")
+        network.own_gates = False
+        network.feature = _stack(architecture, weights, biases)
+    return network
+
+
+def adapted_stack(module: nn.Sequential, input_shape: tuple[int, ...]) -> Stack:
+    """Just the weights of `adapt`, with their architecture; raises `Refusal` as it does."""
+    return _stack(*_read(module, tuple(input_shape)))
+
+
+def _stack(architecture: Architecture, weights: list[Tensor], biases: list[Tensor | None]) -> Stack:
+    stack = Stack(architecture, bias=[bias is not None for bias in biases]).to(weights[0])
+    for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        stack.weights[place] = _parameter(weight)
+        if bias is not None:
+            stack.biases[place] = _parameter(bias)
+    return stack
+
+
+def _parameter(tensor: Tensor) -> nn.Parameter:
+    return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor)
+
+
+def _read(
+    module: nn.Sequential, input_shape: tuple[int, ...]
+) -> tuple[Architecture, list[Tensor], list[Tensor | None]]:
+    layers = _rectified_first(folded(list(_leaves(module, ""))))
+    nodes: list[Node] = []
+    weights: list[Tensor] = []
+    biases: list[Tensor | None] = []
+    for place, (name, layer) in enumerate(layers):
+        if isinstance(layer, (nn.Linear, nn.Conv2d)):
+            gated = place + 1 < len(layers) and isinstance(layers[place + 1][1], nn.ReLU)
+            nodes.append(_weighted(name, layer, gated))
+            weights.append(layer.weight)
+            biases.append(layer.bias)
+        elif isinstance(layer, nn.ReLU):
+            if not place or not isinstance(layers[place - 1][1], (nn.Linear, nn.Conv2d)):
+                raise Refusal(f"Layer {name} (ReLU) does not follow a Linear or Conv2d layer.")
+        elif not _pooled_already(nodes, layer):
+            nodes.append(_pooling(name, layer))
+    return Architecture(input_shape, tuple(nodes)), weights, biases
+
+
+def _leaves(module: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
+    """Layers in order with their names; nested Sequentials opened, what does nothing left out."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.Sequential):
+            yield from _leaves(child, f"{prefix}{name}.")
+        elif isinstance(child, (nn.Dropout, nn.Dropout2d)) and child.training and child.p > 0:
+            raise Refusal(f"Layer {prefix}{name} (Dropout) is random in training; call eval().")
+        elif not isinstance(child, (nn.Identity, nn.Dropout, nn.Dropout2d)):
+            yield f"{prefix}{name}", child
+
+
+def _rectified_first(layers: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+    """Max pooling and then ReLU is ReLU and then max pooling: the order that gates expect."""
+    ordered = list(layers)
+    for place in range(len(ordered) - 1):
+        here, following = ordered[place][1], ordered[place + 1][1]
+        if isinstance(here, (nn.MaxPool2d, nn.AdaptiveMaxPool2d)) and isinstance(
+            following, nn.ReLU
+        ):
+            ordered[place], ordered[place + 1] = ordered[place + 1], ordered[place]
+    return ordered
+
+
+def _pooled_already(nodes: list[Node], layer: nn.Module) -> bool:
+    """Global pooling leaves a vector here; the Flatten that users write after it does nothing."""
+    pooled = bool(nodes) and isinstance(nodes[-1], (GlobalAveragePool, GlobalMaxPool))
+    return pooled and isinstance(layer, nn.Flatten)
+
+
+def _weighted(name: str, layer: nn.Linear | nn.Conv2d, gated: bool) -> Weighted:
+    if isinstance(layer, nn.Linear):
+        return Dense(layer.in_features, layer.out_features, gated)
+    kernel = _one(name, layer.kernel_size, "kernel")
+    match layer.padding:
+        case "valid":
+            padding = 0
+        case "same" if kernel % 2:
+            padding = kernel // 2
+        case str():
+            raise Refusal(f"Layer {name}: padding 'same' needs an odd kernel here.")
+        case numbers:
+            padding = _one(name, numbers, "padding")
+    if layer.groups != 1 or set(layer.dilation) != {1}:
+        raise Refusal(f"Layer {name} (Conv2d) has groups or dilation, which are not supported.")
+    if layer.padding_mode not in ("zeros", "circular"):
+        raise Refusal(f"Layer {name}: padding mode '{layer.padding_mode}' is not supported.")
+    return Conv(
+        layer.in_channels,
+        layer.out_channels,
+        kernel=kernel,
+        stride=_one(name, layer.stride, "stride"),
+        padding=padding,
+        circular=layer.padding_mode == "circular",
+        gated=gated,
+    )
+
+
+def _pooling(name: str, layer: nn.Module) -> Node:
+    match layer:
+        case nn.Flatten() if layer.start_dim == 1 and layer.end_dim == -1:
+            return Flatten()
+        case nn.AdaptiveAvgPool2d() if _is_one(layer.output_size):
+            return GlobalAveragePool()
+        case nn.AdaptiveMaxPool2d() if _is_one(layer.output_size):
+            return GlobalMaxPool()
+        case nn.AvgPool2d() | nn.MaxPool2d():
+            padding = _one(name, layer.padding, "padding")
+            average = isinstance(layer, nn.AvgPool2d)
+            plain = not layer.ceil_mode and getattr(layer, "dilation", 1) in (1, (1, 1))
+            if not plain or getattr(layer, "divisor_override", None) or (average and padding):
+                raise Refusal(
+                    f"Layer {name}: ceiling, dilation, or padding of an average is not supported."
+                )
+            kernel, stride = (
+                _one(name, value, what)
+                for value, what in ((layer.kernel_size, "kernel"), (layer.stride, "stride"))
+            )
+            if average:
+                return AveragePool(kernel, stride)
+            return MaxPool(kernel, stride, padding)
+        case nn.modules.batchnorm._BatchNorm():
+            raise Refusal(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
+    raise Refusal(
+        f"Layer {name} ({type(layer).__name__}) is not supported; Linear, Conv2d, ReLU, pooling "
+        "and Flatten are."
+    )
+
+
+def _is_one(size: object) -> bool:
+    return size in (1, (1, 1), [1, 1])
+
+
+def _one(name: str, value: Pair, what: str) -> int:
+    """The one number of a square kernel, stride or padding."""
+    if isinstance(value, int):
+        return value
+    if len(set(value)) != 1:
+        raise Refusal(
+            f"Layer {name} has the {what} {tuple(value)}; only square ones are supported."
+        )
+    return int(value[0])

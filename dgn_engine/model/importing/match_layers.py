@@ -1,0 +1,231 @@
+"""Which tensors of a file would become which layers of the feature network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
+from dgn_engine.model.importing.fold_batchnorm import (
+    EPSILON,
+    Folding,
+    fold_normalisation,
+    fold_ours,
+)
+from dgn_engine.model.importing.understanding import has_skips, known_network
+from dgn_engine.protocol.events import LayerMatch
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.contents import Array
+
+Part = Literal["gates", "values"]
+Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+
+# Of our own files: in these regimes the value network makes its own gates.
+_OWN_GATES = ("ReLU", "soft-ReLU", "DLN")
+_WRITTEN_AS = (
+    (".weight", ".bias"),
+    ("weights.", "biases."),
+    ("weight", "bias"),
+    ("kernel", "bias"),
+    ("W", "b"),
+    ("w", "b"),
+)
+
+
+@dataclass(frozen=True)
+class Match:
+    """The verdict on a file. `weights` and `biases` (float64 where the file has it, else
+    float32): one for each layer that takes part, every gated layer and, where it fits too, the
+    output layer; empty if it does not fit.
+    """
+
+    rows: tuple[LayerMatch, ...]
+    fits: bool
+    verdict: str
+    weights: tuple[Weights, ...] = ()
+    biases: tuple[Weights | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A layer with what the file offers for it."""
+
+    row: LayerMatch
+    weight: Weights | None = None
+    bias: Weights | None = None
+    reason: str = ""
+
+
+def match_layers(listing: Listing, architecture: Architecture, part: Part = "gates") -> Match:
+    """Match weight tensors with weight layers by their order, and check their shapes.
+
+    Every gated layer must fit; the output layer only makes logits, which no gate hangs on, so
+    where it does not fit it is left as it is. Of the two networks in our own files the one is
+    taken that made the gates, or with `part` 'values' the value network. Nothing is changed here.
+    """
+    folding = fold_normalisation(_part(listing, part))
+    arrays = folding.arrays
+    names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
+    layers = architecture.weighted
+    pairs = [
+        _pair(place, layer, names[place] if place < len(names) else "", folding, architecture)
+        for place, layer in enumerate(layers)
+    ]
+    file = listing.file_name
+    misfit = next((p for p in range(len(layers) - 1) if pairs[p].reason), None)
+    normalised = _normalisation(arrays)
+    if normalised:
+        verdict = (
+            f"Gates of {file} cannot be taken: it holds normalisation layers ({normalised}), "
+            "which move the gates and cannot be folded in here."
+            f"{_known(listing)} Nothing was changed."
+        )
+        return Match(tuple(pair.row for pair in pairs), False, verdict)
+    if misfit is not None:
+        verdict = (
+            f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}."
+            f"{_known(listing)} Nothing was changed."
+        )
+        return Match(tuple(pair.row for pair in pairs), False, verdict)
+    taken = pairs if not pairs[-1].reason else pairs[:-1]
+    biases = tuple(pair.bias for pair in taken)
+    norms = [pair.row.tensor for pair in taken if pair.row.tensor in folding.into]
+    return Match(
+        rows=tuple(pair.row for pair in pairs),
+        fits=True,
+        verdict=_praise(
+            file, len(architecture.gated), len(names) - len(layers), biases, bool(norms)
+        ),
+        weights=tuple(pair.weight for pair in taken if pair.weight is not None),
+        biases=biases,
+    )
+
+
+def _part(listing: Listing, part: Part) -> dict[str, Array]:
+    """The tensors of the network that makes the gates; in a file of ours there are two."""
+    chosen = "value."
+    if part == "gates" and listing.metadata.get("regime", _OWN_GATES[0]) not in _OWN_GATES:
+        chosen = "feature."
+    if not any(name.startswith(f"{chosen}weights.") for name in listing.arrays):
+        return listing.arrays
+    ours = {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
+    own_gates = listing.metadata.get("regime", _OWN_GATES[0]) in _OWN_GATES
+    return fold_ours(ours, chosen, makes_gates=own_gates or chosen == "feature.")
+
+
+def _pair(
+    place: int, layer: Weighted, name: str, folding: Folding, architecture: Architecture
+) -> _Pair:
+    last = place + 1 == len(architecture.weighted)
+    title = f"{'conv' if isinstance(layer, Conv) else 'dense'} {place + 1}"
+    title = "output" if last else title
+    needed = weight_shape(layer)
+    if not name:
+        available = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in folding.arrays.values())
+        reason = f"the file has only {available} weight layers"
+        row = LayerMatch(title, needed, "", None, False, _unless_needed(last, reason))
+        return _Pair(row, reason=reason)
+    arrays = folding.arrays
+    found = arrays[name]
+    reason = _difference(layer, found.shape)
+    bias_name = "" if reason else _bias_of(name, layer, arrays)
+    weight = _real(found)
+    bias = _real(arrays[bias_name]) if bias_name else None
+    if not reason and bias is not None and bias.shape != (layer.outputs,):
+        reason = f"its bias {bias_name} has the shape {bias.shape}, ({layer.outputs},) needed"
+    if not reason and not all(_finite(a) for a in (weight, bias) if a is not None):
+        reason = f"{name} holds values that are not finite"
+    remark = _unless_needed(last, reason)
+    if not reason and name in folding.into:
+        remark = f"{folding.into[name]} folded in"
+    elif not reason:
+        remark = "with bias" if bias is not None else ""
+    row = LayerMatch(title, needed, name, found.shape, not reason, remark)
+    return _Pair(row, weight, bias, reason)
+
+
+def _unless_needed(last: bool, reason: str) -> str:
+    """Gates hang on every layer but the last."""
+    return f"left as it is: {reason}" if last else reason
+
+
+def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
+    """In words what is wrong with a weight of this shape; empty if nothing is."""
+    needed = weight_shape(layer)
+    if found == needed:
+        return ""
+    if len(found) != len(needed):
+        kinds = {2: "a dense layer", 4: "a convolution"}
+        return f"{kinds[len(found)]}, {kinds[len(needed)]} needed"
+    units, inputs = ("units", "inputs")
+    if not isinstance(layer, Dense):
+        units, inputs = ("channels", "input channels")
+    if found[0] != needed[0]:
+        return f"{found[0]} {units}, {needed[0]} needed"
+    if found[1] != needed[1]:
+        return f"{found[1]} {inputs}, {needed[1]} needed"
+    return f"{found[2]}×{found[3]} windows, {needed[2]}×{needed[3]} needed"
+
+
+def _bias_of(name: str, layer: Weighted, arrays: dict[str, Array]) -> str:
+    """The name of the bias that belongs to a weight: by name, else right behind it; or ''."""
+    for weight_word, bias_word in _WRITTEN_AS:
+        head, found, tail = name.rpartition(weight_word)
+        sibling = f"{head}{bias_word}{tail}"
+        if found and sibling in arrays and arrays[sibling].ndim == 1:
+            return sibling
+    if any(word in name.lower() for word in ("weight", "kernel")):
+        return ""
+    names = list(arrays)
+    behind = names[names.index(name) + 1 : names.index(name) + 2]
+    return behind[0] if behind and arrays[behind[0]].shape == (layer.outputs,) else ""
+
+
+def _normalisation(arrays: dict[str, Array]) -> str:
+    """The first tensor that only a normalisation layer has; or ''."""
+    for name, array in arrays.items():
+        if name.endswith("running_mean") or (array.ndim == 1 and name.endswith(".weight")):
+            return name
+    return ""
+
+
+def _real(array: Array) -> Weights:
+    """float64 is kept: kernels of a file can be asked for in its own precision."""
+    return array if array.dtype == np.float64 else array.astype(np.float32)
+
+
+def _finite(array: Weights) -> bool:
+    """Also as float32, in which networks run."""
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(array.astype(np.float32)).all())
+
+
+def _known(listing: Listing) -> str:
+    """What the file is, where it does not fit and its name is known."""
+    shapes = {name: array.shape for name, array in listing.arrays.items()}
+    network = known_network(shapes)
+    if has_skips(shapes):
+        return f" It is {network}; its skip connections make it no chain of layers."
+    return f" It is {network}." if network else ""
+
+
+def _praise(
+    file: str, gated: int, over: int, biases: tuple[Weights | None, ...], norms: bool
+) -> str:
+    verdict = f"Gates of {file} fit all {gated} gate layers."
+    if over > 0:
+        more = (
+            "1 more weight layer in it is" if over == 1 else f"{over} more weight layers in it are"
+        )
+        verdict += f" {more} not used."
+    if norms:
+        verdict += (
+            " BatchNorm is folded in as in evaluation, each into the layer before it, "
+            f"with its usual ε of {EPSILON:g}."
+        )
+    if any(bias is not None for bias in biases):
+        verdict += " Its biases move the gates; path kernels count weights only."
+    return verdict

@@ -1,0 +1,67 @@
+"""Tensors of a file picked for layers: by the user, or by their sizes where the order misleads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture, weight_shape
+from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.contents import Array
+
+_WORDS = (("weight", "bias"), ("kernel", "bias"), ("W", "b"), ("w", "b"))
+
+
+def by_size(listing: Listing, architecture: Architecture) -> tuple[str, ...]:
+    """For each weight layer the next tensor of its very shape, in the order of the file.
+
+    '' where none is left. BatchNorm has been folded in before tensors are looked at.
+    """
+    arrays = fold_normalisation(listing.arrays).arrays
+    left = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
+    found: list[str] = []
+    for layer in architecture.weighted:
+        wanted = weight_shape(layer)
+        place = next((i for i, name in enumerate(left) if arrays[name].shape == wanted), None)
+        found.append("" if place is None else left[place])
+        if place is not None:
+            left = left[place + 1 :]
+    return tuple(found)
+
+
+def picked(listing: Listing, names: Sequence[str]) -> Listing:
+    """The file as if it held just these weights, in this order, each with its bias.
+
+    '' at the end leaves the output layer out. Raises `Refusal` where a name is not in the file,
+    stands twice, or one is missing before another.
+    """
+    chosen = list(names)
+    while chosen and not chosen[-1]:
+        chosen.pop()
+    arrays = fold_normalisation(listing.arrays).arrays
+    kept: dict[str, Array] = {}
+    for place, name in enumerate(chosen, start=1):
+        if not name:
+            raise Refusal(f"No tensor is picked for layer {place}; pick one for each layer.")
+        if name not in arrays:
+            raise Refusal(f"{listing.file_name} holds no tensor '{name}'.")
+        if name in kept:
+            raise Refusal(f"'{name}' is picked for two layers; each needs a tensor of its own.")
+        kept[name] = arrays[name]
+        bias = _bias_beside(name, arrays)
+        if bias:
+            kept[bias] = arrays[bias]
+    return replace(listing, arrays=kept, metadata={}, layers=(), picked=True)
+
+
+def _bias_beside(name: str, arrays: dict[str, Array]) -> str:
+    """The bias that is called as the weight is; '' where there is none."""
+    for weight_word, bias_word in _WORDS:
+        head, found, tail = name.rpartition(weight_word)
+        own = arrays.get(f"{head}{bias_word}{tail}") if found else None
+        if own is not None and own.ndim == 1 and own.shape[0] == arrays[name].shape[0]:
+            return f"{head}{bias_word}{tail}"
+    head, found, tail = name.rpartition("weights.")
+    return f"{head}biases.{tail}" if found and f"{head}biases.{tail}" in arrays else ""

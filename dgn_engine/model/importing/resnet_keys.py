@@ -1,0 +1,134 @@
+"""ResNets by the names of their tensors, as torchvision writes them, made into an architecture.
+
+Of any width and any number of blocks; also with 'shortcut' and 'linear', as they are often called
+elsewhere. A state dict holds neither strides nor pooling: they are those of He et al. 2015,
+arXiv:1512.03385, with the stride of a bottleneck in its 3×3 convolution, as torchvision has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dgn_engine.model.architecture import (
+    Conv,
+    Dense,
+    Fork,
+    Gating,
+    GlobalAveragePool,
+    MaxPool,
+    Merge,
+    Node,
+    Skip,
+)
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+_ALIASES = (("shortcut.", "downsample."), ("linear.", "fc."))
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A network of nodes, the weight tensors of its layers in their order, and what is assumed."""
+
+    nodes: tuple[Node, ...]
+    weights: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
+    """The name that torchvision would give → the name in the file."""
+    known: dict[str, str] = {}
+    for name in names:
+        other = name
+        for theirs, ours in _ALIASES:
+            if other.startswith(theirs) or f".{theirs}" in other:
+                other = other.replace(theirs, ours)
+        known.setdefault(other, name)
+    return known
+
+
+def resnet(shapes: Shapes) -> Placed | None:
+    """The ResNet that the names and shapes are, names as torchvision's; None if they are none."""
+    stages = _stages(shapes)
+    stem = shapes.get("conv1.weight", ())
+    head = shapes.get("fc.weight", ())
+    if not stages or len(stem) != 4 or len(head) != 2 or stem[2] != stem[3]:
+        return None
+    kernel, width = stem[2], stem[0]
+    large = kernel > 3
+    nodes: list[Node] = [Conv(stem[1], width, kernel, 2 if large else 1, kernel // 2)]
+    weights = ["conv1.weight"]
+    if large:
+        nodes.append(MaxPool(3, 2, padding=1))
+    for stage, blocks in enumerate(stages, start=1):
+        for block in range(blocks):
+            stride = 2 if stage > 1 and block == 0 else 1
+            made = _block(f"layer{stage}.{block}", shapes, width, stride)
+            if made is None:
+                return None
+            inner, names, width = made
+            nodes += inner
+            weights += names
+    if head[1] != width or _convolutions(shapes) != set(weights):
+        return None
+    nodes += [GlobalAveragePool(), Dense(width, head[0], gated=False)]
+    remarks = [_stem_remark(kernel)]
+    return Placed(tuple(nodes), (*weights, "fc.weight"), tuple(remarks))
+
+
+def _stem_remark(kernel: int) -> str:
+    how = "stride 2 and 3×3 max pooling" if kernel > 3 else "stride 1 and no max pooling"
+    return f"The first convolution, {kernel}×{kernel}, is taken with {how}; the file does not say."
+
+
+def _stages(shapes: Shapes) -> list[int]:
+    """How many blocks each stage has, counted without gaps."""
+    stages: list[int] = []
+    while f"layer{len(stages) + 1}.0.conv1.weight" in shapes:
+        stage, blocks = len(stages) + 1, 0
+        while f"layer{stage}.{blocks}.conv1.weight" in shapes:
+            blocks += 1
+        stages.append(blocks)
+    return stages
+
+
+def _convolutions(shapes: Shapes) -> set[str]:
+    return {name for name, shape in shapes.items() if len(shape) == 4}
+
+
+def _block(
+    name: str, shapes: Shapes, width: int, stride: int
+) -> tuple[list[Node], list[str], int] | None:
+    """One block: its nodes, its weights and its width; None where the shapes do not chain."""
+    names = [f"{name}.conv{number}.weight" for number in (1, 2, 3)]
+    names = [each for each in names if each in shapes]
+    inner = list(_inside([shapes[each] for each in names], width, stride))
+    if len(names) < 2 or len(inner) != len(names):
+        return None
+    outputs = inner[-1].outputs
+    project = f"{name}.downsample.0.weight"
+    nodes: list[Node] = [Fork(), *inner]
+    if project in shapes:
+        shape = shapes[project]
+        if len(shape) != 4 or shape[:2] != (outputs, width) or shape[2:] != (1, 1):
+            return None
+        nodes += [Skip(), Conv(width, outputs, 1, stride, 0, gated=False)]
+        names.append(project)
+    elif outputs != width or stride != 1:
+        return None  # a skip that pads or cuts without weights
+    return [*nodes, Merge(), Gating()], names, outputs
+
+
+def _inside(shapes: list[tuple[int, ...]], width: int, stride: int) -> Iterator[Conv]:
+    """The convolutions of a block, the stride in the first that is 3×3; stops at a misfit."""
+    last = len(shapes) - 1
+    for place, shape in enumerate(shapes):
+        if len(shape) != 4 or shape[1] != width or shape[2] != shape[3] or not shape[2] % 2:
+            return
+        kernel = shape[2]
+        strides = stride if kernel > 1 else 1
+        if strides == stride:
+            stride = 1
+        yield Conv(width, shape[0], kernel, strides, kernel // 2, gated=place < last)
+        width = shape[0]

@@ -1,0 +1,33 @@
+"""Four 3×3 convolutions, global average pooling, one dense layer: the CNN of [DUAL], experiment 1.
+
+'C4GAP': 128 filters, stride 1, zero padding. arXiv:2110.03403 §5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import Architecture, Dense, GlobalAveragePool
+from dgn_engine.model.nets._net import Net, conv_chain, image_channels
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
+) -> Architecture:
+    """Four gated convolutions, then pooling and the output layer."""
+    channels, stride = int(options["channels"]), int(options["stride"])
+    convs = conv_chain(image_channels("cnn4", input_shape), (channels,) * 4, stride)
+    head = (GlobalAveragePool(), Dense(channels, classes, gated=False))
+    return Architecture(input_shape, (*convs, *head))
+
+
+NET = Net(
+    title="4 convolutions + pooling",
+    build=build,
+    options=(
+        OptionField("channels", "channels C (128 in the paper)", 32, least=1, most=4096),
+        OptionField("stride", "stride", 1, least=1, most=4),
+    ),
+)

@@ -1,0 +1,57 @@
+"""DavidNet: the 9-layer ResNet with batch normalisation of [COMP], as it was published by D. Page
+(github.com/davidcpage/cifar10-fast): conv-bn-ReLU, two residual blocks, maximum over all
+positions, logits × 0.125."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Fork,
+    GlobalMaxPool,
+    MaxPool,
+    Merge,
+    Node,
+)
+from dgn_engine.model.nets._net import Net, image_channels
+from dgn_engine.protocol.catalogue import OptionField
+
+LOGITS = 0.125
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
+) -> Architecture:
+    """Channels w, 2w, 4w, 8w; three max poolings halve the maps, so they need 8×8 pixels."""
+    w = int(options["width"])
+    nodes = (
+        Conv(image_channels("davidnet", input_shape), w, normal=True),
+        Conv(w, 2 * w, normal=True),
+        MaxPool(),
+        *_residual(2 * w),
+        Conv(2 * w, 4 * w, normal=True),
+        MaxPool(),
+        Conv(4 * w, 8 * w, normal=True),
+        MaxPool(),
+        *_residual(8 * w),
+        GlobalMaxPool(),
+        Dense(8 * w, classes, gated=False, factor=LOGITS),
+    )
+    return Architecture(input_shape, nodes)
+
+
+def _residual(channels: int) -> tuple[Node, ...]:
+    """z + two layers of z, each with its own gate; no gate after the addition."""
+    layer = Conv(channels, channels, normal=True)
+    return (Fork(), layer, layer, Merge())
+
+
+NET = Net(
+    title="DavidNet (ResNet-9, batch normalisation)",
+    build=build,
+    options=(OptionField("width", "width w (64 as published)", 64, least=1, most=1024),),
+)

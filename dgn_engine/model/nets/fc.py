@@ -1,0 +1,29 @@
+"""Fully connected: d weight layers, d - 1 gated hidden layers of w units (THEORY §1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.nets._net import Net, dense_chain, flat
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
+) -> Architecture:
+    """Dense layers on the flattened input."""
+    width, depth = int(options["width"]), int(options["depth"])
+    inputs = flat(input_shape)
+    return Architecture((inputs,), dense_chain(inputs, width, depth - 1, classes))
+
+
+NET = Net(
+    title="Fully connected",
+    build=build,
+    options=(
+        OptionField("width", "width w", 128, least=1, most=65536),
+        OptionField("depth", "depth d (weight layers)", 6, least=2, most=200),
+    ),
+)

@@ -1,0 +1,27 @@
+"""GCONV of [NPF]: conv 64, 64, 128, 128, global average pooling, two gated dense 256, output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import Architecture, GlobalAveragePool
+from dgn_engine.model.nets._net import Net, conv_chain, dense_chain, image_channels
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
+) -> Architecture:
+    """The architecture of the authors' notebooks."""
+    inputs = image_channels("gconv", input_shape)
+    convs = conv_chain(inputs, (64, 64, 128, 128), int(options["stride"]))
+    head = dense_chain(128, 256, 2, classes)
+    return Architecture(input_shape, (*convs, GlobalAveragePool(), *head))
+
+
+NET = Net(
+    title="GCONV (pooling, 2 × dense 256)",
+    build=build,
+    options=(OptionField("stride", "stride", 1, least=1, most=4),),
+)

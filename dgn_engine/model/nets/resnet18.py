@@ -1,0 +1,63 @@
+"""ResNet-18 for small images: torchvision's blocks, with a gate after each addition.
+
+He et al. 2015, arXiv:1512.03385, without BatchNorm: a 3×3 convolution, stages of two blocks whose
+first halves the sides and doubles the width from the second stage on (its skip is a 1×1
+convolution), global average pooling. The published width is 64. Without BatchNorm a sum of two
+branches has twice the variance of one; γ_post = 1/√2 takes that back and moves no gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Fork,
+    Gating,
+    GlobalAveragePool,
+    Merge,
+    Node,
+    Skip,
+)
+from dgn_engine.model.nets._net import Net, image_channels
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
+) -> Architecture:
+    """1 + 4·stages gate layers, of which 2·stages stand behind an addition."""
+    width, stages = int(options["width"]), int(options["stages"])
+    nodes: list[Node] = [Conv(image_channels("resnet18", input_shape), width)]
+    for stage in range(stages):
+        before, width = width, width * (2 if stage else 1)
+        stride = 2 if stage else 1
+        nodes += _block(before, width, stride, float(options["post"]))
+        nodes += _block(width, width, 1, float(options["post"]))
+    return Architecture(
+        input_shape, (*nodes, GlobalAveragePool(), Dense(width, classes, gated=False))
+    )
+
+
+def _block(inputs: int, width: int, stride: int, post: float) -> tuple[Node, ...]:
+    branch = (Conv(inputs, width, stride=stride), Conv(width, width, gated=False))
+    skip: tuple[Node, ...] = ()
+    if stride > 1:
+        skip = (Skip(), Conv(inputs, width, kernel=1, stride=stride, padding=0, gated=False))
+    return (Fork(), *branch, *skip, Merge(post=post), Gating())
+
+
+NET = Net(
+    title="ResNet-18 for small images",
+    build=build,
+    options=(
+        OptionField("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
+        OptionField("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
+        OptionField(
+            "post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0
+        ),
+    ),
+)

@@ -1,0 +1,45 @@
+"""Residual blocks of dense layers: z ← γ_post·(γ_pre·block(z) + z), b times ([COMP] §4, THEORY §3).
+
+Blocks of d_blk gated layers, one before the b that have a skip and one after them; the last has
+d_blk - 1 gated layers and the output layer. H is then a sum over 2^b sub-networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import Architecture, Dense, Fork, Merge, Node
+from dgn_engine.model.nets._net import Net, dense_chain, flat
+from dgn_engine.protocol.catalogue import OptionField
+
+
+def build(
+    input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
+) -> Architecture:
+    """(b + 2)·d_blk weight layers on the flattened input."""
+    blocks, depth, width = (int(options[name]) for name in ("blocks", "depth", "width"))
+    merge = Merge(float(options["pre"]), float(options["post"]))
+    inputs = flat(input_shape)
+    inner = (Dense(width, width),) * depth
+    block: tuple[Node, ...] = (Fork(), *inner, merge)
+    nodes: tuple[Node, ...] = (
+        Dense(inputs, width),
+        *inner[1:],
+        *block * blocks,
+        *dense_chain(width, width, depth - 1, classes),
+    )
+    return Architecture((inputs,), nodes)
+
+
+NET = Net(
+    title="ResNet of dense blocks",
+    build=build,
+    options=(
+        OptionField("blocks", "blocks with a skip b", 4, least=1, most=64),
+        OptionField("depth", "layers of a block d_blk", 2, least=1, most=32),
+        OptionField("width", "width w", 128, least=1, most=65536),
+        OptionField("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
+        OptionField("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
+    ),
+)

@@ -1,0 +1,143 @@
+"""The deep gated network: a feature network makes the gates, a value network uses them."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.config import ValueInput
+from dgn_engine.model.architecture import Architecture, GlobalMaxPool, MaxPool, is_gated
+from dgn_engine.model.gates import HARD, Gate
+from dgn_engine.model.routing import STRAIGHT, Route
+from dgn_engine.model.stack import Stack, Trace
+
+FeatureActivation = Literal["relu", "linear"]
+
+
+@dataclass(frozen=True)
+class NetworkTrace:
+    """Both passes; `feature` is None where the network makes its own gates.
+
+    `value.gates[l]` is the gate that value layer l used, after the wiring;
+    `gate_pre[l]` is the pre-activation that this very gate was made from.
+    """
+
+    value: Trace
+    feature: Trace | None
+    gate_pre: tuple[Tensor, ...]
+
+
+class GatedNetwork(nn.Module):
+    """Θ^f (`feature`) and Θ^v (`value`) of one architecture, with the dials of THEORY §1.
+
+    `own_gates`: the value network gates itself (ReLU, soft-ReLU) and Θ^f is kept aside.
+    `wiring`: value layer l uses G_{wiring[l]} of the feature network, sent along `routes[l]`
+    (rotation, shift, tiling). With tiling the value network is wider than the feature network:
+    then it has an architecture of its own.
+    `value_input`: the value network sees the image, all ones, or one fixed random tensor;
+    a network with its own gates always sees the image.
+    `feature_activation`: χ^f, ReLU in every regime but linear features.
+    `given_gates`: gates that no network makes (FRG), of the very examples that are passed next.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        bias: bool = False,
+        feature_architecture: Architecture | None = None,
+    ) -> None:
+        super().__init__()
+        self.architecture = architecture
+        self.feature = Stack(feature_architecture or architecture, bias)
+        self.value = Stack(architecture, bias)
+        self.gate: Gate = HARD
+        self.own_gates = True
+        self.wiring: tuple[int, ...] = tuple(range(len(architecture.gated_shapes)))
+        self.routes: tuple[Route, ...] = (STRAIGHT,) * len(self.wiring)
+        self.value_input: ValueInput = "image"
+        self.feature_activation: FeatureActivation = "relu"
+        self.given_gates: tuple[Tensor, ...] | None = None
+        self.register_buffer("random_input", torch.zeros(architecture.input_shape))
+
+    def dial(self, *, beta: float, epsilon: float) -> None:
+        """Set the steepness of the soft gate and its ε."""
+        self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
+
+    def gather(self, wanted: bool) -> None:
+        """While a batch is trained on: what is trained and normalises does so by the batch's own
+        statistics; what stands still, and everything else that is computed, by gathered ones."""
+        for stack, makes_gates in (
+            (self.value, self.own_gates),
+            (self.feature, not self.own_gates),
+        ):
+            if stack.normalisation is not None:
+                trained = stack.weights[0].requires_grad
+                stack.normalisation.gathers = wanted and makes_gates and trained
+
+    def with_gates(self, gates: tuple[Tensor, ...]) -> GatedNetwork:
+        """The same weights under gates that are given: layer l is (n, *gated_shapes[l])."""
+        view = copy.copy(self)
+        view.given_gates = gates
+        return view
+
+    def input_of_value(self, x: Tensor) -> Tensor:
+        """x^v for the images x, (n, *input_shape)."""
+        if self.own_gates or self.value_input == "image":
+            return x
+        if self.value_input == "ones":
+            return torch.ones_like(x)
+        fixed: Tensor = self.get_buffer("random_input")
+        return fixed.to(x.dtype).expand_as(x)
+
+    def trace(self, x: Tensor) -> NetworkTrace:
+        """Run both networks on x (n, *input_shape) and keep every intermediate."""
+        if self.own_gates:
+            value = self.value.run(x, lambda _, q: self.gate(q))
+            return NetworkTrace(value, None, value.pre)
+        if self.given_gates is not None:
+            return self._under(self.given_gates, x)
+        # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
+        linear = self.feature_activation == "linear"
+        feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
+        wires = zip(self.wiring, self.routes, strict=True)
+        pre = tuple(route(feature.pre[source]) for source, route in wires)
+        gates = [self.gate(q) for q in pre]
+        masks = self._routed(feature.masks)
+        fed = self.input_of_value(x)
+        value = self.value.run(fed, lambda layer, _: gates[layer], masks)
+        return NetworkTrace(value, feature, pre)
+
+    def _under(self, given: tuple[Tensor, ...], x: Tensor) -> NetworkTrace:
+        """Nothing made these gates, so nothing is sensitive: their pre-activations are zero."""
+        wires = zip(self.wiring, self.routes, strict=True)
+        gates = tuple(route(given[source]) for source, route in wires)
+        value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])
+        return NetworkTrace(value, None, tuple(torch.zeros_like(gate) for gate in gates))
+
+    def _routed(self, masks: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Max-pooling masks, sent along with the gates of the layer they pool."""
+        if not masks:
+            return masks
+        layers = _pooled_layers(self.architecture)
+        return tuple(
+            self.routes[layer].units(mask) for layer, mask in zip(layers, masks, strict=True)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (n, classes)."""
+        return self.trace(x).value.output
+
+
+def _pooled_layers(architecture: Architecture) -> list[int]:
+    """The last gate layer before each max pooling."""
+    layers: list[int] = []
+    seen = -1
+    for node in architecture.nodes:
+        seen += is_gated(node)
+        if isinstance(node, (MaxPool, GlobalMaxPool)):
+            layers.append(seen)
+    return layers

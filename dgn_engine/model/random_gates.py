@@ -1,0 +1,43 @@
+"""Fixed random gating (FRG): a coin for each training example and unit, thrown once."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture
+
+MOST_BYTES = 2 << 30
+
+
+class DrawnGates:
+    """Bernoulli(p) gates of n examples: layer l is (n, *gated_shapes[l]), one byte a gate.
+
+    Raises `Refusal` where they do not fit into 2 GiB.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        examples: int,
+        probability: float,
+        generator: torch.Generator,
+        device: torch.device,
+    ) -> None:
+        units = sum(math.prod(shape) for shape in architecture.gated_shapes)
+        if examples * units > MOST_BYTES:
+            raise Refusal(
+                f"FRG keeps {units:,} gates for each of {examples:,} examples, more than 2 GiB; "
+                "use fewer examples with data.train_limit, or a smaller network."
+            )
+        self._layers = [
+            (torch.rand((examples, *shape), generator=generator) < probability).to(device)
+            for shape in architecture.gated_shapes
+        ]
+
+    def at(self, rows: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """The gates of the examples `rows` (m,): layer l as (m, *gated_shapes[l]), 0 or 1."""
+        return tuple(layer[rows].to(dtype) for layer in self._layers)

@@ -1,0 +1,104 @@
+"""What entering a regime does to the weights (THEORY §1, 'Swapping in mid-run')."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.regimes import Regime
+from dgn_engine.model.stack import Stack
+
+VALUE, FEATURE = "value weights", "feature weights"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Names of the groups ('value weights', 'feature weights') and what happened to each.
+
+    A group that was redrawn or copied loses its optimiser state.
+    """
+
+    kept: tuple[str, ...]
+    frozen: tuple[str, ...]
+    redrawn: tuple[str, ...]
+    copied: tuple[str, ...]
+
+
+def enter(
+    network: GatedNetwork,
+    before: Regime | None,
+    after: Regime,
+    draw: Callable[[Stack], None],
+    restart_value: bool = False,
+) -> Change:
+    """Set the network into a regime. `before` is None at the start of a run.
+
+    At the start both networks have just been drawn, so that nothing needs redrawing but what a
+    regime ties together. `draw` fills a stack with fresh random weights.
+    """
+    fresh = before is None
+    redrawn: list[str] = []
+    copied: list[str] = []
+    keeps_own = before is not None and before.own_gates and after.on_entry == "keep"
+    if keeps_own or after.on_entry == "share-redrawn":
+        _check_same(network)  # before anything is redrawn
+    if keeps_own:
+        copy_weights(network.value, network.feature)
+        copied.append(f"{FEATURE} (from the value network)")
+    if after.on_entry in ("redraw", "redraw-both") and not fresh:
+        draw(network.feature)
+        redrawn.append(FEATURE)
+    restarts = after.on_entry in ("share-redrawn", "redraw-both")
+    if (restarts or (after.offers_restart and restart_value)) and not fresh:
+        draw(network.value)
+        redrawn.append(VALUE)
+    if after.on_entry == "share-redrawn":
+        copy_weights(network.value, network.feature)
+        copied.append(f"{FEATURE} (from the value network)")
+    dress(network, after)
+    return _described(after, tuple(redrawn), tuple(copied))
+
+
+def dress(network: GatedNetwork, regime: Regime) -> None:
+    """Whose gates, of which kind, and what is trained; no weight is touched."""
+    network.own_gates = regime.own_gates
+    network.gate = replace(network.gate, soft=regime.soft, open=regime.open_gates)
+    network.feature_activation = "linear" if regime.linear_features else "relu"
+    network.feature.requires_grad_(regime.trains_feature)
+    network.value.requires_grad_(regime.trains_value)
+    if network.value.normalisation is not None:
+        network.value.normalisation.active = regime.own_gates
+
+
+def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> Change:
+    kept = [] if VALUE in redrawn else [VALUE]
+    if FEATURE not in redrawn and not copied:
+        kept.append(f"{FEATURE} (aside)" if after.on_entry == "aside" else FEATURE)
+    frozen = [] if after.trains_feature or after.on_entry == "aside" else [FEATURE]
+    if not after.trains_value:
+        frozen.append(VALUE)
+    return Change(tuple(kept), tuple(frozen), redrawn, copied)
+
+
+def _check_same(network: GatedNetwork) -> None:
+    if network.value.architecture != network.feature.architecture:
+        raise Refusal(
+            "The gates are tiled, so that the value network is wider than the feature network: "
+            "neither can take the other's weights; choose FR-II or DL, or begin a run without "
+            "tiling."
+        )
+
+
+def copy_weights(source: Stack, target: Stack) -> None:
+    """Θ_target := Θ_source; a target with biases that the source lacks gets zeros."""
+    for theirs, ours in zip(source.weights, target.weights, strict=True):
+        ours.data.copy_(theirs.data)
+    if source.normalisation is not None and target.normalisation is not None:
+        target.normalisation.take(source.normalisation.state_dict())
+    for place, ours in enumerate(target.biases):
+        if len(source.biases):
+            ours.data.copy_(source.biases[place].data)
+        else:
+            ours.data.zero_()

@@ -1,0 +1,15 @@
+"""DL: decoupled learning; the soft gates are trained together with the value network."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="DL",
+    title="DL (decoupled learning)",
+    about="Soft gates; feature and value network are trained together.",
+    order=5,
+    own_gates=False,
+    soft=True,
+    trains_feature=True,
+    on_entry="keep",
+    aliases=("DNPFL", "DLNPF", "twin", "soft-GaLU"),
+)

@@ -1,0 +1,16 @@
+"""DL-linear: decoupled learning whose feature network is linear between its gates."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="DL-linear",
+    title="DL-linear (learnt linear features)",
+    about="As DL, but the feature network has no ReLU: its pre-activations are linear in x.",
+    order=9,
+    own_gates=False,
+    soft=True,
+    trains_feature=True,
+    linear_features=True,
+    on_entry="keep",
+    aliases=("DLGN", "linear features"),
+)

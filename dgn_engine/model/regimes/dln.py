@@ -1,0 +1,16 @@
+"""DLN: the deep linear network, all of whose gates are 1."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="DLN",
+    title="DLN (deep linear network)",
+    about="One network without gates: every one of them stands open.",
+    order=8,
+    own_gates=True,
+    soft=False,
+    trains_feature=False,
+    open_gates=True,
+    on_entry="aside",
+    aliases=("deep linear network", "linear network"),
+)

@@ -1,0 +1,16 @@
+"""FL: fixed learnt gates, of a pre-trained feature network, at any stage or from a checkpoint."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="FL",
+    title="FL (fixed learnt gates)",
+    about="Hard gates of a trained feature network that stands still; the value network learns.",
+    order=4,
+    own_gates=False,
+    soft=False,
+    trains_feature=False,
+    on_entry="keep",
+    offers_restart=True,
+    aliases=("FLNPF", "NPF trained"),
+)

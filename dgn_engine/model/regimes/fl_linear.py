@@ -1,0 +1,18 @@
+"""FL-linear: fixed learnt gates of a linear feature network."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="FL-linear",
+    title="FL-linear (fixed learnt linear features)",
+    about="Hard gates of a trained linear feature network that stands still.",
+    order=10,
+    own_gates=False,
+    soft=False,
+    trains_feature=False,
+    linear_features=True,
+    on_entry="keep",
+    offers_restart=True,
+    pretrains_as="DL-linear",
+    aliases=("DLGN fixed",),
+)

@@ -1,0 +1,15 @@
+"""FR-DI: fixed random gates that start as a copy of the value network's weights."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="FR-DI",
+    title="FR-DI (fixed random gates, same start)",
+    about="Hard gates of the value network's own initial weights, never trained.",
+    order=3,
+    own_gates=False,
+    soft=False,
+    trains_feature=False,
+    on_entry="share-redrawn",
+    aliases=("FRNPF(DI)", "FRNPF-DI", "NPF(DI)"),
+)

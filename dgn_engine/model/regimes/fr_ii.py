@@ -1,0 +1,15 @@
+"""FR-II: fixed random gates, drawn independently of the value network."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="FR-II",
+    title="FR-II (fixed random gates, independent)",
+    about="Hard gates of a random feature network that is never trained.",
+    order=2,
+    own_gates=False,
+    soft=False,
+    trains_feature=False,
+    on_entry="redraw",
+    aliases=("FRNPF(II)", "FRNPF-II", "NPF(II)", "GaLU frozen", "GaLU"),
+)

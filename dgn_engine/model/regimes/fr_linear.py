@@ -1,0 +1,16 @@
+"""FR-linear: fixed random gates of a linear feature network."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="FR-linear",
+    title="FR-linear (fixed random linear features)",
+    about="Hard gates of a random linear feature network that is never trained.",
+    order=11,
+    own_gates=False,
+    soft=False,
+    trains_feature=False,
+    linear_features=True,
+    on_entry="redraw",
+    aliases=("DLGN random",),
+)

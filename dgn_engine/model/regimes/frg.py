@@ -1,0 +1,16 @@
+"""FRG: fixed random gates that no network makes, i.i.d. Bernoulli(p) per example and unit."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="FRG",
+    title="FRG (fixed random gating)",
+    about="Each gate of each training example is a coin thrown once; nothing to generalise with.",
+    order=7,
+    own_gates=False,
+    soft=False,
+    trains_feature=False,
+    drawn_gates=True,
+    on_entry="aside",
+    aliases=("fixed random gating", "Bernoulli gates"),
+)

@@ -1,0 +1,15 @@
+"""ReLU: the standard network, whose gates are its own hard ones."""
+
+from dgn_engine.model.regimes._regime import Regime
+
+REGIME = Regime(
+    name="ReLU",
+    title="ReLU (standard network)",
+    about="One network; each unit gates itself: 1{q > 0}.",
+    order=0,
+    own_gates=True,
+    soft=False,
+    trains_feature=False,
+    on_entry="aside",
+    aliases=("dnn", "standard"),
+)

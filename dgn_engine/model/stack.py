@@ -1,0 +1,223 @@
+"""A chain of weights: one network, run with its own gates or with gates that are given to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dgn_engine.config import Initialisation
+from dgn_engine.model.architecture import (
+    Architecture,
+    AveragePool,
+    Conv,
+    Dense,
+    Flatten,
+    Fork,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    MaxPool,
+    Merge,
+    Skip,
+    Weighted,
+    fan_in,
+    is_gated,
+    weight_shape,
+)
+from dgn_engine.model.batch_norm import Normalisation
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything one pass computed, for n examples.
+
+    `inputs[l]`: what weight layer l was fed, (n, a) or (n, C, H, W); `pre[l]`: what gate layer l
+    was made from and `gates[l]` what it multiplied it with; `output`: (n, classes).
+    `masks[i]`: for max pooling i, the flat position (n, C, H', W') that each output was taken from.
+    """
+
+    inputs: tuple[Tensor, ...]
+    pre: tuple[Tensor, ...]
+    gates: tuple[Tensor, ...]
+    output: Tensor
+    masks: tuple[Tensor, ...] = ()
+
+
+def apply_weight(layer: Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
+    """One dense or convolutional layer without its gate."""
+    if isinstance(layer, Dense):
+        return F.linear(z, weight, bias)
+    if layer.circular:
+        z = F.pad(z, (layer.padding,) * 4, mode="circular")
+    return F.conv2d(z, weight, bias, layer.stride, 0 if layer.circular else layer.padding)
+
+
+def run(
+    architecture: Architecture,
+    weights: Sequence[Tensor],
+    biases: Sequence[Tensor | None],
+    x: Tensor,
+    gate: Callable[[int, Tensor], Tensor],
+    masks: Sequence[Tensor] | None = None,
+    normal: Callable[[int, Tensor], Tensor] | None = None,
+) -> Trace:
+    """Pass x (n, *input_shape) through the chain; `gate(l, q)` gives G_l, and z_l = q_l ⊙ G_l.
+
+    Max pooling takes what `masks` name, or its own largest where None are given. `normal`, where
+    it is given, is applied to what each weight layer makes.
+    """
+    inputs: list[Tensor] = []
+    taken: list[Tensor] = []
+    pre: list[Tensor] = []
+    gates: list[Tensor] = []
+    kept: list[Tensor] = []  # of the open blocks: what their skips begin with, then their ends
+    z = x
+    for node in architecture.nodes:
+        match node:
+            case GlobalAveragePool():
+                z = z.mean(dim=(2, 3))
+            case AveragePool():
+                z = F.avg_pool2d(z, node.kernel, node.stride)
+            case MaxPool() | GlobalMaxPool():
+                mask = argmax(node, z) if masks is None else masks[len(taken)]
+                taken.append(mask)
+                z = z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape)
+                z = z.flatten(1) if isinstance(node, GlobalMaxPool) else z
+            case Flatten():
+                z = z.flatten(1)
+            case Fork():
+                kept.append(z)
+            case Skip():
+                z, kept[-1] = kept[-1], z
+            case Merge():
+                z = node.post * (node.pre * kept.pop() + z)
+            case Dense() | Conv():
+                place = len(inputs)
+                inputs.append(z)
+                z = apply_weight(node, weights[place], biases[place], z)
+                z = z if normal is None else normal(place, z)
+        if is_gated(node):
+            pre.append(z)
+            gates.append(gate(len(gates), z))
+            z = z * gates[-1]
+    return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken))
+
+
+def argmax(node: MaxPool | GlobalMaxPool, z: Tensor) -> Tensor:
+    """Flat positions of the largest of each window: (n, C, H', W') for maps (n, C, H, W)."""
+    if isinstance(node, GlobalMaxPool):
+        return z.detach().flatten(2).argmax(2)[..., None, None]
+    sizes = ([node.kernel] * 2, [node.stride] * 2, [node.padding] * 2)
+    indices: Tensor = F.max_pool2d_with_indices(z.detach(), *sizes)[1]
+    return indices
+
+
+class Stack(nn.Module):
+    """The weights of one network: `weights.l` and, where there are any, `biases.l`.
+
+    `bias`: for all layers, or for each of them; `biases` is empty where none has one, and None
+    stands for a layer without one.
+    """
+
+    def __init__(self, architecture: Architecture, bias: bool | Sequence[bool] = False) -> None:
+        super().__init__()
+        self.architecture = architecture
+        layers = architecture.weighted
+        each = [bias] * len(layers) if isinstance(bias, bool) else list(bias)
+        self.weights = nn.ParameterList([torch.zeros(weight_shape(layer)) for layer in layers])
+        biases = [
+            torch.zeros(layer.outputs) if has else None
+            for layer, has in zip(layers, each, strict=True)
+        ]
+        self.biases = nn.ParameterList(biases if any(each) else [])
+        self.normalisation = Normalisation(architecture) if architecture.normalised else None
+        self._factors = [layer.factor if isinstance(layer, Dense) else 1.0 for layer in layers]
+
+    def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Weights and biases, one of each per weight layer (None where there is no bias), with all
+        that multiplies or moves them folded in: constants, γ, statistics of a normalisation."""
+        weights, biases = self._scaled()
+        if self.normalisation is None:
+            return weights, biases
+        pairs = zip(weights, biases, strict=True)
+        folded = [self.normalisation.folded(place, *pair) for place, pair in enumerate(pairs)]
+        return [weight for weight, _ in folded], [bias for _, bias in folded]
+
+    def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        weights = [cast(Tensor, weight) for weight in self.weights]
+        biases: list[Tensor | None] = [cast("Tensor | None", bias) for bias in self.biases]
+        biases = biases or [None] * len(weights)
+        for place, factor in enumerate(self._factors):
+            if factor != 1.0:
+                bias = biases[place]
+                weights[place] = factor * weights[place]
+                biases[place] = None if bias is None else factor * bias
+        return weights, biases
+
+    def run(
+        self,
+        x: Tensor,
+        gate: Callable[[int, Tensor], Tensor],
+        masks: Sequence[Tensor] | None = None,
+    ) -> Trace:
+        """See `run`."""
+        normal = self.normalisation
+        if normal is None or not normal.gathers:
+            return run(self.architecture, *self.tensors(), x, gate, masks)
+        return run(self.architecture, *self._scaled(), x, gate, masks, normal.by_batch)
+
+    def has_room_for(self, biases: Sequence[Tensor | None]) -> bool:
+        """Whether imported biases can be taken: as biases, or by a normalisation."""
+        normal = self.normalisation
+        takes = normal.widths if normal is not None and normal.active else {}
+        needed = any(bias is not None for place, bias in enumerate(biases) if place not in takes)
+        return bool(len(self.biases)) or not needed
+
+    @torch.no_grad()
+    def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+        """Imported layers in the place of the first ones, normalisations folded in; a bias that
+        is not given becomes zero."""
+        for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+            self.weights[place].copy_(weight)
+            if self.normalisation is not None and self.normalisation.stands_for(place, bias):
+                bias = None
+            if len(self.biases):
+                target = self.biases[place]
+                target.copy_(bias) if bias is not None else target.zero_()
+
+    @torch.no_grad()
+    def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:
+        """Draw fresh weights in place; biases become zero.
+
+        'kaiming': N(0, 2/fan_in); 'bernoulli': ±σ with equal chance, σ = √(2/fan_in) unless given
+        (THEORY §4, normalising choice); 'glorot': U(±√(6/(fan_in+fan_out))) as Keras draws it.
+        Drawn on the CPU, so that a seed means the same weights on every device.
+        """
+        for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
+            weight.copy_(_fresh(layer, init, generator, sigma))
+        for bias in self.biases:
+            if bias is not None:
+                bias.zero_()
+        if self.normalisation is not None:
+            self.normalisation.reset()
+
+
+def _fresh(
+    layer: Weighted, init: Initialisation, generator: torch.Generator, sigma: float
+) -> Tensor:
+    shape, inputs = weight_shape(layer), fan_in(layer)
+    scale: float = sigma or (2.0 / inputs) ** 0.5
+    if init == "bernoulli":
+        coins: Tensor = torch.randint(0, 2, shape, generator=generator)
+        return scale * (2.0 * coins.to(torch.get_default_dtype()) - 1.0)
+    if init == "glorot":
+        outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
+        bound: float = (6.0 / (inputs + outputs)) ** 0.5
+        uniform: Tensor = torch.rand(shape, generator=generator)
+        return bound * (2.0 * uniform - 1.0)
+    normal: Tensor = torch.randn(shape, generator=generator)
+    return scale * normal

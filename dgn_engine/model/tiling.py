@@ -1,0 +1,49 @@
+"""Tiling: the value network with k times as many units in a layer as the feature network has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Node, Skip
+
+
+def widened(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
+    """Gated layer l with tiling[l] times its units (channels); the layers around it follow.
+
+    The papers say 'arbitrary tiling' and do not define it; this is our definition (THEORY §1).
+    Raises `Refusal` where the numbers do not fit the layers, or a skip ties two widths together.
+    """
+    layers = len(architecture.gated_shapes)
+    if len(tiling) != layers or min(tiling, default=1) < 1:
+        raise Refusal(
+            f"gating.tiling is {list(tiling)}; it needs a whole number of at least 1 for each of "
+            f"the {layers} gate layers."
+        )
+    nodes: list[Node] = []
+    kept: list[int] = []
+    before, place = 1, 0
+    for node in architecture.nodes:
+        if isinstance(node, Fork):
+            kept.append(before)
+        elif isinstance(node, Skip):
+            before = kept.pop()
+        elif isinstance(node, Gating):
+            _check_tied(tiling[place], before, place)
+            place += 1
+        elif isinstance(node, (Dense, Conv)):
+            after = tiling[place] if node.gated else 1
+            node = replace(node, inputs=node.inputs * before, outputs=node.outputs * after)
+            place += node.gated
+            before = after
+        nodes.append(node)
+    return replace(architecture, nodes=tuple(nodes))
+
+
+def _check_tied(tiles: int, before: int, place: int) -> None:
+    """A gate behind an addition has the units of the layers that are added."""
+    if tiles != before:
+        raise Refusal(
+            f"gating.tiling gives gate layer {place + 1} the number {tiles}, but it stands behind "
+            f"an addition of layers with {before}; the numbers must be equal."
+        )

@@ -1,0 +1,1 @@
+"""A run under control: commands in, events and frames out."""

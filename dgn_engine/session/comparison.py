@@ -1,0 +1,171 @@
+"""What stands beside the current run: a network of a file, or a recorded run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.model.importing.from_tensors import our_network
+from dgn_engine.model.layer_info import layer_infos
+from dgn_engine.model.regimes import find_regime
+from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
+from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.session.frozen_network import Ground, Standing
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.run_reader import RunReader
+
+
+class Source(Protocol):
+    """Makes the other network for the examples that are looked at now; may refuse."""
+
+    def __call__(self, ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+        """The network, if there is one, and what is told of it."""
+
+
+class Beside:
+    """At most one comparison. It is kept over a new run as long as it fits the examples."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._source: Source | None = None
+        self._standing: Standing | None = None
+        self._requests: tuple[ProbeRequest, ...] = ()
+
+    def open(self, source: Source, ground: Ground) -> None:
+        """Begin; raises `Refusal`, and then what stood beside the run still does."""
+        found, told = source(ground)
+        standing = None
+        if found is not None:
+            standing = Standing(found, ground, self._emit)
+            standing.watch(self._requests)
+            told = replace(
+                told,
+                about=_in_words(standing),
+                regime=standing.regime.name,
+                layers=layer_infos(standing.network.architecture),
+                wiring=standing.network.wiring,
+                step=standing.step,
+            )
+        self._source, self._standing = source, standing
+        self._emit(told)
+
+    def go_over(self, ground: Ground | None) -> None:
+        """Another run has begun (None: there is none): compare with it, or say why not."""
+        if self._source is None:
+            return
+        try:
+            if ground is None:
+                raise Refusal("There is no run to compare with.")
+            self.open(self._source, ground)
+        except Refusal as refusal:
+            self.close(f"The comparison was closed: {refusal}")
+
+    def close(self, reason: str = "") -> None:
+        """Show the run alone."""
+        if self._source is not None:
+            self._source = self._standing = None
+            self._emit(ComparisonClosed(reason))
+
+    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
+        """The same probes as of the run; what costs too much has been asked for on its own."""
+        self._requests = tuple(_of_its_own(request) for request in requests)
+        if self._standing is not None:
+            self._standing.watch(self._requests)
+
+    def look(self) -> bool:
+        """Read at most one probe, so that a step is never held up by all; whether it did."""
+        return self._standing is not None and self._standing.look()
+
+    def gates(self) -> tuple[Tensor, ...] | None:
+        """Of the other network on the probe examples; None where there is none."""
+        return None if self._standing is None else self._standing.gates
+
+    @property
+    def readings(self) -> Mapping[str, Reading]:
+        """What has been read so far."""
+        return {} if self._standing is None else dict(self._standing.observation.readings)
+
+
+def _of_its_own(request: ProbeRequest) -> ProbeRequest:
+    options = [(name, value) for name, value in request.options if name != ANYWAY]
+    renamed = [(ANYWAY if name == ANYWAY_BESIDE else name, value) for name, value in options]
+    return replace(request, options=tuple(renamed))
+
+
+def of_listing(listing: Listing) -> Source:
+    """The network of a checkpoint."""
+
+    def source(ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+        found = network_of(listing, ground.shape, ground.net)
+        return found, ComparisonOpened(listing.file_name, "", "", ())
+
+    return source
+
+
+def of_run(folder: Path) -> Source:
+    """A recorded run: its scores, and its network as the newest checkpoint has it.
+
+    A run without a checkpoint, or on other inputs, is compared by its scores alone, and says so.
+    """
+
+    def source(ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+        reader = RunReader(folder)
+        told = ComparisonOpened(
+            name=plain(folder.name, 60),
+            about="scores only",
+            regime=reader.config.gating.regime,
+            layers=(),
+            step=reader.step,
+            scores=tuple(e for e in reader.events if isinstance(e, Measured)),
+        )
+        try:
+            return _last_network(reader, ground.shape), told
+        except Refusal as refusal:
+            if not told.scores:
+                raise
+            return None, replace(told, remark=f"Only its scores are compared: {refusal}")
+
+    return source
+
+
+def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> Found:
+    """Raises `Refusal` where there is none, or it is for other inputs."""
+    stored = reader.checkpoints[-1:]
+    if not stored:
+        raise Refusal(f"{reader.path.name} holds no checkpoint.")
+    snapshot = run_checkpoints.load(stored[0])
+    state, dials = snapshot.state, snapshot.state["dials"]
+    listing = Listing(
+        file_name=reader.path.name,
+        arrays={name: tensor.numpy() for name, tensor in snapshot.tensors.items()},
+        dtypes={},
+        metadata={
+            "config": RunConfig.from_dict(state["config"]).to_toml(),
+            "regime": str(state["regime"]),
+            "wiring": ",".join(str(place) for place in state["wiring"]),
+        },
+    )
+    network = our_network(listing, input_shape, torch.get_default_dtype())
+    network.dial(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
+    network.value_input = dials["value_input"]
+    return Found(network, find_regime(str(state["regime"])), snapshot.step)
+
+
+def _in_words(standing: Standing) -> str:
+    layers = len(standing.network.architecture.gated_shapes)
+    step = f" · step {standing.step:,}" if standing.step else ""
+    plural = "" if layers == 1 else "s"
+    return (
+        f"{standing.regime.name} · {layers} gate layer{plural} · {standing.weights:,} weights{step}"
+    )

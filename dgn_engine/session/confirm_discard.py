@@ -1,0 +1,25 @@
+"""A run that is not recorded is not ended for another without a question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import EndsRun
+from dgn_engine.training.recording import Recording
+from dgn_engine.training.run import Run
+
+
+def ends_run(command: do.Command, run: Run | None, recording: Recording | None) -> EndsRun | None:
+    """What has to be asked before this command is obeyed; None where nothing would be lost."""
+    if not isinstance(command, (do.ShowRun, do.OpenSession, do.ContinueRun)) or command.discard:
+        return None
+    if run is None or not run.step_count:
+        return None
+    safe = run.recorded if recording is None else not recording.paused
+    if safe:  # without a recording: it failed, and its folder has it up to then
+        return None
+    where = command.path if isinstance(command, do.OpenSession) else command.folder
+    shown = not isinstance(command, do.ContinueRun)
+    return EndsRun(run.step_count, Path(where).name, shown, replace(command, discard=True))

@@ -1,0 +1,53 @@
+"""What the viewer sees of a run that goes on: frames, with its position and its rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.comparison import Beside
+from dgn_engine.training.run import Run
+from dgn_engine.training.step_rate import Rate
+
+PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
+
+
+class Publishing:
+    """Reads what is due and publishes it; `beside`: what stands beside the run."""
+
+    def __init__(self, publish: Callable[[Frame], None], beside: Beside) -> None:
+        self._publish = publish
+        self._beside = beside
+        self._published = 0.0
+        self.rate = Rate()
+
+    def look(self, run: Run, running: bool) -> Frame | None:
+        """After a step, or again and again while none is taken; the frame if it shows more than
+        the last.
+        """
+        # A diverged run has no gates to read: what was seen last stays.
+        due = () if run.diverged else run.observation.due(run.step_count, not running)
+        if due:
+            run.observation.look(due, run.sight(self._beside.gates), run.step_count)
+        now = time.monotonic()
+        if not due and running and now - self._published < PUBLISH_EVERY:
+            return None
+        self._published = now
+        frame = self.frame(run, running)
+        self._publish(frame)
+        return frame if due else None
+
+    def frame(self, run: Run, running: bool) -> Frame:
+        """The run as it stands, with the newest reading of each probe."""
+        rate = self.rate.per_second() if running else 0.0
+        left = run.total_steps - run.step_count
+        return Frame(
+            run=run.number,
+            step=run.step_count,
+            epoch=run.trainer.epoch,
+            steps_per_second=rate,
+            eta_seconds=left / rate if run.total_steps and rate > 0 else None,
+            readings=dict(run.observation.readings),
+            beside=self._beside.readings,
+        )

@@ -1,0 +1,186 @@
+"""A network that stands still: made of a file, looked at by the probes, never trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
+from dgn_engine.data import load_examples
+from dgn_engine.errors import Refusal
+from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.model.layer_info import layer_infos
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import Event, RunStarted, Traced
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.training.device_data import choose_probe_set
+from dgn_engine.training.devices import choose_device, device_name, set_threads
+from dgn_engine.training.out_of_memory import refused_without_memory
+from dgn_engine.training.probe_schedule import Observation
+from dgn_engine.training.probes import Beside, Sight, nobody
+
+Report = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What networks are looked at on: the probe examples `x` (n, *image shape), their `labels`
+    (n,) out of `classes`, and `net`, the network that a file may be which has no name of its own.
+    """
+
+    x: Tensor
+    labels: Tensor
+    classes: int
+    net: NetConfig
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one example."""
+        return tuple(self.x.shape[1:])
+
+
+class Standing:
+    """What the probes see of a network that is not trained, read once for each request.
+
+    The examples are brought into the network's shape.
+    """
+
+    def __init__(
+        self, found: Found, ground: Ground, emit: Callable[[Event], None], traced: bool = False
+    ) -> None:
+        """`traced`: its scalars are told; else they belong to no run, and stay in the readings."""
+        if found.regime.drawn_gates:
+            raise Refusal(
+                f"Its gates are coins thrown for other examples ({found.regime.name}): "
+                "they cannot be read here."
+            )
+        self.regime = found.regime
+        self.step = found.step
+        self.network = found.network.to(ground.x.device).requires_grad_(False)
+        shape = self.network.architecture.input_shape
+        if math.prod(shape) != math.prod(ground.shape):
+            raise Refusal(
+                f"It takes {_sides(shape)} inputs, but these examples have {_sides(ground.shape)}."
+            )
+        self._x, self._labels = ground.x.reshape(len(ground.x), *shape), ground.labels
+        self._classes = ground.classes
+        self.observation = Observation(
+            lambda e: None if isinstance(e, Traced) and not traced else emit(e)
+        )
+        self._gates: tuple[Tensor, ...] | None = None
+
+    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
+        """Read just these from now on."""
+        self.observation.watch(requests)
+
+    def look(self, beside: Beside = nobody) -> bool:
+        """Read one probe that is wanted and was not read; whether there was one.
+
+        `beside` gives the gates of what it is compared with.
+        """
+        due = self.observation.due(self.step)[:1]
+        if due:
+            sight = Sight(self.network, self._x, self._labels, self.regime, beside, self._classes)
+            self.observation.look(due, sight, self.step)
+        return bool(due)
+
+    @property
+    def gates(self) -> tuple[Tensor, ...]:
+        """G_l on the probe examples, kept; hard ones as bytes."""
+        if self._gates is None:
+            with torch.no_grad():
+                found = self.network.trace(self._x).value.gates
+            soft = self.network.gate.soft
+            self._gates = tuple(gate if soft else gate.to(torch.uint8) for gate in found)
+        return self._gates
+
+    @property
+    def weights(self) -> int:
+        """How many parameters it works with."""
+        parts = [self.network.value] if self.regime.own_gates else [self.network]
+        return sum(p.numel() for part in parts for p in part.parameters())
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return "×".join(str(side) for side in shape)
+
+
+class Inspection:
+    """The network of a file in the place of a run: every panel shows it, nothing trains it.
+
+    Raises `Refusal` where the data cannot be had, or the file is no network for them.
+    """
+
+    @refused_without_memory("This network")
+    def __init__(
+        self,
+        number: int,
+        listing: Listing,
+        config: RunConfig,
+        data: DataConfig,
+        emit: Callable[[Event], None],
+        report: Report,
+    ) -> None:
+        self.number = number
+        self.name = listing.file_name
+        self.device = choose_device(config.device)
+        examples = load_examples(data, report)
+        self.examples = (len(examples.train_y), len(examples.test_y))
+        found = network_of(listing, examples.train_x.shape[1:], config.net)
+        set_threads(found.network.architecture)
+        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
+        chosen = list(self.probe_set.indices)
+        x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
+        labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
+        self.ground = Ground(x, labels, len(examples.class_names), config.net)
+        self.standing = Standing(found, self.ground, emit, traced=True)
+        gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
+        self.config = replace(config, data=data, gating=gating)
+
+    @property
+    def observation(self) -> Observation:
+        """Its probes."""
+        return self.standing.observation
+
+    def frame(self, beside: Mapping[str, Reading]) -> Frame:
+        """What has been read so far."""
+        return Frame(
+            run=self.number,
+            step=self.standing.step,
+            epoch=0.0,
+            steps_per_second=0.0,
+            eta_seconds=None,
+            readings=dict(self.observation.readings),
+            beside=beside,
+        )
+
+    def started(self) -> RunStarted:
+        """The event that opens it."""
+        network = self.standing.network
+        return RunStarted(
+            run=self.number,
+            config=self.config,
+            regime=self.standing.regime.name,
+            device=device_name(self.device),
+            layers=layer_infos(network.architecture),
+            wiring=network.wiring,
+            parameters_value=_count(network.value),
+            parameters_feature=0 if self.standing.regime.own_gates else _count(network.feature),
+            train_examples=self.examples[0],
+            test_examples=self.examples[1],
+            classes=len(self.probe_set.class_names),
+            steps_per_epoch=0,
+            total_steps=0,
+            probe_set=self.probe_set,
+            paused=True,
+            inspected=self.name,
+        )
+
+
+def _count(network: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())

@@ -1,0 +1,232 @@
+"""Checkpoints that the user opened: read in a child process while training goes on."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dgn_engine.config import NetConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.importing.from_file import network_of
+from dgn_engine.model.importing.match_layers import Match, match_layers
+from dgn_engine.model.importing.pick_tensors import by_size, picked
+from dgn_engine.protocol.commands import Purpose
+from dgn_engine.protocol.events import (
+    Event,
+    Failed,
+    FileClosed,
+    FileListed,
+    Offer,
+    Refused,
+    Tensor,
+)
+from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a file could become part of: the run that goes on, or the network that is shown.
+
+    `gates`: architecture of the feature network, `values`: of the value network (wider, where
+    gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run.
+    """
+
+    gates: Architecture
+    values: Architecture
+    bias: bool
+    trains: bool
+    input_shape: tuple[int, ...]
+    net: NetConfig
+
+
+@dataclass(frozen=True)
+class _File:
+    """One that is open; `picked`: the user's tensors, one for each layer."""
+
+    path: Path
+    listing: Listing
+    purpose: Purpose = ""
+    picked: tuple[str, ...] = ()
+
+
+class OpenedFiles:
+    """Files by ticket; each is read in a thread of its own that waits for the child process."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._lock = threading.Lock()
+        self._tickets = 0
+        self._listed: dict[int, _File] = {}
+        self._readers: list[threading.Thread] = []
+        self._closing = threading.Event()
+
+    def open(self, path: Path, purpose: Purpose, wanted: Wanted) -> None:
+        """Begin to read; `FileListed` or `Refused` follows."""
+        self._tickets += 1
+        reader = threading.Thread(
+            target=self._read,
+            args=(self._tickets, path, purpose, wanted),
+            name=f"dgn-file-{self._tickets}",
+            daemon=True,
+        )
+        self._readers = [*(r for r in self._readers if r.is_alive()), reader]
+        reader.start()
+
+    def pick(self, ticket: int, tensors: tuple[str, ...], wanted: Wanted) -> None:
+        """Match a listed file anew with these tensors; `FileListed` follows."""
+        file = replace(self._file(ticket), picked=tensors)
+        told = listed(ticket, file, wanted)
+        with self._lock:
+            self._listed[ticket] = file
+        self._emit(told)
+
+    def listing(self, ticket: int) -> Listing:
+        """All that a listed file holds, or what was picked of it."""
+        file = self._file(ticket)
+        return picked(file.listing, file.picked) if file.picked else file.listing
+
+    def gates(self, ticket: int, wanted: Wanted) -> Match:
+        """What Θ^f would become; raises `Refusal` if it does not fit.
+
+        Matched anew, because another run may have begun since the file was listed.
+        """
+        match = gates_of(self._file(ticket), wanted)
+        if not match.fits:
+            raise Refusal(match.verdict)
+        return match
+
+    def weights(self, ticket: int, wanted: Wanted) -> Match:
+        """What Θ^v would become; raises `Refusal` if it does not fit."""
+        match, why = weights_of(self._file(ticket), wanted)
+        if why:
+            raise Refusal(why)
+        return match
+
+    def forget(self, ticket: int) -> None:
+        """Free the arrays of a listed file."""
+        with self._lock:
+            known = self._listed.pop(ticket, None)
+        if known is not None:
+            self._emit(FileClosed(ticket))
+
+    def close(self) -> None:
+        """Stop the readers and their child processes, and forget everything."""
+        self._closing.set()
+        for reader in self._readers:
+            reader.join(timeout=5.0)
+        self._listed.clear()
+
+    def _file(self, ticket: int) -> _File:
+        with self._lock:
+            found = self._listed.get(ticket)
+        if found is None:
+            raise Refusal("That file is no longer open; drop it again.")
+        return found
+
+    def _read(self, ticket: int, path: Path, purpose: Purpose, wanted: Wanted) -> None:
+        try:
+            file = _File(path, read_tensors(path, cancelled=self._closing), purpose)
+            told = listed(ticket, file, wanted)
+        except Refusal as refusal:
+            if not self._closing.is_set():
+                self._emit(Refused(f"open {path.name}", str(refusal)))
+            return
+        except Exception as error:  # a reader's fault must not end silently
+            self._emit(Failed(f"Opening {path.name} failed: {error}.", traceback.format_exc()))
+            return
+        with self._lock:
+            self._listed[ticket] = file
+        self._emit(told)
+
+
+def listed(ticket: int, file: _File, wanted: Wanted) -> FileListed:
+    """What can be done with a file. Raises `Refusal` where picked tensors make no sense."""
+    listing, gates = file.listing, gates_of(file, wanted)
+    weights, why = weights_of(file, wanted)
+    return FileListed(
+        ticket=ticket,
+        path=str(file.path),
+        file_name=listing.file_name,
+        tensors=tuple(
+            Tensor(name, array.shape, listing.dtypes[name])
+            for name, array in listing.arrays.items()
+        ),
+        matches=gates.rows,
+        fits=gates.fits,
+        verdict=gates.verdict,
+        ignored=listing.ignored,
+        weights=Offer(not why, why or _copied(listing.file_name, weights), weights.rows),
+        network=_alone(file, wanted),
+        purpose=file.purpose,
+        picked=bool(file.picked),
+    )
+
+
+def gates_of(file: _File, wanted: Wanted) -> Match:
+    """By what was picked; else by the order of the file, else by the sizes of its tensors."""
+    if not wanted.trains:
+        verdict = "This network is inspected, not trained: begin a run, then copy gates into it."
+        return Match((), False, verdict)
+    if file.picked:
+        return match_layers(picked(file.listing, file.picked), wanted.gates)
+    match = match_layers(file.listing, wanted.gates)
+    return match if match.fits else _by_size(file, wanted.gates, match)
+
+
+def weights_of(file: _File, wanted: Wanted) -> tuple[Match, str]:
+    """Likewise; with it why they cannot be copied, in one sentence, or ''."""
+    if not wanted.trains:
+        verdict = "This network is inspected, not trained: begin a run, then copy weights into it."
+        return Match((), False, verdict), verdict
+    if file.picked:
+        match = match_layers(picked(file.listing, file.picked), wanted.values, "values")
+    else:
+        match = match_layers(file.listing, wanted.values, "values")
+        match = match if match.fits else _by_size(file, wanted.values, match)
+    name = file.listing.file_name
+    if not match.fits:
+        return match, match.verdict.replace("Gates of", "Weights of", 1)
+    if any(bias is not None for bias in match.biases) and not wanted.bias:
+        return match, (
+            f"{name} has biases and the value network has none; begin a run with biases "
+            "to take its weights. Nothing was changed."
+        )
+    return match, ""
+
+
+def _by_size(file: _File, architecture: Architecture, otherwise: Match) -> Match:
+    """Tensors that only stand between others are passed over; else the first verdict stands."""
+    names = by_size(file.listing, architecture)
+    if not all(names[:-1]):
+        return otherwise
+    match = match_layers(picked(file.listing, names), architecture)
+    if not match.fits:
+        return otherwise
+    return replace(match, verdict=f"{match.verdict} The tensors were matched by their sizes.")
+
+
+def _copied(name: str, match: Match) -> str:
+    whole = len(match.weights) == len(match.rows)
+    words = f"Weights of {name} fit all {len(match.rows)} layers of the value network."
+    if not whole:
+        words = (
+            f"Weights of {name} fit all layers of the value network but the last, "
+            f"which is {match.rows[-1].remark}."
+        )
+    return f"{words} Its optimiser state is forgotten."
+
+
+def _alone(file: _File, wanted: Wanted) -> Offer:
+    listing = picked(file.listing, file.picked) if file.picked else file.listing
+    try:
+        found = network_of(listing, wanted.input_shape, wanted.net)
+    except Refusal as refusal:
+        return Offer(False, str(refusal))
+    layers = len(found.network.architecture.gated_shapes)
+    plural = "" if layers == 1 else "s"
+    said = f"{listing.file_name} is a network of {layers} gate layer{plural}."
+    return Offer(True, " ".join([said, *found.remarks]))

@@ -1,0 +1,92 @@
+"""The engine in a background thread: commands in, events and frames out. Never imports Qt.
+
+torch is imported in the thread, so that a window can be shown before it is loaded.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from typing import TYPE_CHECKING
+
+from dgn_engine.protocol.commands import Command, Shutdown
+from dgn_engine.protocol.events import Event, Failed, Stopped
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from dgn_engine.session.engine import Engine
+
+IDLE = 0.25  # seconds between two looks at a paused run
+
+
+class Session:
+    """One engine, one thread. The viewer polls `drain` and `latest`; the engine never waits."""
+
+    def __init__(self, data_root: str = "", runs_root: str = "") -> None:
+        self._mailbox = Mailbox()
+        self._data_root = data_root
+        self._runs_root = runs_root
+        self._thread = threading.Thread(target=self._serve, name="dgn-engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; `EngineReady` follows when torch is loaded."""
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        """Ask for something; it is obeyed between two steps."""
+        self._mailbox.commands.put(command)
+
+    def drain(self) -> list[Event]:
+        """Every event since the last call, in order."""
+        return self._mailbox.drain()
+
+    def latest(self) -> Frame | None:
+        """The newest frame that was not taken yet."""
+        return self._mailbox.latest()
+
+    def close(self, timeout: float = 10.0) -> bool:
+        """Ask the thread to end after the step in hand; True if it ended in time."""
+        if not self._thread.is_alive():
+            return True
+        self.send(Shutdown())
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _serve(self) -> None:
+        try:
+            from dgn_engine.session.engine import Engine
+
+            engine = Engine(
+                self._mailbox.emit, self._mailbox.publish, self._data_root, self._runs_root
+            )
+            try:
+                engine.announce()
+                self._loop(engine)
+            finally:
+                engine.close()
+        except Exception as error:  # the thread's last line of defence
+            self._mailbox.emit(Failed(f"The engine stopped: {error}", traceback.format_exc()))
+        finally:
+            self._mailbox.emit(Stopped())
+
+    def _loop(self, engine: Engine) -> None:
+        while True:
+            wait = engine.next_step_in()
+            command = self._next_command(IDLE if wait is None else wait)
+            while command is not None:
+                engine.obey(command)
+                if isinstance(command, Shutdown):
+                    return
+                command = self._next_command(0.0)
+            if (engine.next_step_in() or 0.0) <= 0.0:
+                engine.advance()
+
+    def _next_command(self, wait: float) -> Command | None:
+        try:
+            if wait <= 0.0:
+                return self._mailbox.commands.get_nowait()
+            return self._mailbox.commands.get(timeout=wait)
+        except queue.Empty:
+            return None

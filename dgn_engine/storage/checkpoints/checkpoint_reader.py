@@ -1,0 +1,205 @@
+"""Opening a stranger's checkpoint: a child process reads the bytes, here only numbers arrive."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TypeVar
+
+import dgn_engine
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.contents import Array, Contents, Unreadable, plain
+from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.storage.regular_files import NotRegular, open_regular
+
+TIMEOUT = 60.0
+TICK = 0.05  # seconds between two looks at the clock
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a file holds: arrays in the order of its layers, half precision as float32.
+
+    `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
+    `metadata`: text notes of a safetensors file; of a stranger's, so only to be compared.
+    `kind`: what sort of file it is, whatever it is called. `layers`: those of a saved
+    `nn.Sequential`, as it states them. `picked`: a user chose the arrays and their order, so that
+    names and numbers of layers say nothing more.
+    """
+
+    file_name: str
+    arrays: dict[str, Array]
+    dtypes: dict[str, str]
+    ignored: tuple[str, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
+    layers: tuple[StatedLayer, ...] = ()
+    picked: bool = False
+
+
+def read_tensors(
+    path: Path, timeout: float = TIMEOUT, cancelled: threading.Event | None = None
+) -> Listing:
+    """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
+
+    Nothing of the file is parsed in this process. Raises `Refusal`, one sentence with the name
+    of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
+    """
+
+    def received(pipe: IO[bytes], size: int) -> Contents:
+        return wire.receive(pipe, limits.expanded(size))
+
+    name = plain(path.name) or str(path)
+    contents = ask_child(path, child_command(timeout), received, timeout, cancelled)
+    return Listing(
+        name,
+        contents.arrays,
+        contents.dtypes,
+        contents.ignored,
+        dict(contents.metadata),
+        contents.kind,
+        contents.layers,
+    )
+
+
+def child_command(
+    timeout: float, module: str = "dgn_engine.storage.checkpoints.reader_child"
+) -> list[str]:
+    """How the reading process is started: no user site, no current folder on its path."""
+    seconds = str(max(1, math.ceil(timeout)))
+    return [sys.executable, "-s", "-P", "-m", module, seconds]
+
+
+def ask_child(
+    path: Path,
+    command: list[str],
+    receive: Callable[[IO[bytes], int], Answer],
+    timeout: float = TIMEOUT,
+    cancelled: threading.Event | None = None,
+) -> Answer:
+    """What a confined child answers that gets the file as its standard input.
+
+    `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
+    `Refusal`, one sentence that begins with the file's name.
+    """
+    name = plain(path.name) or str(path)
+    file, size = _opened(path, name)
+    with file:
+        try:
+            child = subprocess.Popen(
+                command,
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=_child_environment(),
+                cwd=Path(sys.executable).parent,
+            )
+        except OSError as error:
+            raise Refusal(f"{name} was not read: no process could be started ({error}).") from None
+    return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
+
+
+def _child_environment() -> dict[str, str]:
+    """Little of ours: where modules lie, one thread, no GPU."""
+    kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME")
+    engine = str(Path(dgn_engine.__file__).resolve().parents[1])
+    places = [engine, *(place for place in sys.path if Path(place).is_absolute())]
+    return {
+        **{key: os.environ[key] for key in kept if key in os.environ},
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _opened(path: Path, name: str) -> tuple[IO[bytes], int]:
+    """A regular file and its size; opening never waits, not even for a FIFO."""
+    try:
+        file = open_regular(path, limits.FILE)
+    except NotRegular as error:
+        what_to_do = "; drop a single file" if error.errno == errno.EISDIR else ""
+        raise Refusal(f"{name} {error.verdict}{what_to_do}.") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise Refusal(f"{name} cannot be opened: {reason}.") from None
+    size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        file.close()
+        raise Refusal(f"{name} is empty.")
+    return file, size
+
+
+def _answer(
+    child: subprocess.Popen[bytes],
+    name: str,
+    receive: Callable[[IO[bytes]], Answer],
+    timeout: float,
+    cancelled: threading.Event | None,
+) -> Answer:
+    deadline = time.monotonic() + timeout
+    killed: list[str] = []
+
+    def over() -> str:
+        if cancelled is not None and cancelled.is_set():
+            return "was not read: it was cancelled"
+        return "" if time.monotonic() < deadline else f"was not read within {timeout:g} s"
+
+    finished = threading.Event()
+    guard = threading.Thread(
+        target=_guard, args=(child, over, finished, killed), name="dgn-file-guard", daemon=True
+    )
+    guard.start()
+    assert child.stdout is not None
+    try:
+        return receive(child.stdout)
+    except Unreadable as verdict:
+        raise Refusal(f"{name} {verdict}.") from None
+    except MemoryError:
+        raise Refusal(f"{name} does not fit in memory.") from None
+    except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        finished.set()
+        guard.join()
+        raise Refusal(f"{name} {killed[0] if killed else _end_of(child)}.") from None
+    finally:
+        finished.set()
+        guard.join()
+        child.kill()
+        child.stdout.close()
+        child.wait()
+
+
+def _guard(
+    child: subprocess.Popen[bytes],
+    over: Callable[[], str],
+    finished: threading.Event,
+    killed: list[str],
+) -> None:
+    """Kill the child when its time is over; so the parent's reading ends too."""
+    while not finished.wait(TICK):
+        if reason := over():
+            killed.append(reason)
+            child.kill()
+            return
+
+
+def _end_of(child: subprocess.Popen[bytes]) -> str:
+    """What became of a child that gave no sound answer."""
+    try:
+        code = child.wait(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        return "was refused: its reader gave an answer that makes no sense"
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"was refused: reading it ended its process ({how})"

@@ -1,0 +1,69 @@
+"""What the reading process gives up before it looks at a stranger's bytes.
+
+After `confine` it has little time and memory, can open nothing (no file, no connection, no
+process), and whatever would run code ends the reading.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import Unreadable
+
+_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
+CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
+# What Python itself reports before it does them; see 'Audit events table' in its documentation.
+_RUNS = ("exec", "import", "marshal.", "pickle.", "code.", "function.", "cpython.run_")
+_REACHES = ("open", "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "mmap.")
+
+
+def cut_off() -> bool:
+    """Take the network away where the kernel lets anyone do so; whether it did.
+
+    Before any thread is started: the kernel asks for that.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        unshare = ctypes.CDLL(None, use_errno=True).unshare
+        return any(unshare(flags) == 0 for flags in (_NEW_USER | _NEW_NETWORK, _NEW_NETWORK))
+    except (OSError, AttributeError):
+        return False
+
+
+def confine(seconds: int, size: int) -> None:
+    """Bound what reading a file of `size` bytes may take; nothing can be opened any more."""
+    for coding in CODINGS:
+        codecs.lookup(coding)  # imported where it is first met; afterwards nothing is
+    if sys.platform != "win32":
+        import resource
+
+        _limit_memory(limits.working_memory(size))
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    sys.addaudithook(_forbid)
+
+
+def _limit_memory(more: int) -> None:
+    """Bound the address space: what is mapped now, and `more`."""
+    if sys.platform != "linux":  # macOS does not honour the limit
+        return
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
+    soft = pages * os.sysconf("SC_PAGE_SIZE") + more
+    if hard == resource.RLIM_INFINITY or soft <= hard:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _forbid(event: str, _arguments: object) -> None:
+    if event.startswith(_RUNS) or event.startswith(_REACHES):
+        raise Unreadable("made its reader do what reading needs not, and was refused")

@@ -1,0 +1,97 @@
+"""Reading .npy and .npz from bytes: headers first, never a Python object."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from typing import IO
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints.contents import Array, Contents, Unreadable, is_sound, plain
+from dgn_engine.storage.checkpoints.dtypes import LAYOUT
+from dgn_engine.storage.checkpoints.zip_archive import Archive
+
+NPY = b"\x93NUMPY"
+_LONGEST = 10_000  # characters of a header
+_SHAPE = re.compile(r"""['"]shape['"]\s*:\s*\(([^()]*)\)""")
+_ORDER = re.compile(r"""['"]fortran_order['"]\s*:\s*(True|False)""")
+_CODE = re.compile(r"""['"]descr['"]\s*:\s*('[^']*'|"[^"]*"|\[.*\])""")
+_SIDE = re.compile(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
+
+
+def read_npy(content: bytes) -> Contents:
+    """One array under the name 'array'."""
+    array, dtype = _array("array", io.BytesIO(content), len(content))
+    if array is None:
+        raise Unreadable(f"holds {dtype}, which are not read")
+    return Contents({"array": array}, {"array": dtype}, kind="NumPy array")
+
+
+def read_npz(archive: Archive) -> Contents:
+    """Every array of numbers by its name; members that hold Python objects are left aside."""
+    arrays: dict[str, Array] = {}
+    dtypes: dict[str, str] = {}
+    ignored: list[str] = []
+    for file_name, member in archive.members.items():
+        name = file_name.removesuffix(".npy")
+        if not file_name.endswith(".npy"):
+            ignored.append(f"{file_name} (not an array)")
+            continue
+        try:
+            with archive.file.open(member) as stream:
+                array, dtype = _array(name, stream, member.file_size)
+        except (Unreadable, MemoryError):
+            raise
+        except Exception as error:  # a broken archive fails in many types of exception
+            raise Unreadable(f"is damaged in {plain(name)} ({plain(str(error))})") from None
+        if array is None:
+            ignored.append(f"{name} ({dtype})")
+        else:
+            arrays[name], dtypes[name] = array, dtype
+    if not arrays and ignored:
+        raise Unreadable("holds Python objects or other things, but no arrays of numbers")
+    return Contents(arrays, dtypes, tuple(ignored), kind="NumPy arrays")
+
+
+def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
+    """The array, or None where it is not of real numbers; and the type in words."""
+    shape, fortran, code = _header(name, stream)
+    if "O" in code:
+        return None, "Python objects"
+    if not _NUMBER.fullmatch(code) or np.dtype(code).name not in LAYOUT:
+        return None, f"numbers of type {plain(code, 60)}"
+    dtype = np.dtype(code)
+    if not is_sound(shape):
+        raise Unreadable(f"declares an impossible shape for {plain(name)}")
+    wanted = math.prod(shape) * dtype.itemsize
+    if wanted > size:  # before a byte is asked for: a header can declare any size
+        raise Unreadable(f"is cut off, or its header lies: {plain(name)} is not all there")
+    content = stream.read(wanted)
+    if len(content) != wanted or stream.read(1):
+        raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
+    flat = np.frombuffer(content, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C"), dtype.name
+
+
+def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
+    """Shape, whether in the order of Fortran, and the code of the type.
+
+    The header is a literal of Python with three keys (`numpy.lib.format`); no parser of Python
+    touches it.
+    """
+    start = stream.read(8)
+    width = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}.get(start[6:8], 0)
+    length = int.from_bytes(stream.read(width), "little")
+    sound = start.startswith(NPY) and width and length <= _LONGEST
+    text = stream.read(length).decode("utf-8", "replace").strip() if sound else ""
+    shape, order, code = _SHAPE.search(text), _ORDER.search(text), _CODE.search(text)
+    braces = text.startswith("{") and text.endswith("}")
+    if not (braces and shape and order and code):
+        raise Unreadable(f"has a damaged header in {plain(name)}")
+    sides = [side.strip().removesuffix("L") for side in shape[1].split(",")]
+    if not all(_SIDE.fullmatch(side) for side in sides if side):
+        raise Unreadable(f"declares an impossible shape for {plain(name)}")
+    return tuple(int(side) for side in sides if side), order[1] == "True", code[1].strip("'\"")

@@ -1,0 +1,135 @@
+"""The short-lived process that reads a stranger's file: `python -m dgn_engine.storage.checkpoints.reader_child`.
+
+The file is its standard input, the answer its standard output. It may use little memory, little
+time and no files, and all it can say is numbers and text. torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import IO
+
+from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.confinement import confine, cut_off
+from dgn_engine.storage.checkpoints.contents import Contents, Unreadable, plain
+from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
+from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
+from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
+from dgn_engine.storage.checkpoints.torch_zip import read_torch_zip
+from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
+
+MOST_IGNORED = 200
+_MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
+_PREFIXES = ("module.", "_orig_mod.")
+_OLD_CALL = re.compile(rb"c([\w.]{1,100})\r?\n([\w.]{1,100})\r?\n", re.ASCII)
+_OTHER = {
+    b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
+    b"GGUF": "is a GGUF file of quantised weights, which is not read here",
+    b"\x1f\x8b": "is compressed with gzip; unpack it first",
+    b"(": "is a pickle of a protocol before 2, which is not read here",
+    b"<": "is text, perhaps a web page that was saved instead of the file behind it",
+    b"version https://git-lfs": "is a pointer of Git LFS, not the file; fetch it with git lfs pull",
+}
+
+
+def main(seconds: int) -> None:
+    """Read standard input, answer on standard output."""
+    pipe = answer_pipe()
+    cut_off()
+    content = sys.stdin.buffer.read(limits.FILE + 1)
+    confine(seconds, len(content))
+    answer(content, pipe)
+
+
+def answer(content: bytes, pipe: IO[bytes]) -> None:
+    """Write what these bytes hold, or why they are not taken."""
+    try:
+        contents = tidy(read(content))
+        if not contents.arrays:
+            raise Unreadable(f"holds no tensors that can be taken{_instead(contents)}")
+        wire.send(contents, pipe)
+    except Unreadable as verdict:
+        wire.refuse(str(verdict), pipe)
+    except MemoryError:
+        wire.refuse("needs more memory than a file of its size may, and was refused", pipe)
+    except Exception as error:  # whatever a hostile file provokes, the answer is one sentence
+        wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
+
+
+def read(content: bytes) -> Contents:
+    """Tensors of a file, by what is in it and never by what it is called; raises `Unreadable`."""
+    if not content:
+        raise Unreadable("is empty")
+    if len(content) > limits.FILE:
+        raise Unreadable("is larger than 2 GiB")
+    most = limits.expanded(len(content))
+    if content.startswith(NPY):
+        return read_npy(content)
+    if looks_like_safetensors(content):
+        return read_safetensors(content)
+    if content.startswith((START, EMPTY)):
+        archive = checked_zip(content)
+        if any(name.endswith(".npy") for name in archive.members):
+            return read_npz(archive)
+        return read_torch_zip(archive, most)
+    if content.startswith(PICKLE):
+        return read_pickled(content, most)
+    if named := _OLD_CALL.match(content):
+        called = b".".join(named.groups()).decode("ascii")
+        raise Unreadable(
+            f"is a pickle of a protocol before 2 and no checkpoint; {_would([called])}"
+        )
+    for start, verdict in _OTHER.items():
+        if content.startswith(start):
+            raise Unreadable(verdict)
+    raise Unreadable("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
+
+
+def tidy(contents: Contents) -> Contents:
+    """Names that can be shown, without the wrapping of DataParallel or torch.compile."""
+    names, layers = list(contents.arrays), contents.layers
+    while names and any(all(n.startswith(p) and n != p for n in names) for p in _PREFIXES):
+        names = [n.partition(".")[2] for n in names]
+        layers = tuple(replace(one, name=one.name.partition(".")[2]) for one in layers)
+    shown = {old: plain(new) for old, new in zip(contents.arrays, names, strict=True)}
+    if len(set(shown.values())) != len(shown):
+        raise Unreadable("holds tensors whose names cannot be told apart")
+    ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
+    if len(contents.ignored) > MOST_IGNORED:
+        ignored.append(f"and {len(contents.ignored) - MOST_IGNORED:,} more")
+    notes = list(contents.metadata.items())[:_MOST_NOTES]
+    return replace(
+        contents,
+        arrays={shown[old]: array for old, array in contents.arrays.items()},
+        dtypes={shown[old]: dtype for old, dtype in contents.dtypes.items()},
+        ignored=tuple(ignored),
+        metadata={plain(k): v[:100_000] for k, v in notes},
+        layers=layers,
+    )
+
+
+def _instead(contents: Contents) -> str:
+    """What a file without tensors holds, as the end of a sentence."""
+    if contents.calls:
+        return f"; {_would([plain(name) for name in contents.calls])}"
+    return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
+
+
+def _would(calls: Sequence[str]) -> str:
+    more = f" and {len(calls) - 3:,} more" if len(calls) > 3 else ""
+    return f"it would call {', '.join(calls[:3])}{more}; nothing was run"
+
+
+def answer_pipe() -> IO[bytes]:
+    """Standard output for the answer alone: what libraries print goes to standard error."""
+    pipe = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return pipe
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,114 @@
+"""Reading safetensors from bytes: a JSON header with caps, then plain numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import (
+    Array,
+    Contents,
+    Unreadable,
+    is_sound,
+    natural,
+    plain,
+)
+from dgn_engine.storage.checkpoints.dtypes import LAYOUT, width
+
+_DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+
+
+def looks_like_safetensors(content: bytes) -> bool:
+    """Eight bytes of length, then an opening brace."""
+    return content[8:9] == b"{"
+
+
+def read_safetensors(content: bytes) -> Contents:
+    """Every tensor of known type; raises `Unreadable` where the header lies."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    if start > len(content):
+        raise Unreadable("is cut off, or not safetensors: its header is longer than the file")
+    if start > limits.HEADER:
+        raise Unreadable("has a safetensors header of unreasonable size")
+    try:
+        head = json.loads(str(content[8:start], "utf-8"), object_pairs_hook=_distinct)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(
+            f"has a safetensors header that is not sound ({plain(str(error))})"
+        ) from None
+    metadata = head.pop("__metadata__", {})
+    if len(head) > limits.MEMBERS:
+        raise Unreadable(f"declares {len(head):,} tensors, which is too many")
+    arrays: dict[str, Array] = {}
+    dtypes: dict[str, str] = {}
+    ignored: list[str] = []
+    room = len(content) - start
+    entries = {name: _entry(name, told, room) for name, told in head.items()}
+    _check_cover([(begin, end) for _, _, begin, end in entries.values()], room)
+    # The format sorts by name, letter by letter: '10' before '2'. Layers count naturally.
+    for name in sorted(head, key=natural):
+        told, shape, begin, _ = entries[name]
+        dtype = _DTYPES.get(told)
+        if dtype is None:
+            ignored.append(f"{name} ({plain(told, 40)})")
+            continue
+        flat = np.frombuffer(content, np.dtype(LAYOUT[dtype]), math.prod(shape), start + begin)
+        arrays[name], dtypes[name] = flat.reshape(shape), dtype
+    notes = metadata.items() if isinstance(metadata, dict) else ()
+    words = {str(key): str(text) for key, text in notes}
+    return Contents(arrays, dtypes, tuple(ignored), words, "safetensors")
+
+
+def _entry(name: str, told: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
+    try:
+        dtype, shape, (begin, end) = told["dtype"], tuple(told["shape"]), told["data_offsets"]
+    except (TypeError, KeyError, ValueError):
+        raise Unreadable(f"has a header without type, shape and place of {plain(name)}") from None
+    whole = type(begin) is int and type(end) is int and begin >= 0
+    if not whole or not is_sound(shape) or not isinstance(dtype, str):
+        raise Unreadable(f"has a header with an impossible shape or place of {plain(name)}")
+    if not begin <= end <= room:
+        raise Unreadable(f"is cut off, or its header lies: {plain(name)} ends outside the file")
+    if dtype in _DTYPES and math.prod(shape) * width(_DTYPES[dtype]) != end - begin:
+        raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
+    return dtype, shape, begin, end
+
+
+def _check_cover(places: list[tuple[int, int]], room: int) -> None:
+    """Each byte belongs to one tensor, as the format asks: nothing hides between them."""
+    reached = 0
+    for begin, end in sorted(places):
+        if begin < reached:
+            raise Unreadable("has a header in which tensors overlap")
+        if begin > reached:
+            raise Unreadable("has bytes that belong to none of its tensors")
+        reached = end
+    if reached != room:
+        raise Unreadable("has bytes that belong to none of its tensors")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("one name twice")
+    return table

@@ -1,0 +1,278 @@
+"""What a saved `nn.Sequential` says of its layers: their kinds and plain numbers, nothing made.
+
+The attributes are those of `torch/nn/modules` of torch 0.4 to 2.13; what an old file lacks has the
+value that torch had then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.checkpoints.inert_objects import Made, Table, key_text
+
+LAYERS = 1000  # told of one file
+_DEPTH = 20  # sequences in each other
+_LARGEST = 1 << 24  # of a number of features, a kernel, a stride
+
+Value = bool | int | float | str | tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class StatedLayer:
+    """`name` as its tensors have it ('0', 'body.3'); `kind`: one of `KINDS` with just those
+    numbers, else the class that it was, which nothing can be made of."""
+
+    name: str
+    kind: str
+    numbers: dict[str, Value] = field(default_factory=dict)
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise ValueError
+    return value
+
+
+def _signed(value: Any) -> int:
+    if type(value) is not int or abs(value) > limits.DIMENSIONS:
+        raise ValueError
+    return value
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    sides = value if isinstance(value, (tuple, list)) else (value, value)
+    high, wide = (_whole(side) for side in sides)
+    return high, wide
+
+
+def _window(value: Any) -> tuple[int, int]:
+    sides = _pair(value)
+    if 0 in sides:
+        raise ValueError
+    return sides
+
+
+def _padding(value: Any) -> Value:
+    return value if value in ("same", "valid") else _pair(value)
+
+
+def _mode(value: Any) -> str:
+    if value not in ("zeros", "circular", "reflect", "replicate"):
+        raise ValueError
+    return str(value)
+
+
+def _yes(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError
+    return value
+
+
+def _small(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value) or not 0 <= value <= 1:
+        raise ValueError
+    return float(value)
+
+
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise ValueError
+
+
+Check = Callable[[Any], Value]
+_NORM: dict[str, Check] = {"num_features": _whole, "eps": _small}
+KINDS: dict[str, dict[str, Check]] = {
+    "Linear": {"in_features": _whole, "out_features": _whole},
+    "Conv2d": {
+        "in_channels": _whole,
+        "out_channels": _whole,
+        "kernel_size": _window,
+        "stride": _window,
+        "padding": _padding,
+        "dilation": _window,
+        "groups": _whole,
+        "padding_mode": _mode,
+    },
+    "BatchNorm1d": _NORM,
+    "BatchNorm2d": _NORM,
+    "ReLU": {},
+    "MaxPool2d": {
+        "kernel_size": _window,
+        "stride": _window,
+        "padding": _pair,
+        "dilation": _window,
+        "ceil_mode": _yes,
+    },
+    "AvgPool2d": {
+        "kernel_size": _window,
+        "stride": _window,
+        "padding": _pair,
+        "ceil_mode": _yes,
+        "divisor_override": _nothing,
+    },
+    "AdaptiveAvgPool2d": {"output_size": _window},
+    "AdaptiveMaxPool2d": {"output_size": _window},
+    "Flatten": {"start_dim": _signed, "end_dim": _signed},
+    "Identity": {},
+    "Dropout": {},
+    "Dropout2d": {},
+    "Softmax": {},
+    "LogSoftmax": {},
+}
+_MISSING: dict[str, Value] = {"padding_mode": "zeros", "divisor_override": None}
+_MODULES = {
+    "linear": ("Linear", "Identity"),
+    "conv": ("Conv2d",),
+    "batchnorm": ("BatchNorm1d", "BatchNorm2d"),
+    "activation": ("ReLU", "Softmax", "LogSoftmax"),
+    "pooling": ("MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d", "AdaptiveMaxPool2d"),
+    "flatten": ("Flatten",),
+    "dropout": ("Dropout", "Dropout2d"),
+}
+_CLASSES = {
+    f"torch.nn.modules.{module}.{name}": name
+    for module, names in _MODULES.items()
+    for name in names
+}
+_SEQUENTIAL = "torch.nn.modules.container.Sequential"
+_WRAPPERS = (
+    "torch.nn.parallel.data_parallel.DataParallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel",
+)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
+    """The layers of a saved `nn.Sequential` in their order, nested ones opened.
+
+    Empty where the file is none, or says more layers than a network has.
+    """
+    prefix = ""
+    for _ in range(3):
+        if not isinstance(tree, Made) or tree.maker not in _WRAPPERS:
+            break
+        children = _children(tree)
+        if len(children) != 1:
+            return ()
+        name, tree = children[0]
+        prefix = f"{prefix}{name}."
+    if not isinstance(tree, Made) or tree.maker != _SEQUENTIAL:
+        return ()
+    found: list[StatedLayer] = []
+    for layer in _leaves(tree, prefix):
+        found.append(layer)
+        if len(found) > LAYERS:
+            return ()
+    return tuple(found)
+
+
+def _leaves(sequence: Made, prefix: str) -> Iterator[StatedLayer]:
+    """Without recursion; a sequence that holds itself ends at the depth that is allowed."""
+    open_ones = [iter(_children(sequence))]
+    names = [prefix]
+    steps = 0
+    while open_ones:
+        steps += 1
+        name, child = next(open_ones[-1], ("", None))
+        if child is None or steps > 4 * LAYERS:
+            open_ones.pop()
+            names.pop()
+            continue
+        whole = f"{names[-1]}{name}"[: limits.NAME + 1]
+        hooked = isinstance(child, Made) and _hooked(child)
+        if child.maker == _SEQUENTIAL and len(names) < _DEPTH and not hooked:
+            open_ones.append(iter(_children(child)))
+            names.append(f"{whole}.")
+        else:
+            yield StatedLayer(whole, *_described(child))
+
+
+def _children(module: Made) -> list[tuple[str, Made]]:
+    inner = module.state.get("_modules") if isinstance(module.state, Table) else None
+    pairs = inner.pairs if isinstance(inner, Table) else []
+    return [(key_text(key), value) for key, value in pairs if isinstance(value, Made)]
+
+
+def _hooked(module: Made) -> bool:
+    """Whether something else runs with it, or in its place."""
+    state = module.state
+    if not isinstance(state, Table):
+        return False
+    hooks = (state.get(name) for name in _HOOKS)
+    return state.get("forward") is not None or any(
+        isinstance(each, Table) and each.pairs for each in hooks
+    )
+
+
+def _described(module: Made) -> tuple[str, dict[str, Value]]:
+    kind = _CLASSES.get(module.maker, "")
+    if not kind or not isinstance(module.state, Table):
+        return module.maker, {}
+    if _hooked(module) or _children(module):
+        return f"{kind} with hooks", {}
+    numbers: dict[str, Value] = {}
+    for name, check in KINDS[kind].items():
+        value = module.state.get(name)
+        if value is None:
+            value = _MISSING.get(name)
+        if value is None and name == "stride":  # of pooling: the kernel's
+            value = module.state.get("kernel_size")
+        try:
+            numbers[name] = check(value)
+        except (ValueError, TypeError):
+            return f"{kind} whose {name} is none that is known", {}
+    return kind, numbers
+
+
+def as_json(layers: tuple[StatedLayer, ...]) -> list[dict[str, Any]]:
+    """For the answer of the reading child."""
+    return [{"name": one.name, "kind": one.kind, "numbers": one.numbers} for one in layers]
+
+
+def received(told: Any) -> tuple[StatedLayer, ...]:
+    """What the child told, checked anew; raises `ValueError` or `TypeError` where it cannot be."""
+    if not isinstance(told, list) or len(told) > LAYERS:
+        raise ValueError("these are no layers")
+    return tuple(_received(one["name"], one["kind"], one["numbers"]) for one in told)
+
+
+def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
+    if type(name) is not str or type(kind) is not str or type(numbers) is not dict:
+        raise ValueError("this is no layer")
+    checks = KINDS.get(kind, {})
+    if set(numbers) != set(checks):
+        raise ValueError("these are not the numbers of such a layer")
+    checked = {attribute: check(numbers[attribute]) for attribute, check in checks.items()}
+    return StatedLayer(plain(name), plain(kind, 100), checked)
+
+
+def in_words(layer: StatedLayer) -> str:
+    """A layer as it is written down: 'Conv2d 3 → 16, 3×3, stride 2, padding 1'."""
+    n = layer.numbers
+    match layer.kind:
+        case "Linear":
+            return f"Linear {n['in_features']} → {n['out_features']}"
+        case "Conv2d":
+            head = f"Conv2d {n['in_channels']} → {n['out_channels']}, {_sides(n['kernel_size'])}"
+            more = f", {n['groups']} groups" if n["groups"] != 1 else ""
+            return f"{head}, stride {_one(n['stride'])}, padding {_one(n['padding'])}{more}"
+        case "MaxPool2d" | "AvgPool2d":
+            return f"{layer.kind} {_sides(n['kernel_size'])}, stride {_one(n['stride'])}"
+        case "AdaptiveAvgPool2d" | "AdaptiveMaxPool2d":
+            return f"{layer.kind} to {_sides(n['output_size'])}"
+        case "BatchNorm1d" | "BatchNorm2d":
+            return f"{layer.kind} {n['num_features']}, ε {n['eps']:g}"
+    return layer.kind
+
+
+def _sides(value: Value) -> str:
+    return "×".join(str(side) for side in value) if isinstance(value, tuple) else str(value)
+
+
+def _one(value: Value) -> str:
+    return str(value[0]) if isinstance(value, tuple) and len(set(value)) == 1 else _sides(value)

@@ -1,0 +1,162 @@
+"""The runs of a folder of runs at a glance: an SQLite file that is made anew whenever it must."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.events import RegimeSwapped
+from dgn_engine.storage import lock
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_reader import RunReader
+
+FILE = "index.sqlite"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run. `best`: the best test accuracy of its last regime, NaN where none is known."""
+
+    name: str  # of its folder
+    stamp: str  # sizes and times of the files that this was read from
+    created: str
+    status: str
+    step: int
+    total_steps: int
+    regime: str
+    net: str
+    data: str
+    seed: int
+    best: float
+
+
+def runs(root: Path) -> list[Entry]:
+    """Every run in `root`, oldest first; only what has changed is read anew.
+
+    The index is a convenience: where it is damaged, or cannot be written, runs are listed all
+    the same. A folder whose `run.json` is damaged is listed with the status 'damaged'.
+    """
+    known = _known(root)
+    found = [_entry(path, known.get(path.name)) for path in _folders(root)]
+    if [(entry.name, entry.stamp) for entry in found] != [
+        (entry.name, entry.stamp) for entry in known.values()
+    ]:
+        _remember(root, found)
+    return sorted(
+        (_with_writer(root, entry) for entry in found), key=lambda one: (one.created, one.name)
+    )
+
+
+def rebuild(root: Path) -> list[Entry]:
+    """Forget the index and read every folder."""
+    (root / FILE).unlink(missing_ok=True)
+    return runs(root)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    if root.is_dir():
+        for path in sorted(root.iterdir()):
+            if (path / folder_layout.RUN).is_file() or (path / folder_layout.LOG).is_file():
+                yield path
+
+
+def _entry(path: Path, known: Entry | None) -> Entry:
+    stamp = _stamp(path)
+    if known is not None and known.stamp == stamp:
+        return known
+    try:
+        return _read(path, stamp)
+    except Refusal:
+        return Entry(path.name, stamp, "", "damaged", 0, 0, "", "", "", 0, float("nan"))
+
+
+def _read(path: Path, stamp: str) -> Entry:
+    reader = RunReader(path)
+    config, started = reader.config, reader.started
+    best = float("nan")
+    regime = started.regime if started is not None else config.gating.regime
+    for event in reader.events:
+        if isinstance(event, RegimeSwapped):
+            regime, best = event.after, float("nan")
+        accuracy = getattr(event, "test_accuracy", None)
+        if accuracy is not None and not best >= accuracy:
+            best = float(accuracy)
+    return Entry(
+        name=path.name,
+        stamp=stamp,
+        created=str(reader.about.get("created", "")),
+        status=reader.outcome,
+        step=reader.step,
+        total_steps=started.total_steps if started is not None else 0,
+        regime=regime,
+        net=config.net.name,
+        data=config.data.name,
+        seed=config.seed,
+        best=best,
+    )
+
+
+def _with_writer(root: Path, entry: Entry) -> Entry:
+    """Whether somebody writes it is asked each time: no file changes when a writer dies."""
+    held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
+    return replace(entry, status="running") if held else entry
+
+
+def _stamp(path: Path) -> str:
+    parts = []
+    for name in (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS):
+        with contextlib.suppress(OSError):
+            status = (path / name).stat()
+            parts.append(f"{status.st_size}.{status.st_mtime_ns}")
+    return " ".join(parts)
+
+
+def _known(root: Path) -> dict[str, Entry]:
+    path = root / FILE
+    if not path.is_file():
+        return {}
+    try:
+        with closing(sqlite3.connect(path)) as index:
+            if index.execute("PRAGMA user_version").fetchone() != (_VERSION,):
+                return {}
+            rows = index.execute(f"SELECT {_COLUMNS} FROM runs").fetchall()
+    except sqlite3.Error:
+        return {}
+    entries = [Entry(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+    # SQLite keeps a NaN as NULL.
+    return {
+        entry.name: replace(entry, best=float("nan")) if entry.best is None else entry
+        for entry in entries
+    }
+
+
+def _remember(root: Path, entries: list[Entry]) -> None:
+    path = root / FILE
+    if os.path.lexists(path) and not path.is_file():
+        return
+    with contextlib.suppress(OSError, sqlite3.Error):
+        try:
+            _write(path, entries)
+        except sqlite3.DatabaseError:
+            path.unlink(missing_ok=True)
+            _write(path, entries)
+
+
+def _write(path: Path, entries: list[Entry]) -> None:
+    with closing(sqlite3.connect(path)) as index, index:
+        index.execute("DROP TABLE IF EXISTS runs")
+        index.execute(f"CREATE TABLE runs ({_COLUMNS})")
+        marks = ",".join("?" * len(_NAMES))
+        index.executemany(f"INSERT INTO runs VALUES ({marks})", [astuple(e) for e in entries])
+        index.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+_NAMES = [item.name for item in fields(Entry)]
+_COLUMNS = ", ".join(_NAMES)

@@ -1,0 +1,173 @@
+"""The log of a run: appended to, flushed line by line, read up to the last whole line."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dgn_engine.storage.regular_files import FILE, open_regular
+from dgn_engine.storage.runs.log_lines import Line, decode, encode
+
+SYNC_EVERY = 1.0  # seconds
+LOST = "Lost"  # a line that stands for others
+LINE = 1 << 20  # bytes that a line may have
+_TAIL = 4 << 20
+
+
+@dataclass(frozen=True)
+class LogRead:
+    """`damaged`: numbers (from 1) of lines that are not sound; `missing`: first and last of the
+    sequence numbers that no line has; `torn`: bytes of a last line that was not finished, which
+    is no damage.
+    """
+
+    lines: tuple[Line, ...]
+    damaged: tuple[int, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
+    torn: int = 0
+
+    @property
+    def end(self) -> int:
+        """How many lines there were when the last sound one was written."""
+        return _end(self.lines[-1]) + 1 if self.lines else 0
+
+    def lacking(self, written: int) -> LogRead:
+        """The same with what is missing at its end, where so many lines were written."""
+        if self.end >= written:
+            return self
+        return replace(self, missing=(*self.missing, (self.end, written - 1)))
+
+
+class LogWriter:
+    """Appends to a log; a torn last line is cut off first. Raises `OSError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: io.FileIO | None = None
+        self._dirty = False
+        self._synced = 0.0
+        self._seq, self._end = _last(path)
+        self.reopen()
+
+    @property
+    def next_seq(self) -> int:
+        """How many lines there are."""
+        return self._seq
+
+    def append(self, name: str, fields: dict[str, object]) -> None:
+        """One line, flushed; synced if the last time was a second ago."""
+        if self._file is None:
+            raise OSError(None, "the log is closed")
+        raw = encode(Line(self._seq, round(time.time(), 3), name, fields))
+        if self._file.write(raw) != len(raw):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._seq += 1
+        self._end += len(raw)
+        self._dirty = True
+        if time.monotonic() - self._synced >= SYNC_EVERY:
+            self.sync()
+
+    def sync(self) -> None:
+        """Make what was written last."""
+        if self._dirty and self._file is not None:
+            os.fsync(self._file.fileno())
+            self._dirty = False
+        self._synced = time.monotonic()
+
+    def reopen(self) -> None:
+        """Open anew at the end of the last whole line: after trouble, half a line may be there."""
+        self.close()
+        if self._path.is_symlink():  # to who knows what: it would be cut
+            raise OSError(errno.ELOOP, "the log is a link")
+        file = io.FileIO(self._path, "r+b" if self._end else "ab")
+        try:
+            if file.seek(0, os.SEEK_END) < self._end:
+                raise OSError(None, "the log has become shorter")
+            file.truncate(self._end)
+            file.seek(self._end)
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+
+    def close(self) -> None:
+        """Sync and close; what cannot be synced any more is left to the system."""
+        if self._file is None:
+            return
+        try:
+            self.sync()
+        except OSError:
+            pass
+        finally:
+            self._file.close()
+            self._file = None
+
+
+def read_log(path: Path) -> LogRead:
+    """Every sound line, in order; a last line without its end is dropped.
+
+    Raises `OSError`.
+    """
+    lines: list[Line] = []
+    damaged: list[int] = []
+    missing: list[tuple[int, int]] = []
+    expected = number = unfinished = 0
+    with open_regular(path, FILE) as file:
+        for raw in _raw_lines(file):
+            if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
+                unfinished += len(raw)
+                continue
+            number += 1
+            line = None if unfinished else decode(raw[:-1])
+            unfinished = 0
+            if line is None or line.seq < expected:
+                damaged.append(number)
+                continue
+            if line.seq > expected:
+                missing.append((expected, line.seq - 1))
+            expected = _end(line) + 1
+            lines.append(line)
+    return LogRead(tuple(lines), tuple(damaged), tuple(missing), unfinished)
+
+
+def mended(log: LogRead) -> bytes:
+    """The sound lines, with a line `Lost` for each gap, so that every line keeps its number."""
+    gaps = [Line(first, 0.0, LOST, {"upto": last}) for first, last in log.missing]
+    return b"".join(encode(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq))
+
+
+def _end(line: Line) -> int:
+    upto = line.fields.get("upto", line.seq) if line.name == LOST else line.seq
+    return upto if isinstance(upto, int) and upto >= line.seq else line.seq
+
+
+def _last(path: Path) -> tuple[int, int]:
+    """The next sequence number, and where the last sound line ends."""
+    if not os.path.lexists(path):
+        return 0, 0
+    seq = end = 0
+    with open_regular(path, FILE) as file:
+        tail = max(0, os.fstat(file.fileno()).st_size - _TAIL)
+        for start in (tail, 0):  # the line that is cut at the start of the tail is not sound
+            place = file.seek(start)
+            for raw in _raw_lines(file):
+                place += len(raw)
+                line = decode(raw[:-1]) if raw.endswith(b"\n") else None
+                if line is not None:
+                    seq, end = _end(line) + 1, place
+            if end:
+                break
+    return seq, end
+
+
+def _raw_lines(file: io.FileIO) -> Iterator[bytes]:
+    """With their ends; what is longer than a line may be comes in pieces."""
+    buffered = io.BufferedReader(file)
+    while raw := buffered.readline(LINE):
+        yield raw
+    buffered.detach()

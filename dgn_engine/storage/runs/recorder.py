@@ -1,0 +1,235 @@
+"""Writes a run's folder in a thread of its own; when the disk fails it waits and tries again."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dgn_engine.protocol.events import Event, Failed, RecordingPaused, RecordingResumed
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs.log import SYNC_EVERY
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.snapshot import Snapshot
+
+RETRY = 2.0  # seconds between two tries while recording is paused
+HELD_LINES = 200_000  # of the log, in memory, while it is
+WAITING_FRAMES = 4  # a frame more is dropped: the disk is slower than the probes
+
+
+@dataclass(frozen=True)
+class _Note:
+    name: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    snapshot: Snapshot
+    kept: str
+
+
+@dataclass
+class Mark:
+    """A place in the order of what is written. `done`: all before it is on disk, and `lines` of
+    the log (-1: it is not, recording is paused).
+    """
+
+    lines: int = -1
+    done: threading.Event = field(default_factory=threading.Event)
+
+
+_Job = _Note | _Checkpoint | Frame | Mark
+
+
+class Recorder:
+    """Jobs go in at any time and never wait for the disk; `news` tells of trouble and its end."""
+
+    def __init__(self, folder: RunFolder, retry: float = RETRY) -> None:
+        self.folder = folder
+        self._retry = retry
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._news: deque[Event] = deque()
+        self._room = threading.Semaphore(WAITING_FRAMES)
+        self._ended = threading.Event()
+        self._saving = threading.Event()  # a checkpoint waits or is being written
+        # Of the writing thread alone:
+        self._step = 0
+        self._waiting: deque[_Note | _Checkpoint | Frame] = deque()
+        self._lost = 0
+        self._tried = 0.0
+        self.paused = ""  # why; empty: it is not
+        self._thread = threading.Thread(target=self._serve, name="dgn-recorder", daemon=True)
+        self._thread.start()
+
+    @property
+    def saving(self) -> bool:
+        """Whether the last checkpoint is not on disk yet."""
+        return self._saving.is_set() and not self.paused
+
+    def note(self, name: str, fields: Mapping[str, Any]) -> None:
+        """A line for the log."""
+        self._put(_Note(name, fields))
+
+    def frame(self, frame: Frame) -> bool:
+        """A frame, unless too many wait; whether it was taken."""
+        if self.paused or not self._room.acquire(blocking=False):
+            return False
+        self._put(frame)
+        return True
+
+    def checkpoint(self, snapshot: Snapshot, kept: str = "") -> None:
+        """A checkpoint; one that is not finite is left out, so that the last finite one stays."""
+        self._saving.set()
+        self._put(_Checkpoint(snapshot, kept))
+
+    def news(self) -> list[Event]:
+        """What happened to the recording since the last call."""
+        told: list[Event] = []
+        while self._news:
+            told.append(self._news.popleft())
+        return told
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Wait until all that was asked is on disk; False if it is not."""
+        mark = self.mark()
+        return not self._ended.is_set() and mark.done.wait(timeout) and not self.paused
+
+    def mark(self) -> Mark:
+        """Mark what was asked until now; it is done when that is on disk."""
+        mark = Mark()
+        self._put(mark)
+        return mark
+
+    def close(self, timeout: float = 30.0) -> bool:
+        """Write what waits and let the folder go; whether all of it is on disk."""
+        self._jobs.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive() and not self.paused
+
+    def _put(self, job: _Job) -> None:
+        if not self._ended.is_set():
+            self._jobs.put(job)
+
+    def _serve(self) -> None:
+        try:
+            while (job := self._next()) is not None:
+                self._do(job)
+            if self.paused:
+                self._try_again()
+        except Exception as error:  # a fault of ours must not end the run
+            self.paused = f"The recorder failed: {error}."
+            self._news.append(Failed(self.paused, traceback.format_exc()))
+        finally:
+            self._ended.set()
+            self._saving.clear()
+            self.folder.close()
+
+    def _next(self) -> _Job | None:
+        """The next job; meanwhile the log is synced, or what waits is tried again."""
+        while True:
+            try:
+                return self._jobs.get(timeout=min(self._retry, SYNC_EVERY))
+            except queue.Empty:
+                if self.paused:
+                    self._try_again()
+                    continue
+                try:
+                    self.folder.sync()
+                except OSError as error:
+                    self._pause(error)
+
+    def _do(self, job: _Job) -> None:
+        if isinstance(job, Frame):
+            self._room.release()
+            if not self.paused and not self._attempt(job):
+                self._hold(job)  # so that recording goes on when there is room for a frame
+        elif isinstance(job, Mark):
+            if not self.paused and self._attempt(job):
+                job.lines = self.folder.lines
+            job.done.set()
+        else:
+            self._step = _step_of(job, self._step)
+            if self.paused:
+                self._hold(job)
+                if time.monotonic() - self._tried >= self._retry:
+                    self._try_again()
+            elif not self._attempt(job):
+                self._hold(job)
+
+    def _attempt(self, job: _Job) -> bool:
+        try:
+            self._write(job)
+        except OSError as error:
+            self._pause(error)
+            return False
+        return True
+
+    def _write(self, job: _Job) -> None:
+        match job:
+            case _Note():
+                self.folder.note(job.name, job.fields)
+            case Frame():
+                self.folder.frame(job)
+            case Mark():
+                self.folder.sync()
+            case _Checkpoint():
+                if job.snapshot.finite():
+                    self.folder.checkpoint(job.snapshot, job.kept)
+                self._saving.clear()
+
+    def _pause(self, error: OSError) -> None:
+        self._tried = time.monotonic()
+        if self.paused:
+            return
+        reason = error.strerror or str(error.args[-1] if error.args else error)
+        self.paused = f"Recording to {self.folder.path} is paused: {reason}."
+        told = RecordingPaused(self.paused, self._step)
+        self._news.append(told)
+        self._waiting.append(_Note("RecordingPaused", {"reason": told.reason, "step": told.step}))
+
+    def _hold(self, job: _Note | _Checkpoint | Frame) -> None:
+        """In memory until it can be written: lines up to a number, of checkpoints the newest."""
+        if isinstance(job, _Checkpoint):
+            self._waiting = deque(one for one in self._waiting if not isinstance(one, _Checkpoint))
+        elif len(self._waiting) >= HELD_LINES:
+            del self._waiting[_oldest_line(self._waiting)]
+            self._lost += 1
+        self._waiting.append(job)
+
+    def _try_again(self) -> None:
+        self._tried = time.monotonic()
+        try:
+            self.folder.recover()
+            while self._waiting:
+                self._write(self._waiting[0])
+                self._waiting.popleft()
+            self.folder.sync()  # before the mark: one more failure here must not mark it twice
+            told = RecordingResumed(self._step, self._lost)
+            self.folder.note("RecordingResumed", {"step": told.step, "lost": told.lost})
+        except OSError:
+            return
+        self.paused = ""
+        self._lost = 0
+        self._news.append(told)
+
+
+def _step_of(job: _Note | _Checkpoint, before: int) -> int:
+    if isinstance(job, _Checkpoint):
+        return job.snapshot.step
+    step = job.fields.get("step", before)
+    return step if isinstance(step, int) else before
+
+
+def _oldest_line(waiting: deque[_Note | _Checkpoint | Frame]) -> int:
+    """The first that may be lost: not the mark that recording paused, not the checkpoint."""
+    return next(
+        place
+        for place, one in enumerate(waiting)
+        if isinstance(one, _Note) and one.name != RecordingPaused.__name__
+    )

@@ -1,0 +1,172 @@
+"""`run.json`: what a run is and where it was made; whole or absent, with its own checksum."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dgn_engine import __version__
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
+from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.storage.runs import folder_layout
+
+FORMAT = "dgn-viewer run 1"
+_CHECK = "sha256"
+
+
+def new(config: RunConfig) -> dict[str, Any]:
+    """What is known before the data are loaded."""
+    return {
+        "format": FORMAT,
+        "id": uuid.uuid4().hex,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "platform": platform.platform(),
+        "processor": processor(),
+        "seeds": {"run": config.seed},
+        "config": config.to_dict(),
+    }
+
+
+def repaired(config: RunConfig) -> dict[str, Any]:
+    """Where all but the configuration is lost; who wrote it is not known any more."""
+    whole = new(config)
+    return {key: whole[key] for key in ("format", "id", "created", "seeds", "config")}
+
+
+def begun(
+    about: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
+) -> dict[str, Any]:
+    """With what is known once the run stands: device, threads, fingerprints, sizes."""
+    told = asdict(started)
+    for name in ("config", "run", "paused", "wiring"):
+        del told[name]
+    return {
+        **about,
+        "device": started.device,
+        "threads": threads,
+        "data_fingerprint": fingerprint,
+        "probe_set": started.probe_set.digest,
+        "parameters_value": started.parameters_value,
+        "parameters_feature": started.parameters_feature,
+        "started": {**told, "wiring": list(started.wiring)},
+    }
+
+
+def encode(about: Mapping[str, Any]) -> bytes:
+    """As it is written; 'sha256' is that of everything else, as compact sorted JSON."""
+    tree = {key: value for key, value in about.items() if key != _CHECK}
+    return (
+        json.dumps({**tree, _CHECK: _digest(tree)}, indent=2, ensure_ascii=False) + "\n"
+    ).encode()
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """Raises `Refusal` where there is no run, or its `run.json` is damaged."""
+    path = folder / folder_layout.RUN
+    try:
+        content = read_regular(path)
+    except FileNotFoundError:
+        raise Refusal(f"{folder} holds no run: there is no {folder_layout.RUN} in it.") from None
+    except OSError as error:
+        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
+    try:
+        tree = json.loads(content)
+        told = tree.pop(_CHECK)
+        sound = told == _digest(tree)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        sound = False
+    if not sound:
+        raise Refusal(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
+    if tree.get("format") != FORMAT:
+        raise Refusal(f"{path} was written by another version of dgn-viewer.")
+    about: dict[str, Any] = tree
+    return about
+
+
+def started(about: Mapping[str, Any]) -> RunStarted | None:
+    """The event that opened the run; None where the run never stood. Raises `Refusal`."""
+    told = about.get("started")
+    if told is None:
+        return None
+    try:
+        layers = tuple(
+            LayerInfo(one["index"], one["name"], one["kind"], tuple(one["shape"]))
+            for one in told["layers"]
+        )
+        probe = {key: _tuple(value) for key, value in told["probe_set"].items()}
+        rest = {k: _tuple(v) for k, v in told.items() if k not in ("layers", "probe_set")}
+        return RunStarted(
+            run=0,
+            config=RunConfig.from_dict(about["config"]),
+            layers=layers,
+            probe_set=ProbeSet(**probe),
+            paused=True,
+            **rest,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise Refusal(f"The run cannot be shown: its {folder_layout.RUN} lacks {error}.") from None
+
+
+def versions() -> dict[str, str]:
+    """Of what decides a number; nothing is imported for it."""
+    return {
+        "dgn-viewer": __version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("torch", "numpy", "safetensors")},
+    }
+
+
+def why_not_exact(about: Mapping[str, Any], device: str, threads: int) -> str:
+    """Why going on here may differ in the last bits; empty where it does not."""
+    before, now = about.get("versions", {}), versions()
+    reasons = [
+        f"{name} was {before.get(name, 'unknown')}, is {now[name]}"
+        for name in ("dgn-viewer", "torch")
+        if before.get(name) != now[name]
+    ]
+    if about.get("device") != device:
+        reasons.append(f"the device was {about.get('device', 'unknown')}, is {device}")
+    elif device != "cpu":
+        reasons.append(f"{device} does not add in a fixed order")
+    if about.get("threads") != threads:
+        reasons.append(f"{about.get('threads', 'unknown')} threads then, {threads} now")
+    if about.get("processor") != processor():
+        reasons.append("the processor is another one")
+    return "; ".join(reasons)
+
+
+def processor() -> str:
+    """Which instructions decide the order of sums."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+        name = next(line for line in text.splitlines() if line.startswith("model name"))
+        return name.partition(":")[2].strip()
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _digest(tree: Mapping[str, Any]) -> str:
+    text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

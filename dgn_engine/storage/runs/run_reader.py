@@ -1,0 +1,137 @@
+"""A run folder as its readers see it: configuration, series, events, frames and checkpoints.
+
+Reading takes no lock and changes nothing; a run that is being written can be read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.events import (
+    Diverged,
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    RunContinued,
+    RunStarted,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage import lock
+from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs.log import LogRead, read_log
+from dgn_engine.storage.runs.log_lines import Line, event_of
+
+Status = Literal["running", "finished", "stopped", "diverged", "failed", "interrupted"]
+_ENDS: dict[str, Status] = {
+    Finished.__name__: "finished",
+    Diverged.__name__: "diverged",
+    Failed.__name__: "failed",
+    "Closed": "stopped",
+}
+_GOES_ON = (Measured.__name__, RunContinued.__name__)
+
+
+class RunReader:
+    """Raises `Refusal` where there is no run, or its `run.json` is damaged.
+
+    Each part is read when it is asked for, once; make another reader to see what came since.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.about: dict[str, Any] = run_info.read(path)
+
+    @property
+    def config(self) -> RunConfig:
+        """Of the run."""
+        return RunConfig.from_dict(self.about["config"])
+
+    @property
+    def started(self) -> RunStarted | None:
+        """The event that opened it; None where it never stood."""
+        return run_info.started(self.about)
+
+    @cached_property
+    def log(self) -> LogRead:
+        """Every sound line, those that were superseded too."""
+        try:
+            return read_log(self.path / folder_layout.LOG)
+        except OSError as error:
+            raise Refusal(
+                f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}."
+            ) from None
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that count: where the run went on from a checkpoint, what came after it then
+        does not.
+        """
+        kept: list[Line] = []
+        for line in self.log.lines:
+            if line.name == RunContinued.__name__:
+                first = line.fields.get("lines", line.seq)
+                kept = [one for one in kept if one.seq < first]
+            kept.append(line)
+        return tuple(kept)
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What happened, in order."""
+        return tuple(event for line in self.lines if (event := event_of(line)) is not None)
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """The scores."""
+        return tuple(event for event in self.events if isinstance(event, Measured))
+
+    @cached_property
+    def frames(self) -> tuple[frame_files.StoredFrame, ...]:
+        """The frames that count, in the order of their steps; open one with `frame`."""
+        return tuple(frame_files.stored(self.path / folder_layout.FRAMES))
+
+    def frame(self, step: int) -> Frame | None:
+        """The last frame at or before a step; None where there is none."""
+        place = bisect_right([frame.step for frame in self.frames], step)
+        return frame_files.read(self.frames[place - 1]) if place else None
+
+    @cached_property
+    def checkpoints(self) -> tuple[run_checkpoints.Stored, ...]:
+        """The sound ones, oldest first (large files are not hashed here)."""
+        found = run_checkpoints.stored(self.path / folder_layout.CHECKPOINTS, thorough=False)
+        return tuple(one for one in found if one.sound)
+
+    @property
+    def step(self) -> int:
+        """The last step that something is known of."""
+        steps = [line.fields.get("step", 0) for line in self.lines[-50:]]
+        steps += [one.step for one in self.checkpoints[-1:]]
+        return max((step for step in steps if isinstance(step, int)), default=0)
+
+    @property
+    def diverged_at(self) -> int | None:
+        """The step at which the loss was no longer finite."""
+        return next((event.step for event in self.events if isinstance(event, Diverged)), None)
+
+    @property
+    def outcome(self) -> Status:
+        """How the run ended, by what it wrote; 'stopped' before its end by somebody's will,
+        'interrupted' where it says nothing of an end.
+        """
+        for line in reversed(self.lines):
+            if line.name in _ENDS:
+                return _ENDS[line.name]
+            if line.name in _GOES_ON:
+                break
+        return "interrupted"
+
+    @property
+    def status(self) -> Status:
+        """How the run stands: as `outcome` says, unless somebody writes it now."""
+        running = lock.holder(self.path / folder_layout.LOCK) is not None
+        return "running" if running else self.outcome

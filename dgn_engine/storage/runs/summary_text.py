@@ -1,0 +1,104 @@
+"""A run in words, for people at a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dgn_engine.config import DataConfig
+from dgn_engine.protocol.events import (
+    Failed,
+    RecordingPaused,
+    RecordingResumed,
+    RegimeSwapped,
+    Rewired,
+    RunContinued,
+)
+from dgn_engine.storage.runs.run_reader import RunReader
+
+
+def describe(folder: Path) -> str:
+    """Some lines; raises `Refusal` where there is no run."""
+    reader = RunReader(folder)
+    config, about = reader.config, reader.about
+    versions = ", ".join(f"{name} {word}" for name, word in about.get("versions", {}).items())
+    options = ", ".join(f"{name} {value}" for name, value in config.net.options)
+    lines = [
+        f"{folder}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
+        f"  {config.gating.regime} · {config.net.name} ({options}) · {_data(config.data)} · "
+        f"seed {config.seed}",
+        f"  begun {about.get('created', 'at an unknown time')} on "
+        f"{about.get('device', 'an unknown device')}, {about.get('threads', '?')} threads",
+        f"  {versions}",
+        *_scores(reader),
+        *_turns(reader),
+        *_checkpoints(reader),
+        f"  frames: {len(reader.frames)}, {_size(sum(f.bytes for f in reader.frames))}",
+    ]
+    return "\n".join(lines)
+
+
+def _data(data: DataConfig) -> str:
+    words = data.name + (f" {data.binary[0]}|{data.binary[1]}" if data.binary else "")
+    words += "".join(f", {name} {value}" for name, value in data.options)
+    if data.label_noise:
+        words += f", {100 * data.label_noise:g} % label noise"
+    return f"{words}, random pixels" if data.pixels == "random" else words
+
+
+def _of_total(reader: RunReader) -> str:
+    started = reader.started
+    return f" of {started.total_steps:,}" if started is not None and started.total_steps else ""
+
+
+def _scores(reader: RunReader) -> list[str]:
+    tested = [one for one in reader.measured if one.test_accuracy is not None]
+    if not tested:
+        return ["  no test score yet"]
+    best = max(tested, key=lambda one: one.test_accuracy or 0.0)
+    return [
+        f"  test accuracy: best {best.test_accuracy:.2%} at step {best.step:,}, "
+        f"last {tested[-1].test_accuracy:.2%} at step {tested[-1].step:,}"
+    ]
+
+
+def _turns(reader: RunReader) -> list[str]:
+    told: list[str] = []
+    for event in reader.events:
+        match event:
+            case RegimeSwapped():
+                told.append(event.sentence)
+            case Rewired():
+                told.append(_wiring(event))
+            case RunContinued():
+                told.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
+            case RecordingPaused():
+                told.append(f"{event.reason} (step {event.step:,})")
+            case RecordingResumed():
+                told.append(f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost.")
+            case Failed():
+                told.append(event.what)
+    return [f"  {sentence}" for sentence in told]
+
+
+def _wiring(event: Rewired) -> str:
+    words = f"Gate layers in the order {list(event.order)}"
+    if event.rotation:
+        words += f", rotated by {list(event.rotation)} units"
+    if event.shift:
+        words += f", shifted by {list(event.shift)} pixels"
+    return f"{words} at step {event.step:,}."
+
+
+def _checkpoints(reader: RunReader) -> list[str]:
+    return [
+        f"  checkpoint {one.path.name}" + (f" ({one.kept})" if one.kept else "")
+        for one in reader.checkpoints
+    ]
+
+
+def _size(amount: float) -> str:
+    for unit in ("bytes", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} GiB"

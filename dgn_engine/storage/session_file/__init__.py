@@ -1,0 +1,1 @@
+"""Session files `.dgn`: one run in one file, written, checked and unpacked."""

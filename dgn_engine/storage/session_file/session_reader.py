@@ -1,0 +1,177 @@
+"""Opening a session file: a confined child looks at it, here its members become a run's folder.
+
+What lies in that folder afterwards has been looked at twice, as files and as a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import threading
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.atomic_write import PART, sync_folder, write_file
+from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child, child_command
+from dgn_engine.storage.checkpoints.contents import Unreadable, plain
+from dgn_engine.storage.checkpoints.wire import LINE
+from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
+from dgn_engine.storage.runs import folder_layout, manifest, run_info, validate
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file import archive_format
+
+TIMEOUT = 120.0  # seconds
+_PIECE = 1 << 20
+_MEMBERS = 20_000
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session file that was unpacked. `look`: how the window was, as JSON; of a stranger."""
+
+    folder: Path
+    file_name: str
+    name: str  # of the run
+    step: int
+    status: str
+    saved: str
+    look: Any
+
+
+def is_session(path: Path) -> bool:
+    """Whether a file is a session by what it begins with; False where it cannot be read."""
+    try:
+        with open_regular(path, FILE) as file:
+            return archive_format.looks_like_session(file.read(64))
+    except (OSError, ValueError):
+        return False
+
+
+def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> Session:
+    """The session in a run's folder of its own below `place`, which others must not write to.
+
+    Raises `Refusal`, one sentence that begins with the file's name; then nothing is left there.
+    """
+    name = plain(path.name) or str(path)
+    folder = place / uuid.uuid4().hex
+    folder.mkdir()
+
+    def received(pipe: IO[bytes], size: int) -> None:
+        try:
+            _receive(pipe, size, folder)
+        except OSError as error:
+            raise Refusal(f"{name} cannot be unpacked to {place}: {error.strerror}.") from None
+
+    command = child_command(TIMEOUT, "dgn_engine.storage.session_file.unpack_child")
+    try:
+        ask_child(path, command, received, TIMEOUT, cancelled)
+        return _opened(name, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def adopt(folder: Path, root: Path, name: str) -> Path:
+    """A copy of an unpacked run among those of the user, with an identity of its own.
+
+    Whole or not at all; raises `Refusal`.
+    """
+    wanted = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
+    wanted = wanted.strip(".") or "session"
+    again = 1
+    while (path := root / (wanted if again == 1 else f"{wanted}-{again}")).exists():
+        again += 1
+    part = root / f".{path.name}.{os.getpid()}{PART}"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(folder, part)
+        told = {**run_info.read(part), "id": uuid.uuid4().hex}
+        write_file(part / folder_layout.RUN, run_info.encode(told))
+        part.rename(path)
+        sync_folder(root)
+    except OSError as error:
+        reason = error.strerror or "it could not be copied"
+        raise Refusal(f"Cannot copy the session's run to {path}: {reason}.") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return path
+
+
+def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
+    """Write what the child hands on, and believe nothing of it."""
+    line = pipe.readline(LINE)
+    if not line.endswith(b"\n"):
+        raise EOFError("the answer is cut")
+    head = json.loads(line)
+    if "refused" in head:
+        raise Unreadable(plain(str(head["refused"]), 600))
+    files = [(name, count) for name, count in head["files"]]
+    if len(files) > _MEMBERS or any(type(count) is not int or count < 0 for _, count in files):
+        raise ValueError("the answer makes no sense")
+    if len({name for name, _ in files}) != len(files) or sum(n for _, n in files) > size:
+        raise ValueError("the answer is larger than its file")
+    for name, count in files:
+        if archive_format.kind_of(name) is None:
+            raise ValueError("a name is not that of a member")
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            _copy(pipe, file, count)
+
+
+def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
+    while count:
+        piece = pipe.read(min(count, _PIECE))
+        if not piece:
+            raise EOFError("the answer is cut")
+        file.write(piece)
+        count -= len(piece)
+
+
+def _told(known: dict[str, Any]) -> dict[str, Any]:
+    """Without an inventory that makes no sense."""
+    try:
+        manifest.told(known)
+    except ValueError:
+        return manifest.without(known)
+    return known
+
+
+def _opened(name: str, folder: Path) -> Session:
+    run = folder / archive_format.FOLDER
+    try:
+        told = json.loads(read_regular(folder / archive_format.ABOUT))
+        session = Session(
+            folder=run,
+            file_name=name,
+            name=plain(str(told["run"]), 120),
+            step=int(told["step"]),
+            status=plain(str(told["status"]), 20),
+            saved=plain(str(told["saved"]), 40),
+            look=told["look"],
+        )
+    except (ValueError, KeyError, TypeError, OverflowError):
+        raise Refusal(f"{name} has {archive_format.ABOUT} that makes no sense.") from None
+    try:
+        known = run_info.read(run)
+    except Refusal:
+        raise Refusal(f"{name} holds a run whose {folder_layout.RUN} is not sound.") from None
+    try:
+        write_file(run / folder_layout.RUN, run_info.encode(validate.cleaned(_told(known))))
+        (run / folder_layout.LOG).touch()
+        reader = RunReader(run)
+        validate.check(reader)
+        write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
+    except Refusal as refusal:
+        told_why = str(refusal).replace(str(run), "").strip("/").rstrip(".")
+        raise Refusal(f"{name} holds a run that is refused: {told_why}.") from None
+    except OSError as error:
+        raise Refusal(f"{name} cannot be unpacked: {error.strerror}.") from None
+    with contextlib.suppress(OSError):
+        (folder / archive_format.ABOUT).unlink()
+    return session

@@ -1,0 +1,205 @@
+"""A run in one file: `.dgn`, a zip of JSON and safetensors only, or its scores as `.csv`."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.atomic_write import replacing, write_file
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.regular_files import NotRegular, read_regular
+from dgn_engine.storage.runs import folder_layout, frame_files, manifest, run_checkpoints, run_info
+from dgn_engine.storage.runs.log_lines import decode
+from dgn_engine.storage.runs.retention import to_drop
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file import archive_format
+
+FRAMES = 64 << 20  # bytes of the frames of a session that is saved in the window
+_TURNS = ("RegimeSwapped", "Rewired", "SettingChanged")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where a run stood when its session was saved; what came later is left out.
+
+    `lines`: how many of the log's lines came before. `frame`: what was seen then.
+    """
+
+    step: int
+    lines: int
+    frame: Frame | None = None
+
+
+def export(folder: Path, out: Path) -> str:
+    """Write all of it, whole or not at all; what was written, in a sentence. Raises `Refusal`."""
+    reader = RunReader(folder)
+    if out.suffix == archive_format.ENDING:
+        count = save_session(folder, out)
+        return f"{out}: {count:,} files."
+    if out.suffix != ".csv":
+        raise Refusal(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
+    try:
+        content = _scores(reader)
+        write_file(out, content.encode())
+    except OSError as error:
+        raise Refusal(f"Cannot write {out}: {error.strerror}.") from None
+    return f"{out}: {content.count(chr(10)) - 1:,} scores."
+
+
+def save_session(
+    folder: Path,
+    out: Path,
+    moment: Moment | None = None,
+    look: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> int:
+    """A session file of a recorded run, whole or not at all; how many files went into it.
+
+    With a `moment` the run as it was then: its newest checkpoint and those that the user keeps,
+    and frames thinned to 64 MiB; else everything. `look`: the window. `name`: of the run, where
+    it is not that of its folder. Raises `Refusal`.
+    """
+    reader = RunReader(folder)
+    step = reader.step if moment is None else moment.step
+    told = {
+        "format": archive_format.FORMAT,
+        "run": name or folder.name,
+        "step": step,
+        "status": reader.status if moment is None else "saved",
+        "saved": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": run_info.versions(),
+        "look": look,
+    }
+    manifest: dict[str, dict[str, object]] = {}
+    try:
+        with replacing(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _add(archive, manifest, archive_format.ABOUT, _json(told))
+            for inner, content in _members(reader, moment):
+                _add(archive, manifest, f"{archive_format.FOLDER}{inner}", content)
+                if file.tell() > limits.FILE - (32 << 20):
+                    raise Refusal(f"{out.name} would be larger than 2 GiB, and was not written.")
+            archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(manifest))
+    except OSError as error:
+        raise Refusal(f"Cannot write {out}: {error.strerror or error}.") from None
+    return len(manifest)
+
+
+def _add(
+    archive: zipfile.ZipFile, manifest: dict[str, dict[str, object]], name: str, content: bytes
+) -> None:
+    """Stored, not deflated: numbers hardly shrink, and readers need no expansion limits."""
+    archive.writestr(zipfile.ZipInfo(name), content)
+    manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _members(reader: RunReader, moment: Moment | None) -> Iterator[tuple[str, bytes]]:
+    """Names within the run's folder and what is in them; a file that goes meanwhile is left out.
+
+    Checkpoints first: of a run that goes on, they go soonest.
+    """
+    for checkpoint in _chosen_checkpoints(reader, moment):
+        names = (
+            folder_layout.TENSORS,
+            folder_layout.STATE,
+            folder_layout.MANIFEST,
+            folder_layout.KEEP,
+        )
+        held = {name: _content(checkpoint.path / name) for name in names}
+        if any(held[name] is None for name in names[:3]):
+            continue
+        for name, content in held.items():
+            if content is not None:
+                yield f"{folder_layout.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
+    yield folder_layout.RUN, run_info.encode(_about(reader, moment))
+    for name in (folder_layout.CONFIG, *(() if moment else (folder_layout.WEIGHTS,))):
+        if (content := _content(reader.path / name)) is not None:
+            yield name, content
+    yield folder_layout.LOG, _log(reader.path / folder_layout.LOG, moment)
+    for frame in _chosen_frames(reader, moment):
+        if (content := _content(frame.path)) is not None:
+            yield f"{folder_layout.FRAMES}/{frame.path.name}", content
+    if moment is not None and moment.frame is not None:
+        content = frame_files.encode(moment.frame)
+        serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
+        name = folder_layout.frame_name(moment.step, serial, hashlib.sha256(content).hexdigest())
+        yield f"{folder_layout.FRAMES}/{name}", content
+
+
+def _about(reader: RunReader, moment: Moment | None) -> dict[str, Any]:
+    """With an inventory of what goes into the file."""
+    try:
+        known = manifest.told(reader.about) if moment is None else None
+    except ValueError:
+        known = None
+    bare = manifest.without(reader.about)
+    if known is None:
+        return bare
+    here = known.checkpoints.intersection(one.path.name for one in reader.checkpoints)
+    files = {name: told for name, told in known.files.items() if name == folder_layout.WEIGHTS}
+    chosen = replace(known, checkpoints=here, files=files)
+    return {**bare, manifest.KEY: chosen.to_json()}
+
+
+def _chosen_checkpoints(reader: RunReader, moment: Moment | None) -> list[run_checkpoints.Stored]:
+    sound = list(reader.checkpoints)
+    if moment is None:
+        return sound
+    before = [one for one in sound if one.step <= moment.step]
+    return [one for one in before if one is before[-1] or one.kept == "by the user"]
+
+
+def _chosen_frames(reader: RunReader, moment: Moment | None) -> list[frame_files.StoredFrame]:
+    if moment is None:
+        return list(reader.frames)
+    before = [frame for frame in reader.frames if frame.step <= moment.step]
+    turns = [line.fields.get("step", 0) for line in reader.lines if line.name in _TURNS]
+    dropped = to_drop(before, turns, FRAMES)
+    return [frame for frame in before if frame not in dropped]
+
+
+def _log(path: Path, moment: Moment | None) -> bytes:
+    """Its whole lines, up to the moment."""
+    lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
+    while moment is not None and lines:
+        last = decode(lines[-1])
+        if last is not None and last.seq < moment.lines:
+            break
+        lines.pop()
+    content = b"".join(line + b"\n" for line in lines)
+    if len(content) > archive_format.LOG:
+        raise Refusal(f"{path} is larger than 256 MiB, which no session holds.")
+    return content
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_regular(path, limits.FILE)
+    except FileNotFoundError:
+        return None
+    except NotRegular as error:
+        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _json(tree: Mapping[str, Any]) -> bytes:
+    return (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _scores(reader: RunReader) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    names = ("step", "epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
+    table.writerow(names)
+    for one in reader.measured:
+        values = (getattr(one, name) for name in names)
+        table.writerow(["" if value is None else repr(value) for value in values])
+    return text.getvalue()

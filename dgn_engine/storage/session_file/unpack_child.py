@@ -1,0 +1,136 @@
+"""The short-lived process that reads a stranger's session: `python -m dgn_engine.storage.session_file.unpack_child`.
+
+As `checkpoints.child`: the file is its standard input, the answer its standard output, and it may
+open nothing. It looks at every member and hands on the bytes of those that are what they must be.
+torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import IO, Any
+
+from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.confinement import confine, cut_off
+from dgn_engine.storage.checkpoints.contents import Unreadable, plain
+from dgn_engine.storage.checkpoints.reader_child import answer_pipe
+from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
+from dgn_engine.storage.checkpoints.zip_archive import START, Archive, checked_zip
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.session_file import archive_format
+
+
+def main(seconds: int) -> None:
+    """Read standard input, answer on standard output."""
+    pipe = answer_pipe()
+    cut_off()
+    content = sys.stdin.buffer.read(limits.FILE + 1)
+    confine(seconds, len(content))
+    answer(content, pipe)
+
+
+def answer(content: bytes, pipe: IO[bytes]) -> None:
+    """Write the members of a session, or why it is not taken."""
+    try:
+        archive = checked_session(content)
+        names = [name for name in archive.members if name != archive_format.MANIFEST]
+        head = {"files": [[name, archive.members[name].file_size] for name in names]}
+        pipe.write(json.dumps(head).encode() + b"\n")
+        for name in names:
+            pipe.write(archive.stored(name))
+        pipe.flush()
+    except Unreadable as verdict:
+        wire.refuse(str(verdict), pipe)
+    except MemoryError:
+        wire.refuse("needs more memory than a file of its size may, and was refused", pipe)
+    except Exception as error:  # whatever a hostile file provokes, the answer is one sentence
+        wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
+
+
+def checked_session(content: bytes) -> Archive:
+    """The archive, every member looked at; raises `Unreadable`."""
+    if len(content) > limits.FILE:
+        raise Unreadable("is larger than 2 GiB")
+    if not content.startswith(START):
+        raise Unreadable("is no session file")
+    archive = checked_zip(content)
+    for name in archive.members:
+        if archive_format.kind_of(name) is None:
+            raise Unreadable(f"holds {plain(name)}, which is no part of a session")
+    for name in (
+        archive_format.ABOUT,
+        archive_format.MANIFEST,
+        archive_format.FOLDER + folder_layout.RUN,
+    ):
+        if name not in archive.members:
+            raise Unreadable(f"is no session file: there is no {name} in it")
+    archive.require_stored("sessions never do")
+    archive.check_sums()
+    about = _json(archive, archive_format.ABOUT)
+    told = about.get("format") if isinstance(about, dict) else None
+    if told != archive_format.FORMAT:
+        raise Unreadable("was written by another version of dgn-viewer")
+    _check_manifest(archive)
+    for name in archive.members:
+        _check_member(archive, name)
+    return archive
+
+
+def _check_manifest(archive: Archive) -> None:
+    manifest = _json(archive, archive_format.MANIFEST)
+    others = set(archive.members) - {archive_format.MANIFEST}
+    if not isinstance(manifest, dict) or set(manifest) != others:
+        raise Unreadable("has a manifest that names other files than it holds")
+    for name, told in manifest.items():
+        content = archive.stored(name)
+        true = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        if told != true:
+            raise Unreadable(f"is damaged: {name} is not what its manifest says")
+
+
+def _check_member(archive: Archive, name: str) -> None:
+    content = archive.stored(name)
+    match archive_format.kind_of(name):
+        case "json":
+            _json(archive, name)
+        case "tensors":
+            if not looks_like_safetensors(bytes(content[:16])):
+                raise Unreadable(f"has no safetensors in {name}")
+            try:
+                read_safetensors(bytes(content))
+            except Unreadable as verdict:
+                raise Unreadable(f"is refused: {name} {verdict}") from None
+        case "log":
+            _check_log(content, name)
+        case "text":
+            if len(content) > archive_format.JSON:
+                raise Unreadable(f"has {name} of unreasonable size")
+        case _:
+            if len(content):
+                raise Unreadable(f"has something in {name}, which must be empty")
+
+
+def _check_log(content: memoryview, name: str) -> None:
+    if len(content) > archive_format.LOG:
+        raise Unreadable(f"has {name} of unreasonable size")
+    if any(len(line) > archive_format.LINE for line in bytes(content).split(b"\n")):
+        raise Unreadable(f"has a line of unreasonable length in {name}")
+
+
+def _json(archive: Archive, name: str) -> Any:
+    content = archive.stored(name)
+    if len(content) > archive_format.JSON:
+        raise Unreadable(f"has {name} of unreasonable size")
+    try:
+        tree = json.loads(bytes(content))
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"has {name} that is not sound JSON ({plain(str(error), 80)})") from None
+    if archive_format.too_deep(tree):
+        raise Unreadable(f"has {name} that is nested too deep or holds too much")
+    return tree
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

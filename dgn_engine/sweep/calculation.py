@@ -1,0 +1,124 @@
+"""A calculation and its folder: what was asked for, what came out, and how long it took."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.errors import Refusal
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.lock import Lock
+from dgn_engine.storage.regular_files import read_regular, read_text
+from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.sweep.unit import Calculation, Work, to_json, unit_folder
+
+RESULT = "result.json"  # what came out
+ASKED = "unit.json"  # what was asked for, with the seconds it took and the digest of the result
+PACKAGE = "dgn_engine."
+_SECONDS, _DIGEST = "seconds", "sha256"  # both are missing where an older version wrote the file
+
+
+def is_calculated(unit: Calculation, folder: Path) -> bool:
+    """Whether its folder holds its result; a damaged one is none, so that it is calculated again.
+
+    Raises `Refusal` where the folder holds another calculation.
+    """
+    told, result = _asked(folder), _bytes(folder / RESULT)
+    if told is None or result is None:
+        return False
+    digest = told.pop(_DIGEST, None)
+    told.pop(_SECONDS, None)
+    if told != json.loads(json.dumps(to_json(unit))):
+        raise Refusal(f"{folder} holds another calculation; choose another folder with --out.")
+    if digest is not None:
+        return bool(digest == _digest(result))
+    try:
+        json.loads(result)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def calculate(unit: Calculation, root: Path) -> None:
+    """Call its function, and write what it returns."""
+    module, _, name = unit.function.partition(":")
+    if not module.startswith(PACKAGE):
+        raise Refusal(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
+    function: Callable[[Work], Any] = getattr(importlib.import_module(module), name)
+    folder = unit_folder(root, unit.id)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = Lock(folder / LOCK)
+    lock.take()
+    try:
+        needs = {need: unit_folder(root, need) for need in unit.needs}
+        began = time.monotonic()
+        result = json.dumps(function(Work(unit.arguments, folder, needs))).encode()
+        took = round(time.monotonic() - began, 6)
+        told = {**to_json(unit), _SECONDS: took, _DIGEST: _digest(result)}
+        write_file(folder / ASKED, json.dumps(told).encode())
+        write_file(folder / RESULT, result)  # last: with it, it is done
+    finally:
+        lock.release()
+
+
+def read_result(folder: Path) -> Any:
+    """Its JSON value; raises `Refusal` where there is none, and where a name is looked up in it
+    that an older version of the calculation did not write.
+    """
+    path = folder / RESULT
+
+    def named(tree: dict[str, Any]) -> _Named:
+        return _Named(tree, folder)
+
+    try:
+        return json.loads(read_text(path), object_hook=named)
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refusal(
+            f"{path} cannot be read: {error}; the command that made it calculates it again."
+        ) from None
+
+
+def seconds_taken(folder: Path) -> float:
+    """By its function; NaN where nobody has told."""
+    told = (_asked(folder) or {}).get(_SECONDS)
+    return float(told) if isinstance(told, (int, float)) else math.nan
+
+
+class _Named(dict[str, Any]):
+    """A JSON object that says where it lies when a name is missing."""
+
+    def __init__(self, tree: dict[str, Any], folder: Path) -> None:
+        super().__init__(tree)
+        self._folder = folder
+
+    def __missing__(self, key: str) -> Any:
+        raise Refusal(
+            f"{self._folder / RESULT} holds no '{key}': another version wrote it; delete the "
+            f"folder {self._folder} and repeat the command."
+        )
+
+
+def _asked(folder: Path) -> dict[str, Any] | None:
+    content = _bytes(folder / ASKED)
+    try:
+        tree = json.loads(content or b"")
+    except (ValueError, RecursionError):
+        return None
+    return tree if isinstance(tree, dict) else None
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return read_regular(path)
+    except OSError:
+        return None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

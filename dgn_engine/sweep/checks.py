@@ -1,0 +1,123 @@
+"""What units need must be there and fit: found out before the first of them begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import Examples, data_sets, load_examples, quiet
+from dgn_engine.errors import Refusal
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.regimes import find_regime
+from dgn_engine.protocol.forms import filled
+from dgn_engine.sweep.perform import state_of
+from dgn_engine.sweep.unit import Training, Unit
+from dgn_engine.training.device_data import reside
+from dgn_engine.training.devices import choose_device
+from dgn_engine.training.initial_weights import read_copies
+from dgn_engine.training.trainer import Trainer
+
+_SHAPE, _CLASSES = (3, 32, 32), 10  # any images, where the data lie on another machine
+_FEW = 2  # examples: of the data only shapes and classes matter here
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `Refusal` where something else than a folder lies there, or on the way there."""
+    try:
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        sound = there.is_dir()
+    except OSError as error:
+        raise Refusal(f"{folder} cannot be read: {error.strerror}.") from None
+    if not sound:
+        raise Refusal(f"{there} is not a folder; choose a folder with --out.")
+
+
+def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
+    """Raise `Refusal`, one sentence with the id, for the first training that cannot be carried out.
+
+    Regime, network, options and epochs are checked; and, where the work is done on this machine
+    (`here`), device, data, the files that it names, and that all of them fit each other. What is
+    done already needs nothing any more. Calculations are taken as they are.
+    """
+    alike: dict[object, list[Training]] = {}
+    for unit in units:
+        if isinstance(unit, Training):
+            alike.setdefault(_what_counts(unit), []).append(unit)
+    loaded: dict[DataConfig, Examples] = {}
+    for trainings in alike.values():
+        wanted = next((unit for unit in trainings if not _is_done(unit, root)), None)
+        if wanted is None:
+            continue
+        try:
+            _check_names(wanted.config)
+            if here:
+                _check_here(wanted, loaded)
+            else:
+                build_architecture(wanted.config.net, _SHAPE, _CLASSES)
+        except Refusal as refusal:
+            raise Refusal(f"The run {wanted.id} is not possible: {refusal}") from None
+
+
+def _what_counts(unit: Training) -> object:
+    """The same for runs that differ in numbers which fit everywhere."""
+    config = unit.config
+    training = replace(config.training, learning_rate=1.0, momentum=0.0)
+    shown = replace(config, seed=0, data=_whole(config.data), training=training)
+    return shown, unit.gates_from is None
+
+
+def _whole(data: DataConfig) -> DataConfig:
+    """Without what changes neither shapes nor classes."""
+    return replace(data, label_noise=0.0, pixels="true", variant_seed=0)
+
+
+def _is_done(unit: Training, root: Path) -> bool:
+    try:
+        return state_of(unit, root) in ("done", "diverged")
+    except Refusal:  # a folder of other work: whoever goes on with it says so
+        return False
+
+
+def _check_names(config: RunConfig) -> None:
+    if not config.training.epochs:
+        raise Refusal("training.epochs is 0, which never ends; say how many.")
+    find_regime(config.gating.regime)
+    known, data = data_sets(), config.data.name.partition(":")[0]
+    if data not in known:
+        raise Refusal(f"There is no data set '{data}'; choose one of {', '.join(known)}.")
+    filled(f"Data set '{data}'", "data.options", known[data].options, config.data.options)
+
+
+def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
+    """As a run begins, on the CPU and with next to no examples."""
+    config = unit.config
+    choose_device(config.device)
+    data = _whole(config.data)
+    if data not in loaded:
+        loaded[data] = _few(load_examples(data))
+    examples = loaded[data]
+    logits = 1 if examples.signed else len(examples.class_names)
+    architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
+    regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
+    copies = read_copies(config, regime, architecture, quiet)
+    learns = regime.offers_restart and not config.gating.gates_from and unit.gates_from is None
+    first = find_regime(regime.pretrains_as) if learns else regime
+    trainer = Trainer(config, architecture, reside(examples, architecture, cpu), first, cpu)
+    copies.put_into(trainer)
+    if learns:
+        trainer.swap(regime, restart_value=True)
+
+
+def _few(examples: Examples) -> Examples:
+    """Copies, so that the rest is given back."""
+    return replace(
+        examples,
+        train_x=examples.train_x[:_FEW].copy(),
+        train_y=examples.train_y[:_FEW].copy(),
+        test_x=examples.test_x[:_FEW].copy(),
+        test_y=examples.test_y[:_FEW].copy(),
+    )

@@ -1,0 +1,62 @@
+"""Trainings that cannot begin: the run whose weights or gates they take diverged before it left
+them. They count as diverged themselves; their folder says why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.runs.folder_layout import RUN
+from dgn_engine.sweep.unit import Training, Unit, unit_folder
+
+ORPHAN = "orphan.json"
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """`source`: the unit that left nothing; `step`: at which the first of them diverged."""
+
+    source: str
+    step: int
+
+
+def find_orphan(unit: Unit, root: Path) -> Orphan | None:
+    """What keeps a unit from beginning, where its needs are over; None where nothing does."""
+    if not isinstance(unit, Training) or (unit_folder(root, unit.id) / RUN).exists():
+        return None
+    for made in (unit.gates_from, unit.weights_from):
+        if made is not None and not made.path(root).exists():
+            step = _diverged_at(unit_folder(root, made.unit))
+            if step is not None:
+                return Orphan(made.unit, step)
+    return None
+
+
+def leave_orphan(unit_id: str, orphan: Orphan, root: Path) -> None:
+    """Write it into the unit's folder, for who reads results there."""
+    folder = unit_folder(root, unit_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    tree = {"source": orphan.source, "step": orphan.step}
+    write_file(folder / ORPHAN, json.dumps(tree).encode())
+
+
+def read_orphan(folder: Path) -> Orphan | None:
+    """What a unit's folder says, where it holds no run."""
+    if (folder / RUN).exists():
+        return None
+    try:
+        tree = json.loads((folder / ORPHAN).read_text(encoding="utf-8"))
+        return Orphan(str(tree["source"]), int(tree["step"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _diverged_at(folder: Path) -> int | None:
+    if not (folder / RUN).exists():
+        orphan = read_orphan(folder)
+        return None if orphan is None else orphan.step
+    from dgn_engine.storage.runs.run_reader import RunReader
+
+    return RunReader(folder).diverged_at

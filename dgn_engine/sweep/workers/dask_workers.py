@@ -1,0 +1,217 @@
+"""Units on the workers of a Dask cluster, one at a time on each; the folder is shared by all."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dgn_engine import __version__
+from dgn_engine.errors import Refusal
+from dgn_engine.sweep.attempt import Task
+from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.scheduler import carry_out
+from dgn_engine.sweep.slurm import check_cluster, connected
+from dgn_engine.sweep.unit import Unit
+from dgn_engine.sweep.unit_update import News, Whose
+
+LOOK = 1.0  # seconds between two looks at which workers there are
+SLICE = 0.05  # seconds between two looks at what is over
+PATIENCE = 30.0  # seconds that a cluster which was there before may be without workers
+
+
+@dataclass(frozen=True)
+class OnDask:
+    """`cluster`: 'tcp://HOST:PORT', 'local' or 'slurm[:options]'; `workers`: of those started."""
+
+    cluster: str = "local"
+    workers: int = 0
+
+    def __post_init__(self) -> None:
+        check_cluster(self.cluster)
+
+    def run(
+        self,
+        units: Sequence[Unit],
+        root: Path,
+        told: Callable[[Progress], None],
+        stop: Callable[[], bool],
+    ) -> dict[str, Told]:
+        """Carry the units out in `root`; see `Executor`. Every worker must see the same folder."""
+        crew = Gang(self.cluster, self.workers, root.absolute())
+        return carry_out(crew, units, root, told, stop)
+
+
+@dataclass
+class _Job:
+    """A task on a worker."""
+
+    task: Task
+    address: str
+    future: Any  # distributed.Future
+
+
+class Gang:
+    """A crew of Dask workers. Each unit is pinned to one, so that it is known who is lost."""
+
+    def __init__(self, cluster: str, workers: int, root: Path) -> None:
+        self._cluster, self._count, self._root = cluster, workers, root
+        self._topic = f"dgn-{uuid.uuid4().hex}"
+        self._heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._jobs: list[_Job] = []
+        self._present: set[str] = set()  # addresses of the workers that are there and will do
+        self._known: dict[str, Whose] = {}  # who works at which address
+        self._gone: set[Whose] = set()
+        self._unfit: dict[str, str] = {}  # and why not
+        self._looked = 0.0
+        self._alone_since = time.monotonic()
+        self._client: Any  # distributed.Client
+        self._tell: Callable[[News], None]
+
+    @contextmanager
+    def gather(
+        self, units: Sequence[Unit], tell: Callable[[News], None], stop: Callable[[], bool]
+    ) -> Iterator[None]:
+        """See `Crew`."""
+        self._tell = tell
+        with connected(self._cluster, self._count) as self._client:
+            self._client.subscribe_topic(self._topic, lambda event: self._heard.put(event[1]))
+            self._alone_since = time.monotonic()
+            try:
+                yield
+            finally:
+                self._cancel()
+                self._client.unsubscribe_topic(self._topic)
+
+    def take(self, ready: Sequence[Task]) -> Sequence[Task]:
+        """See `Crew`."""
+        self._look()
+        free = sorted(self._present - {job.address for job in self._jobs})
+        begun = list(ready[: len(free)])
+        for task, address in zip(begun, free, strict=False):
+            self._submit(replace(task, ended=(*task.ended, *self._gone)), address)
+        return begun
+
+    def work(self, seconds: float) -> None:
+        """See `Crew`."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            with suppress(queue.Empty):
+                self._listen(self._heard.get(timeout=SLICE))
+            if self._collect():
+                break
+        self._look()
+
+    def interrupt(self) -> None:
+        """See `Crew`; a unit whose task is cancelled says so in its last event."""
+        self._cancel()
+
+    def _submit(self, task: Task, address: str) -> None:
+        from dgn_engine.sweep.workers.dask_task import carry_out_here
+
+        future = self._client.submit(
+            carry_out_here,
+            task.to_text(),
+            self._topic,
+            key=f"dgn-{task.unit.id}-{uuid.uuid4().hex}",
+            workers=[address],
+            allow_other_workers=False,
+            retries=0,
+            pure=False,
+        )
+        self._jobs.append(_Job(task, address, future))
+
+    def _listen(self, text: str) -> None:
+        news = News.from_text(text)
+        job = next((job for job in self._jobs if job.task.unit.id == news.unit), None)
+        if job is None:
+            return
+        if not news.over:
+            self._tell(news)
+        elif job.future.cancelled():
+            self._drop(job, news)
+
+    def _collect(self) -> bool:
+        """Hear out what is over; whether there was anything."""
+        over = [job for job in self._jobs if job.future.status in ("finished", "error", "lost")]
+        for job in over:
+            if job.future.status == "finished":
+                self._drop(job, News.from_text(str(job.future.result())))
+            else:
+                why = str(job.future.exception()) if job.future.status == "error" else "lost"
+                self._drop(job, News(job.task.unit.id, "lost", trouble=f"{job.address}: {why}"))
+        return bool(over)
+
+    def _look(self) -> None:
+        """Who is there now; whoever had a unit and is gone has lost it. Raises `Refusal`."""
+        now = time.monotonic()
+        if now - self._looked < LOOK:
+            return
+        self._looked = now
+        try:
+            there = set(self._client.nthreads())
+        except (OSError, RuntimeError, TypeError) as error:
+            raise Refusal(
+                f"The Dask scheduler of {self._cluster} is gone ({error}); begin it again, and "
+                "the same command goes on."
+            ) from None
+        for address in set(self._known) - there:
+            self._gone.add(self._known.pop(address))
+        self._meet(there - set(self._known) - set(self._unfit))
+        self._present = there & set(self._known)
+        for job in [job for job in self._jobs if job.address not in there]:
+            words = f"The Dask worker {job.address} that had it is gone."
+            job.future.cancel()
+            self._drop(job, News(job.task.unit.id, "lost", trouble=words))
+        self._require_workers(there)
+
+    def _meet(self, strangers: set[str]) -> None:
+        """Ask new workers who they are."""
+        if not strangers:
+            return
+        from dgn_engine.sweep.workers.dask_task import introduce
+
+        answers = self._client.run(
+            introduce, str(self._root), workers=sorted(strangers), on_error="return"
+        )
+        for address, answer in answers.items():
+            if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
+                told = json.loads(answer)
+                self._known[address] = Whose(told["pid"], told["host"])
+            elif isinstance(answer, str):
+                self._unfit[address] = f"The Dask worker {address} {why}."
+            else:
+                self._unfit[address] = f"The Dask worker {address} cannot run dgn: {answer}."
+
+    def _unfitness(self, told: dict[str, Any]) -> str:
+        if told["version"] != __version__:
+            return f"has dgn-viewer {told['version']}, here it is {__version__}; use one version"
+        if not told["sees"]:
+            return f"does not see {self._root}; choose a folder that all machines share"
+        return ""
+
+    def _require_workers(self, there: set[str]) -> None:
+        """A cluster of others that has no fit worker is refused; jobs of Slurm may wait."""
+        now = time.monotonic()
+        if self._present:
+            self._alone_since = now
+        elif there:
+            raise Refusal(next(self._unfit[address] for address in there & set(self._unfit)))
+        elif now - self._alone_since > PATIENCE and not self._cluster.startswith("slurm"):
+            raise Refusal(f"The Dask cluster {self._cluster} has no workers; start some.")
+
+    def _drop(self, job: _Job, news: News) -> None:
+        self._jobs.remove(job)
+        job.future.release()
+        self._tell(news)
+
+    def _cancel(self) -> None:
+        for job in self._jobs:
+            if not job.future.cancelled():
+                job.future.cancel()

@@ -1,0 +1,11 @@
+"""Many dense networks trained as one batched stack on one device, equal to one after another.
+
+MNIST, w = 128, d = 5, batch 32, Adam, one busy core (load 6 to 11 on two), processor time,
+network-steps a second alone → 24 in a stack: ReLU 415 → 1191, FR-II 293 → 1271, DL 199 → 563.
+"""
+
+from dgn_engine.training.batched.grouping import packable, why_not
+from dgn_engine.training.batched.jobs import Job, Packed, Progress
+from dgn_engine.training.batched.train_jobs import train_pack
+
+__all__ = ["Job", "Packed", "Progress", "packable", "train_pack", "why_not"]

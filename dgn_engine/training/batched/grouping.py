@@ -1,0 +1,102 @@
+"""Which configurations may be trained as one pack, and which networks share a stack in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dgn_engine.config import RunConfig
+from dgn_engine.model.nets import all_nets
+from dgn_engine.model.regimes import find_regime
+
+# Networks in one stack. Measured (MNIST, w = 128, d = 5, batch 32, network-steps a second of one
+# busy core): ReLU 936, 1120, 1090, 1191, 1251 and DL 422, 483, 510, 563, 582 with 4, 8, 12, 24, 48.
+STACK = 24
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Places in the list that was given: each pack, and what must be trained by itself."""
+
+    packs: tuple[tuple[int, ...], ...]
+    leftovers: tuple[int, ...]
+
+
+def why_not(config: RunConfig) -> str:
+    """Why this run cannot be packed, in one sentence; empty where it can."""
+    regime = find_regime(config.gating.regime)
+    if config.net.name != "fc":
+        return f"Only fc networks are packed, not {config.net.name}."
+    if regime.drawn_gates:
+        return f"{regime.name} has no feature network; it is not packed."
+    if regime.offers_restart and not config.gating.gates_from:
+        return f"{regime.name} without gates_from trains in two stages; it is not packed."
+    if config.training.augmentation != "none":
+        return "Augmented images are shown one network at a time; they are not packed."
+    if config.training.epochs == 0:
+        return "training.epochs is 0, which never ends; it is not packed."
+    return ""
+
+
+def packable(configs: Sequence[RunConfig]) -> Groups:
+    """Split training configurations into packs and leftovers; the order within each stays."""
+    packs: dict[object, list[int]] = {}
+    leftovers: list[int] = []
+    for place, config in enumerate(configs):
+        if why_not(config):
+            leftovers.append(place)
+        else:
+            packs.setdefault(pack_key(config), []).append(place)
+    return Groups(tuple(tuple(pack) for pack in packs.values()), tuple(leftovers))
+
+
+def pack_key(config: RunConfig) -> object:
+    """What all networks of a pack have in common."""
+    training, data = config.training, config.data
+    offered = {field.name: field.default for field in all_nets()["fc"].options}
+    return (
+        replace(data, label_noise=0.0, pixels="true", variant_seed=0),
+        config.net.name,
+        tuple(sorted({**offered, **dict(config.net.options)}.items())),
+        config.net.bias,
+        config.gating.tiling,
+        training.loss,
+        training.optimiser,
+        training.momentum,
+        training.batch,
+        training.epochs,
+        config.device,
+    )
+
+
+def stacks_of(configs: Sequence[RunConfig], most: int = STACK) -> list[list[int]]:
+    """Places of the networks that are computed together: of one kind, best of one seed and images.
+
+    A function of the configurations alone, so that a pack that goes on has the stacks it had.
+    """
+    kinds: dict[object, list[int]] = {}
+    for place, config in enumerate(configs):
+        kinds.setdefault(kind_of(config), []).append(place)
+    stacks: list[list[int]] = []
+    for places in kinds.values():
+        ordered = sorted(places, key=lambda place: _near(configs[place]))
+        stacks += [ordered[i : i + most] for i in range(0, len(ordered), most)]
+    return stacks
+
+
+def kind_of(config: RunConfig) -> object:
+    """What all networks of a stack have in common besides: how their gates are made."""
+    gating = config.gating
+    regime = find_regime(gating.regime)
+    return (
+        regime.name,
+        "image" if regime.own_gates else gating.value_input,
+        (gating.beta, gating.epsilon) if regime.soft else None,
+    )
+
+
+def _near(config: RunConfig) -> tuple[object, ...]:
+    """Neighbours in a stack share what makes it quicker: order of examples, images, rate."""
+    data = config.data
+    pixels = (data.pixels, data.variant_seed if data.pixels == "random" else 0)
+    return (config.seed, *pixels, config.training.learning_rate)

@@ -1,0 +1,205 @@
+"""Where the gates of a stack come from: the networks themselves, frozen or trained features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.gates import HARD, Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training.batched.dense import Chain, Passed, backward, forward
+from dgn_engine.training.batched.stacked_wiring import Wires
+from dgn_engine.training.device_data import Resident
+
+MOST_BYTES = 2 << 30  # of the gates of frozen features, one byte each, in one stack
+_CHUNK = 1000  # examples whose gates are made at once
+
+
+class Gates(Protocol):
+    """Of one batch: the gates of each value layer, and what flows back through them."""
+
+    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+        """Make ready for these rows of the training or the test examples, inputs x."""
+
+    def gate(self, layer: int, q: Tensor) -> Tensor:
+        """G_l, (B, units, m), for pre-activations q of the value network."""
+
+    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
+        """dq_l of the value network for dz_l; may keep what the gates are owed."""
+
+    def backward(self) -> None:
+        """Fill the gradients of the feature networks, if there are any."""
+
+
+class OwnGates:
+    """Each network gates itself, hard, soft or not at all."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+        """Nothing is needed."""
+
+    def gate(self, layer: int, q: Tensor) -> Tensor:
+        """See `Gates`."""
+        return self._gate(q)
+
+    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
+        """See `Gates`."""
+        assert dz is not None
+        if self._gate.soft and not self._gate.open:
+            gates = passed.gates[layer]
+            return dz * (gates + passed.pre[layer] * _slope(self._gate, gates))
+        return dz * passed.gates[layer]
+
+    def backward(self) -> None:
+        """See `Gates`."""
+
+
+class FrozenGates:
+    """Gates of feature networks that stand still: made once for every example, then looked up.
+
+    Networks with the same features share them, whatever their wiring. Raises `Refusal` where they
+    do not fit into 2 GiB.
+    """
+
+    def __init__(
+        self, networks: Sequence[GatedNetwork], data: Sequence[Resident], one_order: bool
+    ) -> None:
+        first: list[int] = []  # of each different maker, a network that has it
+        which: list[int] = []
+        for place in range(len(networks)):
+            makers = (k for k, f in enumerate(first) if _alike(networks, data, f, place))
+            which.append(next(makers, len(first)))
+            if which[-1] == len(first):
+                first.append(place)
+        needed = len(first) * table_bytes(networks[0], data[0])
+        if needed > MOST_BYTES:
+            raise Refusal(
+                f"The frozen gates of {len(first)} networks for every example need "
+                f"{needed / 2**30:.1f} GiB, and 2 are allowed; train without packing, or use "
+                "fewer examples or a smaller network."
+            )
+        makers_of = [(networks[f], data[f]) for f in first]
+        self._tables = {
+            True: torch.stack([_table(n, d.train_x) for n, d in makers_of]),
+            False: torch.stack([_table(n, d.test_x) for n, d in makers_of]),
+        }
+        self._dtype = next(networks[0].parameters()).dtype
+        self._makers = torch.tensor(which, device=data[0].train_x.device)[:, None]
+        own = list(range(len(networks)))
+        # Each network's own rows are looked up in its maker's table, so that it has its own gates.
+        self._wires = {
+            True: Wires(networks, which if one_order else own),
+            False: Wires(networks, which),
+        }
+        self._gates: list[Tensor] = []
+
+    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+        """See `Gates`."""
+        table = self._tables[train]
+        found = table[:, rows] if rows.dim() == 1 else table[self._makers, rows]
+        # (sources, m, layers, units) → (sources, layers, units, m)
+        made = found.permute(0, 2, 3, 1).to(self._dtype, memory_format=torch.contiguous_format)
+        self._gates = self._wires[train].gates(made)
+
+    def gate(self, layer: int, q: Tensor) -> Tensor:
+        """See `Gates`."""
+        return self._gates[layer]
+
+    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
+        """See `Gates`."""
+        assert dz is not None
+        return dz * self._gates[layer]
+
+    def backward(self) -> None:
+        """See `Gates`."""
+
+
+class TrainedGates:
+    """Soft gates of feature networks that are trained with the value networks."""
+
+    def __init__(self, networks: Sequence[GatedNetwork], features: Chain, gradients: Chain) -> None:
+        """`features`: their gated layers and, unused, their heads."""
+        self._features, self._gradients = features, gradients
+        self._gate = networks[0].gate
+        self._linear = networks[0].feature_activation == "linear"
+        self._wires = Wires(networks, range(len(networks)))
+        self._owed: dict[int, Tensor] = {}
+        self._gates: list[Tensor] = []
+
+    def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
+        """See `Gates`."""
+        self._passed = forward(self._features, x, self._activity, logits=False)
+        # (B, layers, units, m)
+        self._made = self._gate(torch.stack(self._passed.pre, dim=1))
+        self._gates = self._wires.gates(self._made)
+
+    def gate(self, layer: int, q: Tensor) -> Tensor:
+        """See `Gates`."""
+        return self._gates[layer]
+
+    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
+        """See `Gates`."""
+        assert dz is not None
+        self._owed[layer] = dz * passed.pre[layer]
+        return dz * self._gates[layer]
+
+    def backward(self) -> None:
+        """See `Gates`."""
+        owed = [self._owed[layer] for layer in range(len(self._gates))]
+        deltas = self._wires.back(owed, self._made.shape).mul_(_slope(self._gate, self._made))
+
+        def into_pre(layer: int, dz: Tensor | None) -> Tensor:
+            own = deltas[:, layer]
+            return own if dz is None else own + (dz * self._passed.gates[layer])
+
+        backward(self._features, self._gradients, self._passed, None, into_pre)
+
+    def _activity(self, layer: int, q: Tensor) -> Tensor:
+        return torch.ones_like(q) if self._linear else HARD(q)
+
+
+def _slope(gate: Gate, made: Tensor) -> Tensor:
+    """∂γ of soft gates, βγ(1 - γ/(1+ε)) as autograd has it, without another sigmoid."""
+    return made * (1.0 - made / (1.0 + gate.epsilon)).mul_(gate.beta)
+
+
+def table_bytes(network: GatedNetwork, data: Resident) -> int:
+    """Of the frozen gates of one feature network for every example, one byte each."""
+    units = sum(math.prod(shape) for shape in network.feature.architecture.gated_shapes)
+    return units * (len(data.train_x) + len(data.test_x))
+
+
+def _alike(
+    networks: Sequence[GatedNetwork], data: Sequence[Resident], one: int, other: int
+) -> bool:
+    """Whether two feature networks make the same gates for the same examples."""
+    ours, theirs = (networks[place].feature.state_dict() for place in (one, other))
+    return (
+        data[one].train_x is data[other].train_x
+        and data[one].test_x is data[other].test_x
+        and ours.keys() == theirs.keys()
+        and all(torch.equal(ours[name], theirs[name]) for name in ours if "weights" in name)
+        and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    )
+
+
+@torch.no_grad()
+def _table(network: GatedNetwork, x: Tensor) -> Tensor:
+    """(n, layers, units) bool: the hard gates of the feature network before any wiring."""
+    linear = network.feature_activation == "linear"
+
+    def activity(_: int, q: Tensor) -> Tensor:
+        return torch.ones_like(q) if linear else HARD(q)
+
+    parts = [
+        torch.stack([q > 0 for q in network.feature.run(part, activity).pre], dim=1)
+        for part in (x[begin : begin + _CHUNK] for begin in range(0, len(x), _CHUNK))
+    ]
+    return torch.cat(parts)

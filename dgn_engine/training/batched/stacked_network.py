@@ -1,0 +1,158 @@
+"""One stack of networks: a step of all of them at once, and their test scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dgn_engine.training.batched.dense import Passed, backward, forward
+from dgn_engine.training.batched.stacked_examples import Split
+from dgn_engine.training.batched.stacked_gates import FrozenGates, Gates, OwnGates, TrainedGates
+from dgn_engine.training.batched.stacked_losses import scores
+from dgn_engine.training.batched.stacked_weights import Weights
+from dgn_engine.training.device_data import epoch_order
+from dgn_engine.training.metrics import CHUNK_VALUES, Score
+from dgn_engine.training.trainer import Trainer
+
+
+class Pack:
+    """B trainers of one kind (`grouping.kind_of`) that stand at the same step, taken over.
+
+    While they are packed their weights are views of the stack, and `publish` shows them the rest;
+    they must not be stepped themselves before `release`. Each network is trained as its trainer
+    would: same order of examples, same arithmetic, sums in another order.
+    """
+
+    @torch.no_grad()
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self._trainers = tuple(trainers)
+        first = trainers[0]
+        self._config = first.config.training
+        self.step_count = first.step_count
+        self.steps_per_epoch = first.steps_per_epoch
+        data = [trainer.data for trainer in trainers]
+        self._train = Split([d.train_x for d in data], [d.train_y for d in data])
+        self._test = Split([d.test_x for d in data], [d.test_y for d in data])
+        seeds = {trainer.config.seed for trainer in trainers}
+        self._one_order = len(seeds) == 1
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+        self._fixed = _fixed_inputs(first, trainers)
+        self._weights = Weights(trainers)
+        self._chain = self._weights.value.chain
+        self._gates = self._make_gates()
+        device = first.data.train_x.device
+        kept = [trainer.counters() for trainer in trainers]
+        self._sums = torch.tensor([one["train_sums"] for one in kept], dtype=torch.float64)
+        self._sums = self._sums.to(device)
+        self._seen = [int(str(one["train_seen"])) for one in kept]
+        largest = max(layer.shape[1] for layer in self._chain.weights)
+        self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One batch of every network."""
+        rows = self._rows()
+        labels = self._train.labels(rows)
+        passed = self._forward(True, rows)
+        assert passed.logits is not None
+        losses, right, delta = scores(self._config.loss, passed.logits, labels)
+        backward(
+            self._chain,
+            self._weights.value.gradient_chain,
+            passed,
+            delta,
+            lambda layer, dz: self._gates.into_pre(passed, layer, dz),
+        )
+        self._gates.backward()
+        self._weights.step()
+        examples = labels.shape[1]
+        self._sums += torch.stack((losses * examples, right.to(losses.dtype)), dim=1)
+        self._seen = [seen + examples for seen in self._seen]
+        self.step_count += 1
+
+    def diverged(self) -> list[int]:
+        """Places of the networks whose losses since the last score are not all numbers."""
+        finite = torch.isfinite(self._sums[:, 0])
+        return [] if bool(finite.all()) else torch.nonzero(~finite).flatten().tolist()
+
+    def train_scores(self) -> list[Score]:
+        """Of each network, over the batches since the last call."""
+        found = [
+            Score(total / seen, right / seen, seen) if seen else Score(math.nan, math.nan, 0)
+            for (total, right), seen in zip(self._sums.tolist(), self._seen, strict=True)
+        ]
+        self._sums.zero_()
+        self._seen = [0] * len(self._seen)
+        return found
+
+    @torch.no_grad()
+    def test_scores(self) -> list[Score]:
+        """Of each network, over the whole test set."""
+        sums = torch.zeros_like(self._sums)
+        every = torch.arange(self._test.examples, device=sums.device)
+        for begin in range(0, len(every), self._chunk):
+            rows = every[begin : begin + self._chunk]
+            passed = self._forward(False, rows)
+            assert passed.logits is not None
+            losses, right, _ = scores(self._config.loss, passed.logits, self._test.labels(rows))
+            sums[:, 0] += losses * len(rows)
+            sums[:, 1] += right
+        examples = self._test.examples
+        return [Score(total / examples, hits / examples, examples) for total, hits in sums.tolist()]
+
+    def publish(self) -> None:
+        """Let the trainers show where their networks stand: steps, sums, optimiser's state."""
+        self._weights.publish()
+        for trainer, sums, seen in zip(self._trainers, self._sums, self._seen, strict=True):
+            trainer.stand_at(self.step_count, sums, seen)
+
+    def release(self) -> None:
+        """Give every network back to its trainer, with memory of its own."""
+        self.publish()
+        self._weights.release()
+
+    def _forward(self, train: bool, rows: Tensor) -> Passed:
+        split = self._train if train else self._test
+        needs_image = self._fixed is None or self._weights.features is not None
+        x = split.inputs(rows) if needs_image else rows.new_empty(0)
+        self._gates.prepare(train, rows, x)
+        return forward(self._chain, x if self._fixed is None else self._fixed, self._gates.gate)
+
+    def _make_gates(self) -> Gates:
+        networks = [trainer.network for trainer in self._trainers]
+        if networks[0].own_gates:
+            return OwnGates(networks[0].gate)
+        features = self._weights.features
+        if features is not None:
+            assert features.gradient_chain is not None
+            return TrainedGates(networks, features.chain, features.gradient_chain)
+        data = [trainer.data for trainer in self._trainers]
+        return FrozenGates(networks, data, self._one_order)
+
+    def _rows(self) -> Tensor:
+        """(m,) where all networks see the same examples, else (B, m)."""
+        epoch, place = divmod(self.step_count, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            self._order = (epoch, self._order_of(epoch))
+        batch = self._config.batch
+        return self._order[1][..., place * batch : (place + 1) * batch]
+
+    def _order_of(self, epoch: int) -> Tensor:
+        trainers = self._trainers[:1] if self._one_order else self._trainers
+        orders = [epoch_order(t.config.seed, epoch, self._train.examples) for t in trainers]
+        found = orders[0] if self._one_order else torch.stack(orders)
+        return found.to(self._trainers[0].data.train_x.device)
+
+
+def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:
+    """What the value networks are fed where that is no image: (1, inputs) or (B, 1, inputs)."""
+    network, like = first.network, first.data.train_x
+    if network.own_gates or network.value_input == "image":
+        return None
+    if network.value_input == "ones":
+        return torch.ones_like(like[:1])
+    inputs = [trainer.network.get_buffer("random_input") for trainer in trainers]
+    return torch.stack(inputs).to(like.dtype)[:, None]

@@ -1,0 +1,143 @@
+"""The weights of a stack, (B, ...) each, every network's own being views; their optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.config import RunConfig
+from dgn_engine.training.batched.dense import Chain
+from dgn_engine.training.optimizer import optimiser_over
+from dgn_engine.training.trainer import Trainer
+
+
+class Weights:
+    """Binds B trainers: what is done to the stack is done to their networks.
+
+    `value`, `features`: the weights as chains; `value_gradients` and `feature_gradients`: where
+    the backward pass puts theirs (None for what stands still).
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self._trainers = trainers
+        regime = trainers[0].regime
+        self.value = _Part(trainers, "value", regime.trains_value)
+        self._parts = [self.value]
+        self.features: _Part | None = None
+        if regime.trains_feature:
+            self.features = _Part(trainers, "feature", True, headless=True)
+            self._parts.append(self.features)
+        self._slices = _same_rates([trainer.config for trainer in trainers])
+        self._optimiser = self._make_optimiser()
+        self._take_states()
+
+    def step(self) -> None:
+        """Move all that is trained by the gradients that lie ready."""
+        self._optimiser.step()
+
+    def publish(self) -> None:
+        """Show each trainer its optimiser's state, as views."""
+        for part in self._parts:
+            for name, pieces in part.pieces.items():
+                for (begin, end), piece in zip(self._slices, pieces, strict=True):
+                    state = self._optimiser.state.get(piece)
+                    if state:
+                        self._publish(part, name, range(begin, end), state)
+
+    def release(self) -> None:
+        """Each trainer has weights and states of its own again, which the stack does not share."""
+        self.publish()
+        for trainer in self._trainers:
+            states = trainer.optimisation.torch.state
+            for parameter in trainer.network.parameters():
+                parameter.data = parameter.data.clone()
+                if states.get(parameter):
+                    states[parameter] = {key: v.clone() for key, v in states[parameter].items()}
+
+    def _publish(self, part: _Part, name: str, places: range, state: dict[str, Any]) -> None:
+        for row, place in enumerate(places):
+            trainer = self._trainers[place]
+            trainer.optimisation.torch.state[part.own[name][place]] = {
+                key: value[row] if value.dim() else value
+                for key, value in state.items()
+                if isinstance(value, Tensor)
+            }
+
+    def _make_optimiser(self) -> torch.optim.Optimizer:
+        groups = []
+        for begin, end in self._slices:
+            mine = []
+            for part in self._parts:
+                if part.gradients is None:
+                    continue
+                for name in part.trained:
+                    piece = nn.Parameter(part.stacked[name][begin:end], requires_grad=True)
+                    piece.grad = part.gradients[name][begin:end]
+                    part.pieces.setdefault(name, []).append(piece)
+                    mine.append(piece)
+            rate = self._trainers[begin].optimisation.torch.param_groups[0]["lr"]
+            groups.append({"params": mine, "lr": rate})
+        return optimiser_over(groups, self._trainers[0].config.training)
+
+    def _take_states(self) -> None:
+        """Where the trainers have taken steps, the stack goes on with their moments."""
+        for part in self._parts:
+            for name, pieces in part.pieces.items():
+                for (begin, end), piece in zip(self._slices, pieces, strict=True):
+                    states = [
+                        self._trainers[b].optimisation.torch.state.get(part.own[name][b], {})
+                        for b in range(begin, end)
+                    ]
+                    if any(states):
+                        self._optimiser.state[piece] = _stacked(states)
+
+
+class _Part:
+    """Value or feature networks: the stacked tensors, by name, and those of each trainer."""
+
+    def __init__(
+        self, trainers: Sequence[Trainer], part: str, trains: bool, headless: bool = False
+    ) -> None:
+        networks = [trainer.network.get_submodule(part) for trainer in trainers]
+        names = [name for name, _ in networks[0].named_parameters()]
+        self.own = {n: [network.get_parameter(n) for network in networks] for n in names}
+        self.stacked = {n: torch.stack([p.detach() for p in self.own[n]]) for n in names}
+        for name, stacked in self.stacked.items():
+            for place, parameter in enumerate(self.own[name]):
+                parameter.data = stacked[place]
+        self.chain = _chain(self.stacked)
+        last = len(self.chain.weights) - 1
+        self.trained = [n for n in names if not (headless and n.endswith(f".{last}"))]
+        self.gradients: dict[str, Tensor] | None = None
+        self.gradient_chain: Chain | None = None
+        if trains:
+            self.gradients = {n: torch.zeros_like(t) for n, t in self.stacked.items()}
+            self.gradient_chain = _chain(self.gradients)
+        self.pieces: dict[str, list[nn.Parameter]] = {}
+
+
+def _chain(tensors: dict[str, Tensor]) -> Chain:
+    def of(kind: str) -> list[Tensor]:
+        count = sum(name.startswith(f"{kind}.") for name in tensors)
+        return [tensors[f"{kind}.{place}"] for place in range(count)]
+
+    return Chain(of("weights"), of("biases"))
+
+
+def _same_rates(configs: Sequence[RunConfig]) -> list[tuple[int, int]]:
+    """Begin and end of each stretch of neighbours with one learning rate."""
+    rates = [config.training.learning_rate for config in configs]
+    begins = [b for b in range(len(rates)) if b == 0 or rates[b] != rates[b - 1]]
+    return list(zip(begins, [*begins[1:], len(rates)], strict=True))
+
+
+def _stacked(states: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    """Counts of steps are the same for all; moments are stacked."""
+    return {
+        key: value.clone() if not value.dim() else torch.stack([state[key] for state in states])
+        for key, value in states[0].items()
+        if isinstance(value, Tensor)
+    }

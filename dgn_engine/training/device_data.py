@@ -1,0 +1,80 @@
+"""The examples as tensors on the device, and the order in which they are shown."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.data import Examples
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.protocol.events import ProbeSet
+from dgn_engine.protocol.frames import Array
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Inputs (n, *input_shape) and integer labels (n,) of both splits, on the device."""
+
+    train_x: Tensor
+    train_y: Tensor
+    test_x: Tensor
+    test_y: Tensor
+
+
+def reside(examples: Examples, architecture: Architecture, device: torch.device) -> Resident:
+    """Copy the examples to the device once, in the shape that the network takes."""
+
+    def inputs(images: Array) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(images))
+        return tensor.reshape(len(images), *architecture.input_shape).to(device)
+
+    def labels(values: Array) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(device)
+
+    return Resident(
+        inputs(examples.train_x),
+        labels(examples.train_y),
+        inputs(examples.test_x),
+        labels(examples.test_y),
+    )
+
+
+def stream(*key: object) -> torch.Generator:
+    """A random stream that depends on nothing but its key (seed and purpose)."""
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:
+    """The order of the training examples in an epoch: a pure function of (seed, epoch)."""
+    return torch.randperm(examples, generator=stream("order", seed, epoch))
+
+
+def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
+    """Training examples balanced over the classes, drawn by the seed, sorted by class.
+
+    Raises `Refusal` where there are fewer training examples than classes.
+    """
+    classes = len(examples.class_names)
+    labels = examples.train_y
+    order = torch.randperm(len(labels), generator=stream("probe", seed)).numpy()
+    wanted = min(wanted, len(labels))
+    quota = [wanted // classes + (c < wanted % classes) for c in range(classes)]
+    chosen = [order[labels[order] == c][: quota[c]] for c in range(classes)]
+    indices = np.concatenate(chosen)
+    if len(indices) < 2:
+        raise Refusal("The probe set needs at least two training examples; choose larger data.")
+    digest = hashlib.sha256()
+    digest.update(np.ascontiguousarray(examples.train_x[indices]).tobytes())
+    digest.update(np.ascontiguousarray(labels[indices]).tobytes())
+    return ProbeSet(
+        indices=tuple(int(i) for i in indices),
+        labels=tuple(int(label) for label in labels[indices]),
+        class_names=examples.class_names,
+        digest=digest.hexdigest(),
+    )

@@ -1,0 +1,199 @@
+"""A run without a viewer: the same `Run`, stepped to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import (
+    Event,
+    Finished,
+    Measured,
+    RegimeSwapped,
+    RunStarted,
+    Working,
+)
+from dgn_engine.protocol.failure import failure
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.recording import CHECKPOINT_EVERY, Recording, begin_recording, continue_run
+from dgn_engine.training.run import Run
+from dgn_engine.training.weight_keeper import KEPT, Keeping
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know how it goes."""
+
+    def stepped(self, step: int) -> None:
+        """After each step."""
+
+    def on_event(self, event: Event) -> None:
+        """At each event."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run. Accuracies (0…1) are those of the last regime that was in force.
+
+    `unsaved`: why not all of it is on disk, in one sentence; empty where it is.
+    """
+
+    step: int = 0
+    regime: str = ""
+    best_accuracy: float = float("nan")
+    best_epoch: float = 0.0
+    last_accuracy: float = float("nan")
+    train_accuracy: float = float("nan")
+    diverged: bool = False
+    unsaved: str = ""
+
+    @property
+    def summary(self) -> str:
+        """One line for people."""
+        if self.best_accuracy != self.best_accuracy:
+            trained = f", train accuracy {self.train_accuracy:.2%}" if self.step else ""
+            return f"{self.regime}: {self.step:,} steps{trained}, no test score yet"
+        return (
+            f"{self.regime}: {self.step:,} steps, best test accuracy {self.best_accuracy:.2%} "
+            f"(epoch {self.best_epoch:.0f}), last {self.last_accuracy:.2%}"
+        )
+
+
+class Headless:
+    """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
+
+    `probes`: what is read while training and written as frames; none by default.
+    """
+
+    def __init__(
+        self,
+        watcher: Watcher,
+        interrupted: Callable[[], bool],
+        probes: Sequence[str] = (),
+        checkpoint_every: float = CHECKPOINT_EVERY,
+    ) -> None:
+        self._watcher = watcher
+        self._interrupted = interrupted
+        self._probes = tuple(ProbeRequest(name) for name in probes)
+        self._every = checkpoint_every
+        self._recording: Recording | None = None
+        self._run: Run | None = None
+        self._keeping: Keeping | None = None
+        self._outcome = Outcome()
+
+    def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
+        """A new run; raises `Refusal` where it cannot be carried out or has no end."""
+        if config.training.epochs == 0:
+            raise Refusal("training.epochs is 0, which never ends; say how many with --epochs.")
+        run = Run(1, config, self._emit, self._report, live=False)
+        run.observation.watch(self._probes)
+        self._emit(run.started(paused=False))
+        self._keep(run, folder)
+        if folder is not None:
+            self._recording = begin_recording(folder, run, self._emit, self._every)
+        return self._to_the_end(run)
+
+    def go_on(self, folder: RunFolder) -> Outcome:
+        """A recorded run from where it was left; raises `Refusal` where it cannot go on."""
+        run, told = continue_run(folder, 1, self._emit, self._report, live=False)
+        run.observation.watch(self._probes)
+        self._emit(run.started(paused=False))
+        for event in RunReader(folder.path).events:
+            self._outcome = after(self._outcome, event)
+        self._keep(run, folder)
+        self._emit(told)
+        self._recording = Recording(folder, run, self._emit, self._every)
+        return self._to_the_end(run)
+
+    def _keep(self, run: Run, folder: RunFolder | None) -> None:
+        training = run.config.training
+        if not (training.keep_best or training.keep_epochs):
+            return
+        if folder is None:
+            raise Refusal("keep_best and keep_epochs need a folder to keep weights in; record it.")
+        self._run = run
+        self._keeping = Keeping(folder.path / KEPT, training, run.pretrain_steps)
+        self._keeping.begin(run.trainer)
+
+    def _to_the_end(self, run: Run) -> Outcome:
+        recording = self._recording
+        try:
+            while not (run.finished or run.diverged or self._interrupted()):
+                run.advance()
+                self._look(run)
+                if recording is not None:
+                    recording.tick()
+                self._watcher.stepped(run.step_count)
+        except BaseException as error:
+            if recording is not None:
+                if isinstance(error, Exception):
+                    self._emit(failure("Training stopped", error))
+                recording.close(sound=False)
+            raise
+        # The weights first: a run is finished when nothing of it is missing.
+        unsaved = "" if recording is None else _save(run, recording.path / WEIGHTS)
+        if run.finished:
+            self._emit(Finished(run.step_count))
+        if recording is not None and not recording.close():
+            unsaved = unsaved or recording.paused or f"{recording.path} could not be finished."
+        return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
+
+    def _look(self, run: Run) -> None:
+        due = run.observation.due(run.step_count) if self._probes else ()
+        if due:
+            run.observation.look(due, run.sight(), run.step_count)
+            if self._recording is not None:
+                frame = Frame(
+                    run=run.number,
+                    step=run.step_count,
+                    epoch=run.trainer.epoch,
+                    steps_per_second=0.0,
+                    eta_seconds=None,
+                    readings=dict(run.observation.readings),
+                )
+                self._recording.on_frame(frame)
+
+    def _emit(self, event: Event) -> None:
+        if self._keeping is not None and self._run is not None and isinstance(event, Measured):
+            self._keeping.measured(self._run.trainer, event, self._outcome.best_accuracy)
+        self._outcome = after(self._outcome, event)
+        if self._recording is not None:
+            self._recording.on_event(event)
+        self._watcher.on_event(event)
+
+    def _report(self, what: str, fraction: float | None) -> None:
+        self._emit(Working(what, fraction))
+
+
+def _save(run: Run, path: Path) -> str:
+    """Write the weights; why that could not be done, in one sentence, or ''."""
+    try:
+        run.save(path)
+    except Refusal as refusal:
+        return str(refusal)
+    return ""
+
+
+def after(outcome: Outcome, event: Event) -> Outcome:
+    """The outcome so far, with what this event says."""
+    match event:
+        case RunStarted():
+            return Outcome(regime=event.regime)
+        case RegimeSwapped():
+            return Outcome(regime=event.after)
+        case Measured(test_accuracy=None):
+            return replace(outcome, train_accuracy=event.train_accuracy)
+        case Measured(test_accuracy=float(accuracy)):
+            last = replace(outcome, last_accuracy=accuracy, train_accuracy=event.train_accuracy)
+            if not outcome.best_accuracy >= accuracy:
+                return replace(last, best_accuracy=accuracy, best_epoch=event.epoch)
+            return last
+        case _:
+            return outcome

@@ -1,0 +1,74 @@
+"""Weights that a run begins with: gates of one file, values of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dgn_engine.config import RunConfig
+from dgn_engine.data import Report
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.importing.match_layers import Match, match_layers
+from dgn_engine.model.regimes import Regime
+from dgn_engine.protocol.events import WeightsTaken
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What was found for the feature network and for the value network, if anything was asked."""
+
+    gates: Match | None
+    values: Match | None
+
+    def put_into(self, trainer: Trainer) -> None:
+        """Θ^f and Θ^v := what the files hold."""
+        if self.gates is not None:
+            trainer.take_gates(*tensors_of(self.gates))
+        if self.values is not None:
+            trainer.take_weights(*tensors_of(self.values))
+
+
+def read_copies(
+    config: RunConfig, regime: Regime, architecture: Architecture, report: Report
+) -> Copies:
+    """Read the files that the configuration names; raises `Refusal` where one does not fit."""
+    gates = values = None
+    if config.gating.gates_from:
+        if not regime.offers_restart:
+            raise Refusal(
+                f"gates_from needs FL or FL-linear, not {regime.name}: its gates are not copied."
+            )
+        report(f"reading {config.gating.gates_from}", None)
+        gates = match_layers(read_tensors(Path(config.gating.gates_from)), architecture)
+    if config.training.weights_from:
+        report(f"reading {config.training.weights_from}", None)
+        listing = read_tensors(Path(config.training.weights_from))
+        values = match_layers(listing, architecture, "values")
+    for match in (gates, values):
+        if match is not None and not match.fits:
+            raise Refusal(match.verdict)
+    return Copies(gates, values)
+
+
+def weights_taken(match: Match, source: str, step: int) -> WeightsTaken:
+    """What is told when the value network has the weights of a file."""
+    return WeightsTaken(
+        step=step,
+        source=source,
+        layers=len(match.weights),
+        kept=tuple(row.layer for row in match.rows[len(match.weights) :]),
+        biases=any(bias is not None for bias in match.biases),
+    )
+
+
+def tensors_of(match: Match) -> tuple[list[Tensor], list[Tensor | None]]:
+    """Weights and biases of a match, as tensors of their own."""
+    weights = [torch.from_numpy(array.copy()) for array in match.weights]
+    biases = [None if b is None else torch.from_numpy(b.copy()) for b in match.biases]
+    return weights, biases

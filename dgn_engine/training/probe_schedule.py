@@ -1,0 +1,148 @@
+"""When each probe is read: only what somebody watches, and never more than its share of time."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from dgn_engine.config import OptionValue
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
+from dgn_engine.protocol.events import Event, Failed, Traced
+from dgn_engine.protocol.frames import MISFIT, Reading, freeze
+from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
+from dgn_engine.training.probes import Probe, Sight, all_probes
+
+SHARE = 0.05  # of the run's time, for each probe
+SHORTEST = 0.25  # seconds between two readings of one probe
+TOO_LONG = 5.0  # seconds that a reading may be expected to hold training up
+FEWEST = 8  # probe examples: fewer show nothing
+ASSUMED_FLOPS = 2e10  # of one CPU core or better, to estimate a cost before it was measured
+
+
+class Observation:
+    """The watched probes of one run, their newest readings and when they are due again."""
+
+    def __init__(self, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._probes: dict[str, Probe] = all_probes()
+        self._wanted: dict[str, Mapping[str, OptionValue]] = {}
+        self._due: dict[str, float] = {}
+        self._memory: dict[str, object] = {}
+        self._broken: set[str] = set()
+        self._every: dict[str, int] = {}  # of the probe examples each n-th is seen; 0: none fits
+        self.readings: dict[str, Reading] = {}
+
+    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
+        """Replace what is watched; a new or changed request is due at once."""
+        wanted: dict[str, Mapping[str, OptionValue]] = {}
+        for request in requests:
+            if request.probe not in self._probes:
+                known = ", ".join(self._probes)
+                raise Refusal(f"There is no probe '{request.probe}'; there are {known}.")
+            wanted[request.probe] = {**wanted.get(request.probe, {}), **dict(request.options)}
+        for name, options in wanted.items():
+            if self._wanted.get(name) != options:
+                self._due[name] = 0.0
+                self._every.pop(name, None)
+        self._wanted = wanted
+
+    def invalidate(self) -> None:
+        """Something other than a step changed the gates: everything is due at once."""
+        self._due = dict.fromkeys(self._wanted, 0.0)
+        self._every.clear()
+
+    def compare_anew(self) -> None:
+        """Something else stands beside the network: what compares with it is due at once."""
+        self._due.update({name: 0.0 for name in self._wanted if self._probes[name].compares})
+
+    def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
+        """Probes whose time has come; `catch_up`: all that have not seen this step."""
+        now = time.monotonic()
+        return tuple(
+            name
+            for name in self._wanted
+            if self._due.get(name, 0.0) == 0.0
+            or (self._stale(name, step) and (catch_up or self._due[name] <= now))
+        )
+
+    def look(self, names: tuple[str, ...], sight: Sight, step: int) -> None:
+        """Read these probes; a probe that fails is reported once and the run goes on."""
+        sights = {1: sight}
+        for name in names:
+            began = time.monotonic()
+            reading = self._fitting(name, sights, step)
+            seconds = time.monotonic() - began
+            interval = max(SHORTEST, seconds / SHARE)
+            self._due[name] = time.monotonic() + interval
+            self.readings[name] = replace(reading, seconds=seconds, interval=interval)
+            if reading.scalars:
+                self._emit(Traced(step, name, reading.scalars))
+
+    def _stale(self, name: str, step: int) -> bool:
+        return name not in self.readings or self.readings[name].step != step
+
+    def _fitting(self, name: str, sights: dict[int, Sight], step: int) -> Reading:
+        """A reading on as many probe examples as fit in memory: all, half of them, a quarter, …"""
+        while every := self._every.get(name, 1):
+            if every not in sights:
+                sights[every] = sights[1].thinned(every)
+            sight = sights[every]
+            reading = self._read(name, sight, step)
+            if reading is not None:
+                halved = f"probe batch halved to {len(sight.x)}: out of memory"
+                return replace(reading, remark=halved) if every > 1 else reading
+            for other in sights.values():
+                other.forget()
+            free_memory()
+            self._memory.pop(name, None)  # of more examples
+            self._every[name] = 2 * every if len(sight.x) >= 2 * FEWEST else 0
+        return _misfit(self._probes[name], name, step)
+
+    def _read(self, name: str, sight: Sight, step: int) -> Reading | None:
+        """None where there is not enough memory."""
+        probe, options = self._probes[name], self._wanted[name]
+        estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS
+        if estimate > TOO_LONG and not options.get(ANYWAY, False):
+            why = _too_expensive(probe, estimate, len(sight.x))
+            return Reading(name, step, absent=why, too_expensive=estimate)
+        try:
+            result = probe.read(sight, options, self._memory.get(name))
+        except Exception as error:  # the run must outlive a faulty probe
+            return None if is_out_of_memory(error) else self._broke(name, step, error)
+        self._broken.discard(name)
+        self._memory[name] = result.memory
+        return Reading(
+            name,
+            step,
+            arrays={key: freeze(array) for key, array in result.arrays.items()},
+            scalars=dict(result.scalars),
+            facts=dict(result.facts),
+            absent=result.absent,
+        )
+
+    def _broke(self, name: str, step: int, error: Exception) -> Reading:
+        """Of a probe that failed; told once."""
+        if name not in self._broken:
+            self._broken.add(name)
+            what = f"The probe '{self._probes[name].title}' failed: {str(error).rstrip('.')}."
+            self._emit(Failed(what, traceback.format_exc()))
+        why = f"The probe failed at step {step}: {str(error).rstrip('.')}."
+        return Reading(name, step, facts={"fault": type(error).__name__}, absent=why)
+
+
+def _misfit(probe: Probe, name: str, step: int) -> Reading:
+    why = (
+        f"{probe.title} runs out of memory with fewer than {2 * FEWEST} probe examples too; "
+        "choose a smaller network or smaller images. Training goes on."
+    )
+    return Reading(name, step, facts={"fault": MISFIT}, absent=why)
+
+
+def _too_expensive(probe: Probe, seconds: float, examples: int) -> str:
+    return (
+        f"{probe.title}: too expensive at this size, about {seconds:,.0f} s a reading with "
+        f"{examples} probe examples; choose fewer probe examples or smaller images."
+    )

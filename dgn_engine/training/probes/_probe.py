@@ -1,0 +1,114 @@
+"""What a probe is, and the sight that all probes of one step share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from dgn_engine.config import OptionValue
+from dgn_engine.kernels import SharedKernels
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.regimes import Regime
+from dgn_engine.protocol.frames import Array
+
+Beside = Callable[[], tuple[Tensor, ...] | None]
+
+
+def nobody() -> None:
+    """Nothing stands beside the network."""
+
+
+class Sight:
+    """One step as the probes see it: what several of them need is computed once, when asked for.
+
+    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `beside` gives
+    the gates of a network that is compared with, on the same examples, when they are asked for.
+    """
+
+    def __init__(
+        self,
+        network: GatedNetwork,
+        x: Tensor,
+        labels: Tensor,
+        regime: Regime,
+        beside: Beside = nobody,
+        classes: int = 0,
+    ) -> None:
+        """`classes`: of the labels, where the network has other outputs than one for each."""
+        self.network = network
+        self.classes = classes or max(network.architecture.classes, 2)  # a pair shares one output
+        self.x = x
+        self._beside = beside
+        self.labels = labels
+        self.regime = regime
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what was computed; it is computed anew when it is asked for."""
+        # K^F is shown where something trains through the gates.
+        trained = self.regime.trains_feature or self.regime.own_gates
+        self.kernels = SharedKernels(self.network, self.x, feature_trained=trained)
+
+    def thinned(self, every: int) -> Sight:
+        """The same step on each `every`-th example, sorted by class as before."""
+        network, given = self.network, self.network.given_gates
+        if given is not None:
+            network = network.with_gates(_thinned(given, every))
+
+        def beside() -> tuple[Tensor, ...] | None:
+            return None if (found := self.other) is None else _thinned(found, every)
+
+        return Sight(network, self.x[::every], self.labels[::every], self.regime, beside)
+
+    @property
+    def other(self) -> tuple[Tensor, ...] | None:
+        """The gates of what it is compared with; None where there is nothing."""
+        return self._beside()
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of the value network."""
+        return self.network.architecture
+
+    @property
+    def gates(self) -> tuple[Tensor, ...]:
+        """G_l as value layer l uses it."""
+        return self.kernels.gates
+
+
+def _thinned(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
+    return tuple(layer[::every] for layer in gates)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a probe returns; `memory` comes back to it at its next reading of the same run."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+    absent: str = ""
+    memory: object = None
+
+
+def no_cost(architecture: Architecture, examples: int) -> float:
+    """For probes that cost no more than a forward pass."""
+    return 0.0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`read(sight, options, memory)` measures; `cost(architecture, n)` estimates its FLOP."""
+
+    title: str
+    read: Callable[[Sight, Mapping[str, OptionValue], object], Result]
+    cost: Callable[[Architecture, int], float] = no_cost
+    compares: bool = False  # it reads `Sight.other`, too
+
+
+def numpy(tensor: Tensor) -> Array:
+    """The values of a tensor on the CPU (frozen later, at the border)."""
+    return tensor.detach().cpu().numpy()

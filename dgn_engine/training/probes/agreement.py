@@ -1,0 +1,69 @@
+"""The gates of the run against those of the network beside it, on the same probe examples.
+
+Arrays: `equal` (L,), the share of (example, unit) gates of layer l that lie on the same side of ½
+in both, NaN where the layers have different shapes; `chance` (L,), what it would be if both opened
+each unit as often as they do but independently of each other; `difference_{l}` (n, w), A - B of a
+dense layer, and for a convolution (n, C) the share of positions where they differ.
+Scalars: `equal`, over all layers that can be compared, and `equal_{l}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.config import OptionValue
+from dgn_engine.kernels import gate_churn
+from dgn_engine.protocol.frames import Array
+from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+
+
+def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+    """See the module's first lines."""
+    ours, theirs = sight.gates, sight.other
+    if theirs is None:
+        return Result(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
+    layers = [
+        layer for layer in range(min(len(ours), len(theirs))) if _alike(ours[layer], theirs[layer])
+    ]
+    if not layers:
+        return Result(absent="No gate layer of the two networks has the same shape.")
+    equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
+    arrays: dict[str, Array] = {"labels": numpy(sight.labels), "equal": equal, "chance": chance}
+    pairs = {layer: (_open(ours[layer]), _open(theirs[layer])) for layer in layers}
+    whole, by_layer = gate_churn(
+        tuple(theirs for _, theirs in pairs.values()), tuple(ours for ours, _ in pairs.values())
+    )
+    scalars = {"equal": 1.0 - whole}
+    for (layer, (a, b)), differing in zip(pairs.items(), by_layer, strict=True):
+        equal[layer] = scalars[f"equal_{layer}"] = 1.0 - differing
+        chance[layer] = _independent(a, b)
+        arrays[f"difference_{layer}"] = numpy(_difference(a, b))
+    return Result(arrays, scalars)
+
+
+def _alike(ours: Tensor, theirs: Tensor) -> bool:
+    return ours.shape == theirs.shape
+
+
+def _open(gates: Tensor) -> Tensor:
+    """1 where a gate is at least half open, else 0."""
+    return (gates >= 0.5).float()
+
+
+def _independent(a: Tensor, b: Tensor) -> float:
+    """Mean over units of p q + (1 - p)(1 - q), p and q how often each opens the unit."""
+    p, q = a.mean(dim=0), b.mean(dim=0)
+    return float((p * q + (1 - p) * (1 - q)).mean())
+
+
+def _difference(a: Tensor, b: Tensor) -> Tensor:
+    if a.dim() > 2:
+        return torch.mean((a - b).abs(), dim=(2, 3))
+    return a - b
+
+
+PROBE = Probe("Gates of A and B", read, compares=True)

@@ -1,0 +1,64 @@
+"""The gates of every layer on the probe set, which units are dead, and how many gates switched.
+
+Arrays: `layer_{l}` (n, w), uint8 for hard and float32 for soft gates; for a convolution (n, C)
+float32, the mean over positions; `dead_{l}`: units closed (below ½) for every example;
+`unit_map` (n, H, W) of the chosen unit of the chosen convolution.
+Scalars: `active_{l}`, the mean gate; `churn` and `churn_{l}`, the share of (example, unit) gates
+that lie on the other side of ½ than at the previous reading (THEORY §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dgn_engine.config import OptionValue
+from dgn_engine.kernels import gate_churn
+from dgn_engine.protocol.frames import Array
+from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+
+
+def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+    """See the module's first lines; options: `layer`, `unit` (0-based)."""
+    arrays: dict[str, Array] = {"labels": numpy(sight.labels)}
+    scalars: dict[str, float] = {}
+    for layer, gates in enumerate(sight.gates):
+        arrays[f"layer_{layer}"] = _picture(gates, sight.network.gate.soft)
+        open_anywhere = (gates.flatten(2) if gates.dim() > 2 else gates.unsqueeze(2)) >= 0.5
+        dead = ~open_anywhere.any(dim=2).any(dim=0)
+        arrays[f"dead_{layer}"] = np.flatnonzero(numpy(dead)).astype(np.int64)
+        scalars[f"active_{layer}"] = float(gates.mean())
+    scalars.update(_churn(memory, sight.gates))
+    facts = _unit_map(sight.gates, options, arrays)
+    return Result(arrays, scalars, facts, memory=sight.gates)
+
+
+def _picture(gates: Tensor, soft: bool) -> Array:
+    if gates.dim() > 2:
+        return numpy(gates.float().mean(dim=(2, 3)))
+    return numpy(gates.float()) if soft else numpy(gates.to(torch.uint8))
+
+
+def _churn(memory: object, gates: tuple[Tensor, ...]) -> dict[str, float]:
+    """Nothing at the first reading."""
+    if not isinstance(memory, tuple):
+        return {}
+    whole, by_layer = gate_churn(memory, gates)
+    return {"churn": whole, **{f"churn_{layer}": share for layer, share in enumerate(by_layer)}}
+
+
+def _unit_map(
+    gates: tuple[Tensor, ...], options: Mapping[str, OptionValue], arrays: dict[str, Array]
+) -> dict[str, str]:
+    layer = min(int(options.get("layer", 0)), len(gates) - 1)
+    if gates[layer].dim() < 4:
+        return {}
+    unit = min(int(options.get("unit", 0)), gates[layer].shape[1] - 1)
+    arrays["unit_map"] = numpy(gates[layer][:, unit].float())
+    return {"unit_map": f"layer {layer}, unit {unit}"}
+
+
+PROBE = Probe("Gates", read)

@@ -1,0 +1,49 @@
+"""The neural path kernel H of the probe set and its spectrum (THEORY §3 and §7).
+
+Arrays: `npk` (n, n) scaled to trace 1, `eigenvalues` (n,) descending, `cumulative` (n,), their
+running share, `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`,
+`effective_rank`, `rho_min`, `rho_max`, `cutoff`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dgn_engine import kernels as k
+from dgn_engine.config import OptionValue
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.protocol.frames import Array
+from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+
+
+def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+    """See the module's first lines."""
+    npk = sight.kernels.npk("trace")
+    targets = k.class_targets(sight.labels, sight.classes)
+    spectrum = k.spectrum(npk, targets)
+    arrays: dict[str, Array] = {
+        "labels": numpy(sight.labels),
+        "npk": numpy(npk),
+        "eigenvalues": numpy(spectrum.eigenvalues),
+        "cumulative": numpy(spectrum.cumulative),
+    }
+    if spectrum.alignment is not None:
+        arrays["alignment"] = numpy(spectrum.alignment)
+    scalars = {
+        "rank": float(spectrum.rank),
+        "effective_rank": spectrum.effective_rank,
+        "rho_min": spectrum.rho_min,
+        "rho_max": spectrum.rho_max,
+        "cutoff": spectrum.cutoff,
+    }
+    if spectrum.nu is not None:
+        scalars["nu"] = spectrum.nu
+    return Result(arrays, scalars)
+
+
+def cost(architecture: Architecture, examples: int) -> float:
+    """The recursion alone; the eigenvalues of n ≤ 2,000 examples cost little beside it."""
+    return k.npk_cost(architecture, examples)
+
+
+PROBE = Probe("Neural path kernel", read, cost)

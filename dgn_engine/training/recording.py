@@ -1,0 +1,189 @@
+"""A run and its recorder: what is written when, so that at most ten seconds can be lost."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from dgn_engine.data import Examples
+from dgn_engine.errors import Refusal
+from dgn_engine.protocol.events import (
+    Event,
+    Finished,
+    RecordingPaused,
+    RecordingResumed,
+    RegimeSwapped,
+    Rewired,
+    RunContinued,
+    SettingChanged,
+    WeightsTaken,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs import run_info
+from dgn_engine.storage.runs.log_lines import LOGGED, fields_of
+from dgn_engine.storage.runs.recorder import Mark, Recorder
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.snapshot import capture, restore
+from dgn_engine.training.devices import device_name
+from dgn_engine.training.run import Report, Run
+
+CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
+LATEST = 9.0  # but no more than this
+COPY_SHARE = 0.02  # of the run's time that copying may take
+FRAME_EVERY = 1.0  # seconds
+TURNS = (
+    RegimeSwapped,
+    WeightsTaken,
+    Rewired,
+    SettingChanged,
+)  # after these the next frame is recorded
+
+
+class Recording:
+    """Tells the recorder of one run. Nothing here changes a weight or waits for the disk."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        run: Run,
+        emit: Callable[[Event], None],
+        every: float = CHECKPOINT_EVERY,
+    ) -> None:
+        self._run = run
+        self._emit = emit
+        self._every = every
+        self._recorder = Recorder(folder)
+        self._saved = self._framed = time.monotonic()
+        self._state: tuple[int, int] = (-1, 0)  # step, changes: what the last checkpoint shows
+        self._changes = 0
+        self._frame_due = True
+        run.recorded = True
+        run.before_swap = lambda regime: self.checkpoint(f"before {regime}")
+
+    @property
+    def path(self) -> Path:
+        """Of the run's folder."""
+        return self._recorder.folder.path
+
+    @property
+    def paused(self) -> str:
+        """Why nothing can be written now, in one sentence; empty where it can."""
+        return self._recorder.paused
+
+    def on_event(self, event: Event) -> None:
+        """Write down what happened."""
+        if isinstance(event, (RecordingPaused, RecordingResumed, RunContinued)):
+            return  # their writer has written them
+        if isinstance(event, LOGGED):
+            self._recorder.note(type(event).__name__, fields_of(event))
+        if isinstance(event, TURNS):
+            self._changes += 1
+            self._frame_due = True
+        if isinstance(event, Finished):
+            self.checkpoint("final")
+
+    def on_frame(self, frame: Frame) -> None:
+        """Write what the probes saw, once a second and next to events."""
+        now = time.monotonic()
+        due = self._frame_due or now - self._framed >= FRAME_EVERY
+        if due and self._recorder.frame(frame):
+            self._framed, self._frame_due = now, False
+
+    def tick(self) -> None:
+        """Between two steps: a checkpoint where one is due, and news of the recorder."""
+        for event in self._recorder.news():
+            self._emit(event)
+        now = time.monotonic()
+        if now - self._saved >= self._every and not self._recorder.saving:
+            if self._state != (self._run.step_count, self._changes):
+                self.checkpoint()
+            self._saved = now
+
+    def checkpoint(self, kept: str = "") -> None:
+        """Copy the run as it stands and have it written."""
+        began = time.monotonic()
+        snapshot = capture(self._run)
+        if snapshot is None:
+            return
+        self._recorder.checkpoint(snapshot, kept)
+        self._state = (self._run.step_count, self._changes)
+        self._saved = time.monotonic()
+        self._every = max(self._every, min(LATEST, (self._saved - began) / COPY_SHARE))
+
+    def mark(self) -> Mark:
+        """A checkpoint of the run as it stands, and a mark that is done when it is on disk."""
+        if self._state != (self._run.step_count, self._changes):
+            self.checkpoint()
+        return self._recorder.mark()
+
+    def close(self, sound: bool = True, timeout: float = 30.0) -> bool:
+        """Write the run as it stands, and let the folder go; whether all is on disk.
+
+        `sound`: it stands between two steps. After an exception it may not, and its last
+        checkpoint is better.
+        """
+        if sound and self._state != (self._run.step_count, self._changes):
+            self.checkpoint()
+        if sound and not (self._run.finished or self._run.diverged):
+            self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
+        whole = self._recorder.close(timeout)
+        for event in self._recorder.news():
+            self._emit(event)
+        return whole
+
+
+def begin_recording(
+    folder: RunFolder,
+    run: Run,
+    emit: Callable[[Event], None],
+    every: float = CHECKPOINT_EVERY,
+) -> Recording:
+    """Of a run that has just been made from its configuration."""
+    try:
+        folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
+    except OSError as error:
+        raise Refusal(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
+    return Recording(folder, run, emit, every)
+
+
+def continue_run(
+    folder: RunFolder,
+    number: int,
+    emit: Callable[[Event], None],
+    report: Report,
+    live: bool,
+    examples: Examples | None = None,
+) -> tuple[Run, RunContinued]:
+    """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
+
+    Raises `Refusal` where the data are not the same, or the configuration cannot be carried out.
+    """
+    snapshot = folder.newest_snapshot()
+    known = folder.about
+    recorded = snapshot is not None
+    run = Run(number, folder.config, emit, report, live, recorded, examples)
+    if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:
+        raise Refusal(
+            f"{folder.path} was trained on other data: what {run.config.data.name} holds now has "
+            "another fingerprint."
+        )
+    threads = int(known.get("threads", torch.get_num_threads()))
+    if threads <= (os.cpu_count() or 1):
+        torch.set_num_threads(threads)
+    if snapshot is not None:
+        restore(run, snapshot)
+    remark = ""
+    if "started" in known:
+        remark = run_info.why_not_exact(known, device_name(run.device), torch.get_num_threads())
+    else:
+        folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
+    told = RunContinued(run.step_count, remark, str(folder.path))
+    try:
+        folder.go_on(fields_of(told))
+    except OSError as error:
+        raise Refusal(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
+    return run, told

@@ -1,0 +1,296 @@
+"""One run from its configuration to its last step: data, trainer, measuring, observation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.errors import Refusal
+from dgn_engine.model.importing.match_layers import Match
+from dgn_engine.model.layer_info import layer_infos
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.regime_entry import Change
+from dgn_engine.model.regimes import find_regime
+from dgn_engine.model.routing import turned
+from dgn_engine.model.wiring import need_wires
+from dgn_engine.protocol.events import (
+    Diverged,
+    Event,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+    Saved,
+    SettingChanged,
+)
+from dgn_engine.training.device_data import choose_probe_set, reside
+from dgn_engine.training.devices import choose_device, device_name, set_threads
+from dgn_engine.training.evaluation_schedule import Measuring
+from dgn_engine.training.initial_weights import Copies, read_copies, tensors_of, weights_taken
+from dgn_engine.training.out_of_memory import does_not_fit, is_out_of_memory, refused_without_memory
+from dgn_engine.training.probe_schedule import Observation
+from dgn_engine.training.probes import Beside, Sight, nobody
+from dgn_engine.training.trainer import Trainer
+from dgn_engine.training.weight_keeper import save_trainer
+
+Report = Callable[[str, float | None], None]
+ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of epochs is given
+
+
+class Run:
+    """A run that is stepped from outside; all that happens is told through `emit`.
+
+    Raises `Refusal` where the configuration cannot be carried out.
+    """
+
+    @refused_without_memory("This run")
+    def __init__(
+        self,
+        number: int,
+        config: RunConfig,
+        emit: Callable[[Event], None],
+        report: Report,
+        live: bool,
+        recorded: bool = False,
+        examples: Examples | None = None,
+    ) -> None:
+        """`recorded`: its state is put back from a checkpoint after this, so draw nothing in.
+
+        `examples`: those of the configuration, where they have been loaded already.
+        """
+        self.number = number
+        self.recorded = recorded  # there is a folder that holds it
+        self.config = config
+        self._emit = emit
+        self.target = find_regime(config.gating.regime)
+        self.device = choose_device(config.device)
+        examples = examples or load_examples(config.data, report)
+        logits = 1 if examples.signed else len(examples.class_names)
+        self.architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
+        set_threads(self.architecture)
+        copies = Copies(None, None)
+        if not recorded:
+            copies = read_copies(config, self.target, self.architecture, report)
+        self.pretrain_steps = 0
+        pretrains = self.target.offers_restart and not config.gating.gates_from
+        regime = find_regime(self.target.pretrains_as) if pretrains else self.target
+        data = reside(examples, self.architecture, self.device)
+        self.trainer = Trainer(config, self.architecture, data, regime, self.device)
+        if pretrains:
+            epochs = config.gating.pretrain_epochs or config.training.epochs
+            self.pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
+        copies.put_into(self.trainer)
+        self.total_steps = config.training.epochs * self.trainer.steps_per_epoch
+        if self.total_steps:
+            self.total_steps += self.pretrain_steps
+        self.pace = config.training.pace
+        self.learning_rate = config.training.learning_rate
+        self.measuring = Measuring(self.trainer, emit, live)
+        self.observation = Observation(emit)
+        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
+        rows = self._probe_rows = torch.tensor(self.probe_set.indices, device=self.device)
+        self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
+        self.diverged = False
+        self.before_swap: Callable[[str], None] = lambda _regime: None  # the weights as they were
+        self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
+        self.fingerprint = examples.fingerprint
+        self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
+
+    def started(self, paused: bool) -> RunStarted:
+        """The event that opens the run."""
+        trainer = self.trainer
+        rotation, shift = turned(trainer.network.routes)
+        return RunStarted(
+            run=self.number,
+            config=self.config,
+            regime=trainer.regime.name,
+            device=device_name(self.device),
+            layers=layer_infos(trainer.network.architecture),
+            wiring=trainer.network.wiring,
+            parameters_value=_count(trainer.network.value),
+            parameters_feature=_count(trainer.network.feature),
+            train_examples=self.examples[0],
+            test_examples=self.examples[1],
+            classes=len(self.probe_set.class_names),
+            steps_per_epoch=trainer.steps_per_epoch,
+            total_steps=self.total_steps,
+            probe_set=self.probe_set,
+            paused=paused,
+            rotation=rotation,
+            shift=shift,
+        )
+
+    @property
+    def step_count(self) -> int:
+        """Steps done."""
+        return self.trainer.step_count
+
+    @property
+    def finished(self) -> bool:
+        """The last epoch is over and tested (never, where the run trains until stopped)."""
+        if not self.total_steps or self.measuring.pending:
+            return False
+        return self.step_count >= self.total_steps
+
+    def advance(self) -> bool:
+        """A chunk of the test pass under way, or else a step; True if it was a step."""
+        if self.measuring.pending:
+            self.measuring.advance()
+            return False
+        self._step()
+        return True
+
+    def step(self) -> None:
+        """One training step, and the test pass that follows it where one is due."""
+        self._step()
+        while self.measuring.pending:
+            self.measuring.advance()
+
+    def _step(self) -> None:
+        """A loss that is not finite ends the run."""
+        if self.pretrain_steps and self.step_count == self.pretrain_steps:
+            self.swap(self.target.name, restart_value=True)
+        try:
+            self.trainer.step()
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise Refusal(does_not_fit(self.trainer)) from None
+            raise
+        if not self.measuring.after_step():
+            self.diverged = True
+            self._emit(Diverged(self.step_count))
+        elif self._learnt_enough():
+            self.total_steps = self.step_count
+
+    def _learnt_enough(self) -> bool:
+        """Whether an epoch of the last stage ended here, with the train accuracy that was asked."""
+        until = self.config.training.until
+        if not until or self.step_count % self.trainer.steps_per_epoch:
+            return False
+        return self.step_count > self.pretrain_steps and self.measuring.epoch_accuracy >= until
+
+    def sight(self, beside: Beside = nobody) -> Sight:
+        """The probe set under the network as it is now, and under one that stands beside it."""
+        trainer = self.trainer
+        network = trainer.network_at(self._probe_rows)
+        return Sight(network, self._probe_x, self._probe_y, trainer.regime, beside)
+
+    def swap(self, name: str, restart_value: bool) -> None:
+        """Another regime from the next step on."""
+        after = find_regime(name)
+        restart = restart_value and after.offers_restart
+        self.before_swap(after.name)
+        self.pretrain_steps = 0
+        before = self.trainer.regime.name
+        self._swapped(before, self.trainer.swap(after, restart))
+
+    def take_gates(self, match: Match, source: str, restart_value: bool) -> None:
+        """Θ^f := the weights of a file; the regime becomes FL."""
+        before, after = self.trainer.regime, find_regime("FL")
+        self.before_swap(after.name)
+        self.pretrain_steps = 0
+        # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.
+        change = self.trainer.swap(after, restart_value)
+        self.trainer.take_gates(*tensors_of(match))
+        kept = tuple(name for name in change.kept if not name.startswith("feature"))
+        copied = (f"feature weights (from {source})",)
+        self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
+
+    def take_weights(self, match: Match, source: str) -> None:
+        """Θ^v := the weights of a file; regime and gates stay what they are."""
+        self.before_swap(f"weights of {source}")
+        self.trainer.take_weights(*tensors_of(match))
+        self._changed()
+        self._emit(weights_taken(match, source, self.step_count))
+
+    def rewire(self, order: tuple[int, ...]) -> None:
+        """Another order of the gate layers from the next step on; each keeps its rotation."""
+        need_wires(self.trainer.regime, "permute")
+        self.trainer.rewire(order)
+        self._rewired()
+
+    def rotate(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
+        """Turn each value layer's gates by so many units, maps also by rows and columns."""
+        need_wires(self.trainer.regime, "rotate")
+        self.trainer.reroute(rotation, shift)
+        self._rewired()
+
+    def _rewired(self) -> None:
+        self._changed()
+        network = self.trainer.network
+        self._emit(Rewired(self.step_count, network.wiring, *turned(network.routes)))
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Of the optimiser; must be positive."""
+        replace(self.config.training, learning_rate=rate)  # validates
+        self.learning_rate = rate
+        self.trainer.optimisation.set_learning_rate(rate)
+        self.tell_settings()
+
+    def set_beta(self, beta: float) -> None:
+        """Steepness of the soft gate; must be positive."""
+        gating = replace(self.config.gating, beta=beta)  # validates
+        self.trainer.network.dial(beta=beta, epsilon=gating.epsilon)
+        self._changed()
+        self.tell_settings()
+
+    def set_value_input(self, value_input: ValueInput) -> None:
+        """What the value network is fed."""
+        replace(self.config.gating, value_input=value_input)  # validates
+        self.trainer.network.value_input = value_input
+        self._changed()
+        self.tell_settings()
+
+    def set_pace(self, pace: float) -> None:
+        """Steps a second at most; 0 lifts the limit."""
+        replace(self.config.training, pace=pace)  # validates
+        self.pace = pace
+        self.tell_settings()
+
+    def tell_settings(self) -> None:
+        """Emit the dials as they are."""
+        network = self.trainer.network
+        self._emit(
+            SettingChanged(
+                self.step_count,
+                self.learning_rate,
+                network.gate.beta,
+                network.value_input,
+                self.pace,
+            )
+        )
+
+    def save(self, path: Path) -> None:
+        """Write both networks with what is needed to read them."""
+        save_trainer(path, self.trainer)
+        self._emit(Saved(self.step_count, str(path)))
+
+    def _changed(self) -> None:
+        """Something other than a step changed what the network computes."""
+        self.observation.invalidate()
+        self.measuring.restart()
+
+    def _swapped(self, before: str, change: Change, source: str = "") -> None:
+        self._changed()
+        trainer = self.trainer
+        self._emit(
+            RegimeSwapped(
+                step=self.step_count,
+                before=before,
+                after=trainer.regime.name,
+                kept=change.kept,
+                frozen=change.frozen,
+                redrawn=change.redrawn,
+                copied=change.copied,
+                source=source,
+                parameters_feature=_count(trainer.network.feature),
+            )
+        )
+
+
+def _count(network: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())

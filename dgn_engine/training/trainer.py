@@ -1,0 +1,247 @@
+"""The training loop of one run, readable from top to bottom; it knows no clock and no viewer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dgn_engine.config import RunConfig
+from dgn_engine.data._augmentation import Augmentation
+from dgn_engine.errors import Refusal
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.random_gates import DrawnGates
+from dgn_engine.model.regime_entry import Change, enter
+from dgn_engine.model.regimes import Regime
+from dgn_engine.model.routing import routes
+from dgn_engine.model.stack import Stack
+from dgn_engine.model.tiling import widened
+from dgn_engine.model.wiring import check_shifts, check_wiring
+from dgn_engine.training.device_data import Resident, epoch_order, stream
+from dgn_engine.training.losses import correct, loss
+from dgn_engine.training.metrics import Score, TestPass
+from dgn_engine.training.optimizer import Optimisation
+
+
+class Trainer:
+    """Network, optimiser and data of one run; `step` takes one batch."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        architecture: Architecture,
+        data: Resident,
+        regime: Regime,
+        device: torch.device,
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.step_count = 0
+        self._draws = 0
+        gating = config.gating
+        self.base = architecture  # of the feature network; of both where nothing is tiled
+        wide = widened(architecture, gating.tiling) if gating.tiling else architecture
+        self.network = GatedNetwork(wide, config.net.bias, architecture)
+        self._draw(self.network.value)
+        self._draw(self.network.feature)
+        random_input = torch.rand(architecture.input_shape, generator=stream("input", config.seed))
+        self.network.get_buffer("random_input").copy_(random_input)
+        self.network.dial(beta=gating.beta, epsilon=gating.epsilon)
+        self.network.value_input = gating.value_input
+        self.rewire(gating.wiring or self.network.wiring)
+        self.reroute(gating.rotation, gating.shift)
+        self.network.to(device)
+        self._drawn: DrawnGates | None = None
+        self.regime = regime
+        enter(self.network, None, regime, self._draw)
+        self.optimisation = Optimisation(config.training, self.network)
+        self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
+        self._sums = self._sums.to(device)
+        self._seen = 0
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+        augmented = config.training.augmentation != "none"
+        self._shown = Augmentation(data.train_x, config.seed) if augmented else None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch; the last one may be smaller."""
+        return math.ceil(len(self.data.train_y) / self.config.training.batch)
+
+    @property
+    def epoch(self) -> float:
+        """Steps done over steps in an epoch."""
+        return self.step_count / self.steps_per_epoch
+
+    def step(self) -> None:
+        """One batch: forward, loss, backward, optimiser."""
+        epoch, place = divmod(self.step_count, self.steps_per_epoch)
+        chosen = self._epoch_order(epoch)[self._slice(place)]
+        x, y = self.data.train_x[chosen], self.data.train_y[chosen]
+        if self._shown is not None:
+            x = self._shown.show(x, chosen, epoch)
+        self.network.gather(True)
+        logits = self.network_at(chosen)(x)
+        self.network.gather(False)
+        value = loss(self.config.training.loss, logits, y)
+        value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
+        self.optimisation.step()
+        with torch.no_grad():
+            self._sums += torch.stack((value.detach() * len(y), correct(logits, y)))
+        self._seen += len(y)
+        self.step_count += 1
+
+    def network_at(self, rows: Tensor) -> GatedNetwork:
+        """The network as the training examples `rows` see it: only under FRG does that differ."""
+        if not self.regime.drawn_gates:
+            return self.network
+        if self._drawn is None:
+            self._drawn = DrawnGates(
+                self.base,
+                len(self.data.train_y),
+                self.config.gating.gate_probability,
+                stream("gates", self.config.seed),
+                self.data.train_x.device,
+            )
+        return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
+
+    @property
+    def finite(self) -> bool:
+        """Whether each loss since the last score was a number; a GPU is not waited for, so that
+        there it is found out with the next score.
+        """
+        return self._sums.device.type != "cpu" or math.isfinite(float(self._sums[0]))
+
+    def train_score(self) -> Score:
+        """Mean over the batches since the last call; NaN where there was none."""
+        total, right = (float(v) for v in self._sums.tolist())
+        examples, seen = self._seen, self._seen or math.nan
+        self._sums.zero_()
+        self._seen = 0
+        return Score(total / seen, right / seen, examples)
+
+    def test_score(self) -> Score:
+        """Loss and accuracy on the whole test set; no randomness, no gradient."""
+        whole = TestPass(self.network, self.data, self.config.training.loss)
+        while (score := whole.advance()) is None:
+            pass
+        return score
+
+    def swap(self, regime: Regime, restart_value: bool) -> Change:
+        """Enter another regime between two steps; redrawn groups lose their optimiser state."""
+        change = enter(self.network, self.regime, regime, self._draw, restart_value)
+        self.regime = regime
+        if "value weights" in change.redrawn:
+            self.optimisation.forget(self.network.value)
+        if "feature weights" in change.redrawn or change.copied:
+            self.optimisation.forget(self.network.feature)
+        return change
+
+    def rewire(self, order: tuple[int, ...]) -> None:
+        """Value layer l uses gate layer order[l]; each gate layer stays turned as it is.
+
+        Raises `Refusal` where shapes do not fit.
+        """
+        check_wiring(self.base, order)
+        before, turns = self.network.wiring, self.network.routes
+        self.network.wiring = order
+        carried = [turns[before.index(source)] for source in order]
+        self.reroute(
+            tuple(route.rotate for route in carried), tuple(route.shift[0] for route in carried)
+        )
+
+    def reroute(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
+        """Turn each layer's gates by so many units, and in maps by so many rows and columns.
+
+        Raises `Refusal` where a list has another length or a layer is no map.
+        """
+        shapes = self.base.gated_shapes
+        found = routes(len(shapes), rotation, shift, self.config.gating.tiling)
+        check_shifts(self.base, found)
+        self.network.routes = found
+
+    def take_weights(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
+        """Θ^v := imported weights; a layer that is not among them keeps its own."""
+        network = self.network
+        if not network.value.has_room_for(biases):
+            raise Refusal(
+                "These weights have biases and the value network has none; "
+                "begin a run with biases (--bias) to take them."
+            )
+        network.value.take(weights, biases)
+        self.optimisation.forget(network.value)
+
+    def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
+        """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
+        network = self.network
+        if not network.feature.has_room_for(biases):
+            self._give_feature_biases(True)
+        network.feature.take(weights, biases)
+        self.optimisation.forget(network.feature)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that is learnt or drawn, by name: both networks, optimiser, fixed input."""
+        network = self.network
+        return {**network.state_dict(), **self.optimisation.tensors(network)}
+
+    def counters(self) -> dict[str, object]:
+        """Steps, draws, and the sums of the train score that is being gathered."""
+        return {
+            "step": self.step_count,
+            "draws": self._draws,
+            "train_sums": self._sums.tolist(),
+            "train_seen": self._seen,
+        }
+
+    def stand_at(self, step: int, sums: Tensor, seen: int) -> None:
+        """After steps that were taken elsewhere: (2,) sums of loss and right answers over `seen`
+        examples since the last score."""
+        self.step_count, self._seen = step, seen
+        self._sums.copy_(sums)
+
+    def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
+        """Stand where another trainer stood; the regime and the dials are set by the caller.
+
+        Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape.
+        """
+        self._give_feature_biases("feature.biases.0" in tensors)
+        own = self.network.state_dict()
+        for name, target in own.items():
+            if tensors[name].shape != target.shape:
+                raise RuntimeError(f"{name} has another shape")
+            target.copy_(tensors[name])
+        self.optimisation.restore(self.network, tensors)
+        self.step_count = int(counters["step"])
+        self._draws = int(counters["draws"])
+        self._sums.copy_(torch.tensor(counters["train_sums"], dtype=self._sums.dtype))
+        self._seen = int(counters["train_seen"])
+
+    def _give_feature_biases(self, biased: bool) -> None:
+        """Θ^f with biases (zero) where it has none, or without; its optimiser state is dropped."""
+        network = self.network
+        if bool(len(network.feature.biases)) == biased:
+            return
+        feature = Stack(self.base, bias=biased).to(self.data.train_x.device)
+        for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
+            ours.data.copy_(theirs.data)
+        network.feature = feature
+        self.optimisation.replace_feature(feature)
+
+    def _draw(self, stack: Stack) -> None:
+        """Fresh weights; the n-th draw of a run is a function of (seed, n)."""
+        net = self.config.net
+        stack.draw(net.init, stream("weights", self.config.seed, self._draws), net.sigma)
+        self._draws += 1
+
+    def _slice(self, place: int) -> slice:
+        batch = self.config.training.batch
+        return slice(place * batch, (place + 1) * batch)
+
+    def _epoch_order(self, epoch: int) -> Tensor:
+        if self._order[0] != epoch:
+            order = epoch_order(self.config.seed, epoch, len(self.data.train_y))
+            self._order = (epoch, order.to(self.data.train_x.device))
+        return self._order[1]

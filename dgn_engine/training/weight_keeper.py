@@ -1,0 +1,65 @@
+"""Weights that are kept while a run goes on: after chosen epochs, and the best on the test set."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from dgn_engine.config import TrainingConfig
+from dgn_engine.protocol.events import Measured
+from dgn_engine.storage.checkpoints.save_network import save_network
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.training.trainer import Trainer
+
+KEPT = folder_layout.KEPT  # the folder, within that of the run
+BEST = "best.safetensors"
+
+
+def epoch_file(epoch: int) -> str:
+    """'epoch-0010.safetensors': the weights after ten epochs, those before the first is done."""
+    return f"epoch-{epoch:04}.safetensors"
+
+
+def save_trainer(path: Path, trainer: Trainer) -> None:
+    """Both networks with what is needed to read them; raises `Refusal` where that fails."""
+    network = trainer.network
+    metadata = {
+        "format": "dgn-viewer weights 1",
+        "regime": trainer.regime.name,
+        "step": str(trainer.step_count),
+        "wiring": ",".join(str(i) for i in network.wiring),
+        "config": trainer.config.to_toml(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_network(path, network.state_dict(), metadata)
+
+
+class Keeping:
+    """Writes into `folder` what the configuration wants kept.
+
+    It is told of each measurement before that is logged: after a kill either the weights are
+    there, or the epoch that ends with them is trained again.
+    """
+
+    def __init__(self, folder: Path, config: TrainingConfig, first_step: int) -> None:
+        """`first_step`: where the last stage begins, 0 where nothing is trained before it."""
+        self._folder = folder
+        self._epochs = frozenset(config.keep_epochs)
+        self._keep_best = config.keep_best
+        self._first = first_step
+
+    def begin(self, trainer: Trainer) -> None:
+        """The weights before the first step."""
+        if 0 in self._epochs and trainer.step_count == 0:
+            save_trainer(self._folder / epoch_file(0), trainer)
+
+    def measured(self, trainer: Trainer, event: Measured, best: float) -> None:
+        """`best`: the highest test accuracy of this regime before this event, or NaN."""
+        epoch, over = divmod(trainer.step_count, trainer.steps_per_epoch)
+        if not over and epoch in self._epochs:
+            save_trainer(self._folder / epoch_file(epoch), trainer)
+        accuracy = event.test_accuracy
+        if not self._keep_best or trainer.step_count <= self._first or accuracy is None:
+            return
+        if math.isnan(best) or accuracy > best:
+            save_trainer(self._folder / BEST, trainer)
