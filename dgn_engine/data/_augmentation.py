@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.errors import Refusal
-from dgn_engine.training.device_data import stream
+from dgn_engine.random_streams import random_stream
 
 PAD, HOLE = 8, 4  # a side of 32 is padded by 32 // 8 = 4 and loses a square of 32 // 4 = 8
 LEAST = 8  # pixels of a side that can be padded and cut out
@@ -87,7 +87,7 @@ class Augmentation:
         return (offset >= 0) & (offset < self.hole)
 
     def _drawn(self, epoch: int) -> Views:
-        generator = stream("augmentation", self._seed, epoch)
+        generator = random_stream("augmentation", self._seed, epoch)
 
         def draw(choices: int) -> Tensor:
             whole = torch.randint(choices, (self._examples,), generator=generator)

@@ -21,7 +21,7 @@ from dgn_engine.model.architecture import (
 )
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.training.device_data import stream
+from dgn_engine.random_streams import random_stream
 
 
 def dense(inputs: int, width: int, depth: int, logits: int = 1) -> Architecture:
@@ -59,8 +59,8 @@ def gated(
     """Both networks drawn anew (independently: FR-II), 'bernoulli' ±σ, √(2/fan_in) unless given."""
     network = GatedNetwork(architecture).double()
     network.own_gates, network.gate = own, Gate(soft=soft)
-    network.value.draw(init, stream("value", seed), sigma)
-    network.feature.draw("kaiming", stream("feature", seed), sigma)
+    network.value.draw(init, random_stream("value", seed), sigma)
+    network.feature.draw("kaiming", random_stream("feature", seed), sigma)
     return network.requires_grad_(False)
 
 
@@ -72,7 +72,7 @@ def normal(inputs: int, width: int, depth: int, seed: int, *, own: bool) -> Gate
 
 def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.0) -> Tensor:
     """(n, *shape), float64, of unit norm; pairwise correlation about `correlation`."""
-    draw = stream("inputs", seed)
+    draw = random_stream("inputs", seed)
     size = math.prod(shape)
     common = torch.randn(1, size, generator=draw, dtype=torch.float64)
     own = torch.randn(n, size, generator=draw, dtype=torch.float64)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dgn_engine.experiments import _initial
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.training.device_data import stream
+from dgn_engine.random_streams import random_stream
 
 
 def coin_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
@@ -15,7 +15,7 @@ def coin_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
     weights ±√(1/(pw))."""
     architecture = _initial.dense(10, width, depth)
     network = _initial.gated(architecture, seed, sigma=(1 / (p * width)) ** 0.5)
-    coins = stream("coins", seed)
+    coins = random_stream("coins", seed)
     gates = tuple((torch.rand(n, width, generator=coins) < p).double() for _ in range(depth - 1))
     x = _initial.unit_inputs(1, (10,), seed).expand(n, -1)
     kernel = tangent_kernels(network.with_gates(gates), x, feature_trained=False).value
@@ -24,7 +24,7 @@ def coin_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
 
 def targets(n: int, seed: int) -> Tensor:
     """y ~ U[-1, 1], (n,)."""
-    return 2 * torch.rand(n, generator=stream("targets", seed), dtype=torch.float64) - 1
+    return 2 * torch.rand(n, generator=random_stream("targets", seed), dtype=torch.float64) - 1
 
 
 def descended(kernel: Tensor, y: Tensor, steps: int) -> list[float]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import dress
-from dgn_engine.model.regimes import find_regime
+from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT

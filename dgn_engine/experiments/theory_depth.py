@@ -14,9 +14,9 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import targets
 from dgn_engine.experiments._series import averaged
+from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import Calculation, Work
 from dgn_engine.sweep.unit_results import Results
-from dgn_engine.training.device_data import stream
 
 HERE = "dgn_engine.experiments.theory_depth"
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)
@@ -54,7 +54,7 @@ def speed(work: Work) -> dict[str, Any]:
     kind, width, seed, n = given["kind"], given["width"], given["seed"], given["n"]
     network = _initial.normal(10, width, given["depth"], seed, own=kind == "relu")
     if kind == "coins":
-        coins = stream("coins", seed)
+        coins = random_stream("coins", seed)
         network = network.with_gates(
             tuple(
                 (torch.rand(n, width, generator=coins) < 0.5).double()

@@ -17,7 +17,7 @@ from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.device_data import stream
+from dgn_engine.random_streams import random_stream
 
 RATE = 1.6e9  # operations a second that are counted on where the exact recursion is weighed
 KEPT = 6  # tensors of a layer's size that two passes hold
@@ -163,7 +163,7 @@ def _estimated(shared: k.SharedKernels, settings: InspectionSettings) -> _Kernel
             shared.gates,
             x,
             settings.draws,
-            stream("inspect", name, settings.seed),
+            random_stream("inspect", name, settings.seed),
             "width",
             masks,
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.errors import Refusal
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regimes import Regime
 from dgn_engine.model.stack import Stack
+from dgn_engine.regimes import Regime
 
 VALUE, FEATURE = "value weights", "feature weights"
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dgn_engine.errors import Refusal
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.regimes import Regime
 from dgn_engine.model.routing import Route
+from dgn_engine.regimes import Regime
 
 
 def need_wires(regime: Regime, what: str) -> None:

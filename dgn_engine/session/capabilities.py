@@ -7,8 +7,8 @@ from pathlib import Path
 from dgn_engine.data import catalogue as data_entries
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.model.nets import net_entries
-from dgn_engine.model.regimes import regime_entries
 from dgn_engine.protocol.catalogue import Catalogue
+from dgn_engine.regimes import regime_entries
 from dgn_engine.training.devices import available_devices
 from dgn_engine.training.probes import all_probes
 

@@ -15,10 +15,10 @@ from dgn_engine.errors import Refusal
 from dgn_engine.model.importing.from_file import Found, network_of
 from dgn_engine.model.importing.from_tensors import our_network
 from dgn_engine.model.layer_info import layer_infos
-from dgn_engine.model.regimes import find_regime
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.regimes import find_regime
 from dgn_engine.session.frozen_network import Ground, Standing
 from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
 from dgn_engine.storage.checkpoints.contents import plain

@@ -14,6 +14,7 @@ from dgn_engine.errors import Refusal
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.events import ProbeSet
 from dgn_engine.protocol.frames import Array
+from dgn_engine.random_streams import random_stream
 
 
 @dataclass(frozen=True)
@@ -44,15 +45,9 @@ def reside(examples: Examples, architecture: Architecture, device: torch.device)
     )
 
 
-def stream(*key: object) -> torch.Generator:
-    """A random stream that depends on nothing but its key (seed and purpose)."""
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-
-
 def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:
     """The order of the training examples in an epoch: a pure function of (seed, epoch)."""
-    return torch.randperm(examples, generator=stream("order", seed, epoch))
+    return torch.randperm(examples, generator=random_stream("order", seed, epoch))
 
 
 def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
@@ -62,7 +57,7 @@ def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
     """
     classes = len(examples.class_names)
     labels = examples.train_y
-    order = torch.randperm(len(labels), generator=stream("probe", seed)).numpy()
+    order = torch.randperm(len(labels), generator=random_stream("probe", seed)).numpy()
     wanted = min(wanted, len(labels))
     quota = [wanted // classes + (c < wanted % classes) for c in range(classes)]
     chosen = [order[labels[order] == c][: quota[c]] for c in range(classes)]

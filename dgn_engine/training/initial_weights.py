@@ -13,8 +13,8 @@ from dgn_engine.data import Report
 from dgn_engine.errors import Refusal
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.match_layers import Match, match_layers
-from dgn_engine.model.regimes import Regime
 from dgn_engine.protocol.events import WeightsTaken
+from dgn_engine.regimes import Regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.training.trainer import Trainer
 

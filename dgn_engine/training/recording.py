@@ -27,9 +27,9 @@ from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log_lines import LOGGED, fields_of
 from dgn_engine.storage.runs.recorder import Mark, Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.storage.runs.snapshot import capture, restore
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.run import Report, Run
+from dgn_engine.training.run_snapshot import capture, restore
 
 CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this

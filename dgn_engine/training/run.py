@@ -15,7 +15,6 @@ from dgn_engine.model.importing.match_layers import Match
 from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.regime_entry import Change
-from dgn_engine.model.regimes import find_regime
 from dgn_engine.model.routing import turned
 from dgn_engine.model.wiring import need_wires
 from dgn_engine.protocol.events import (
@@ -27,6 +26,7 @@ from dgn_engine.protocol.events import (
     Saved,
     SettingChanged,
 )
+from dgn_engine.regimes import find_regime
 from dgn_engine.training.device_data import choose_probe_set, reside
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import Measuring

@@ -16,12 +16,13 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import DrawnGates
 from dgn_engine.model.regime_entry import Change, enter
-from dgn_engine.model.regimes import Regime
 from dgn_engine.model.routing import routes
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import widened
 from dgn_engine.model.wiring import check_shifts, check_wiring
-from dgn_engine.training.device_data import Resident, epoch_order, stream
+from dgn_engine.random_streams import random_stream
+from dgn_engine.regimes import Regime
+from dgn_engine.training.device_data import Resident, epoch_order
 from dgn_engine.training.losses import correct, loss
 from dgn_engine.training.metrics import Score, TestPass
 from dgn_engine.training.optimizer import Optimisation
@@ -48,7 +49,9 @@ class Trainer:
         self.network = GatedNetwork(wide, config.net.bias, architecture)
         self._draw(self.network.value)
         self._draw(self.network.feature)
-        random_input = torch.rand(architecture.input_shape, generator=stream("input", config.seed))
+        random_input = torch.rand(
+            architecture.input_shape, generator=random_stream("input", config.seed)
+        )
         self.network.get_buffer("random_input").copy_(random_input)
         self.network.dial(beta=gating.beta, epsilon=gating.epsilon)
         self.network.value_input = gating.value_input
@@ -103,7 +106,7 @@ class Trainer:
                 self.base,
                 len(self.data.train_y),
                 self.config.gating.gate_probability,
-                stream("gates", self.config.seed),
+                random_stream("gates", self.config.seed),
                 self.data.train_x.device,
             )
         return self.network.with_gates(self._drawn.at(rows, self.data.train_x.dtype))
@@ -233,7 +236,7 @@ class Trainer:
     def _draw(self, stack: Stack) -> None:
         """Fresh weights; the n-th draw of a run is a function of (seed, n)."""
         net = self.config.net
-        stack.draw(net.init, stream("weights", self.config.seed, self._draws), net.sigma)
+        stack.draw(net.init, random_stream("weights", self.config.seed, self._draws), net.sigma)
         self._draws += 1
 
     def _slice(self, place: int) -> slice:

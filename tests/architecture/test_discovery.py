@@ -12,7 +12,7 @@ from dgn_engine.plugins import discover
 ROOT = Path(__file__).parents[2]
 PLUG_INS = {
     "dgn_viewer.panels": "PANEL",
-    "dgn_engine.model.regimes": "REGIME",
+    "dgn_engine.regimes": "REGIME",
     "dgn_engine.model.nets": "NET",
     "dgn_engine.training.probes": "PROBE",
     "dgn_engine.data": "DATA",

@@ -37,9 +37,12 @@ def violations() -> Iterator[tuple[str, str, str]]:
                     parent = package.removesuffix(".*")
                     yield contract["name"], parent, f"{parent}.neighbour"
             case "layers":
-                layers = contract["layers"]
-                for upper, lower in pairwise(layers):
-                    yield contract["name"], lower, upper
+                (container,) = contract["containers"]
+                rows = [[name.strip() for name in row.split("|")] for row in contract["layers"]]
+                for upper, lower in pairwise(rows):
+                    yield contract["name"], f"{container}.{lower[0]}", f"{container}.{upper[0]}"
+                for one, other in (pair for row in rows for pair in pairwise(row)):
+                    yield contract["name"], f"{container}.{one}", f"{container}.{other}"
             case unknown:
                 raise AssertionError(f"no violation is known for contracts of type {unknown}")
 

@@ -14,12 +14,12 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data._augmentation import Augmentation
 from dgn_engine.errors import Refusal
 from dgn_engine.protocol.frames import Array
-from dgn_engine.storage.runs.snapshot import capture, restore
 from dgn_engine.training.batched import packable
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.losses import loss
 from dgn_engine.training.optimizer import Optimisation
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, restore
 
 Make = Callable[..., Run]
 TINY = RunConfig(

@@ -20,8 +20,8 @@ from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack, run
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.runs.snapshot import capture, restore
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, restore
 from dgn_engine.training.weight_keeper import save_trainer
 
 TINY = RunConfig(

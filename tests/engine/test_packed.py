@@ -9,7 +9,7 @@ import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
-from dgn_engine.model.regimes import all_regimes
+from dgn_engine.regimes import all_regimes
 from dgn_engine.training.batched import packable, why_not
 from dgn_engine.training.batched.grouping import stacks_of
 from dgn_engine.training.batched.shared_data import Sources

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from dgn_engine.errors import Refusal
-from dgn_engine.model.regimes import all_regimes, find_regime, regime_entries
 from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.regimes import all_regimes, find_regime, regime_entries
 
 NAMES = [regime.name for regime in all_regimes()]
 

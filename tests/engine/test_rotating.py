@@ -11,7 +11,7 @@ from dgn_engine.config import NetConfig
 from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Rewired
 from dgn_engine.storage.runs.log_lines import Line, decode, encode, event_of, fields_of
-from dgn_engine.storage.runs.snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture, restore
 
 
 def seen(run):

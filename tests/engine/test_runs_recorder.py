@@ -24,10 +24,10 @@ from dgn_engine.storage.runs.log_lines import fields_of
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import capture
 from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.headless_run import Headless
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

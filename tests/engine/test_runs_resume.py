@@ -14,9 +14,9 @@ from dgn_engine.errors import Refusal
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import capture, restore
 from dgn_engine.training.headless_run import Headless
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, restore
 
 SMALL = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

@@ -13,8 +13,8 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Diverged, Refused, RegimeSwapped, Rewired, UndoChanged
 from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import capture
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture
 from tests.engine.test_opening import Desk, chain, desk, small, trained  # noqa: F401 - fixtures
 
 

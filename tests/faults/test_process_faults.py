@@ -19,9 +19,9 @@ from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import restore
 from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import restore
 from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
 from tests.faults.tables import Table
 

@@ -11,12 +11,12 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
 from dgn_viewer.plots.rich_text import Type
-from dgn_viewer.scene import ramps
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.scene.chart_layout import Margins
 from dgn_viewer.scene.elements import Chart
 from dgn_viewer.scene.ticks import spaced
+from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
 BESIDE = 20.0  # how far a title may stand out of its chart

@@ -7,8 +7,8 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from dgn_viewer.scene import ramps
 from dgn_viewer.scene.elements import Array, Matrix
+from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
 

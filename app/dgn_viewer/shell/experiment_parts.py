@@ -15,13 +15,13 @@ from dgn_engine.protocol.events import EngineReady, Event
 from dgn_viewer.actions.experiment_actions import experiment_actions, result_actions
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.docks.dock_title import DockTitle
-from dgn_viewer.experiments.experiment_runner import BUSY, Experiments
 from dgn_viewer.experiments.reproduce_request import Wish
 from dgn_viewer.experiments.results_panel import ResultsPanel
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
+from dgn_viewer.shell.experiment_runner import BUSY, Experiments
 from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
 

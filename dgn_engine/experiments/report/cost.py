@@ -15,7 +15,7 @@ from dgn_engine.experiments.report.progress import work_of
 from dgn_engine.experiments.report.reproduce import Task, plan_of
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.nets import build_architecture
-from dgn_engine.model.regimes import find_regime
+from dgn_engine.regimes import find_regime
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers.batched_workers import find_stacks
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
-from dgn_engine.model.regimes import find_regime
+from dgn_engine.regimes import find_regime
 from dgn_engine.sweep.unit import Training, Unit
 
 _OPTIMISERS = {"adam": "Adam", "sgd": "SGD", "rmsprop": "RMSprop"}

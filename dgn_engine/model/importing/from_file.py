@@ -26,8 +26,8 @@ from dgn_engine.model.importing.numbered_keys import numbered_sequence
 from dgn_engine.model.importing.torchvision_nets import recognise
 from dgn_engine.model.importing.understanding import understood_as
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regimes import Regime, find_regime
 from dgn_engine.model.stack import Stack
+from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
 from dgn_engine.storage.checkpoints.stated_layers import KINDS
 

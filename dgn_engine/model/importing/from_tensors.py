@@ -15,9 +15,9 @@ from dgn_engine.model.importing.match_layers import Match, match_layers
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import dress
-from dgn_engine.model.regimes import find_regime
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.wiring import check_wiring
+from dgn_engine.regimes import find_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
 from dgn_engine.storage.checkpoints.contents import natural
 

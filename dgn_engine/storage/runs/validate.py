@@ -12,7 +12,6 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from dgn_engine.errors import Refusal
-from dgn_engine.model.regimes import find_regime
 from dgn_engine.protocol.events import (
     Event,
     Measured,
@@ -23,6 +22,7 @@ from dgn_engine.protocol.events import (
     Traced,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.regimes import find_regime
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout

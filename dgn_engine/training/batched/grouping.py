@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.config import RunConfig
 from dgn_engine.model.nets import all_nets
-from dgn_engine.model.regimes import find_regime
+from dgn_engine.regimes import find_regime
 
 # Networks in one stack. Measured (MNIST, w = 128, d = 5, batch 32, network-steps a second of one
 # busy core): ReLU 936, 1120, 1090, 1191, 1251 and DL 422, 483, 510, 563, 582 with 4, 8, 12, 24, 48.

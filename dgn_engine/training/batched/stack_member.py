@@ -14,13 +14,13 @@ from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.log_lines import LOGGED, fields_of
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
-from dgn_engine.storage.runs.snapshot import capture
 from dgn_engine.training.batched.jobs import Job, Packed, Progress
 from dgn_engine.training.batched.shared_data import Sources
 from dgn_engine.training.headless_run import Outcome, after
 from dgn_engine.training.metrics import Score
 from dgn_engine.training.recording import continue_run
 from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.weight_keeper import KEPT, Keeping
 
 

@@ -11,8 +11,8 @@ from dgn_engine.config import OptionValue
 from dgn_engine.kernels import SharedKernels
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regimes import Regime
 from dgn_engine.protocol.frames import Array
+from dgn_engine.regimes import Regime
 
 Beside = Callable[[], tuple[Tensor, ...] | None]
 

@@ -1,6 +1,6 @@
 """soft-ReLU: one network with its own soft gates, q·γ_sr(q)."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="soft-ReLU",

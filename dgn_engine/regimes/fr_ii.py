@@ -1,6 +1,6 @@
 """FR-II: fixed random gates, drawn independently of the value network."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FR-II",

@@ -1,6 +1,6 @@
 """FRG: fixed random gates that no network makes, i.i.d. Bernoulli(p) per example and unit."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FRG",

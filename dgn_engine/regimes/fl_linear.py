@@ -1,6 +1,6 @@
 """FL-linear: fixed learnt gates of a linear feature network."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FL-linear",

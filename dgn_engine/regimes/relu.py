@@ -1,6 +1,6 @@
 """ReLU: the standard network, whose gates are its own hard ones."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="ReLU",

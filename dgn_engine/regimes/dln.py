@@ -1,6 +1,6 @@
 """DLN: the deep linear network, all of whose gates are 1."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="DLN",

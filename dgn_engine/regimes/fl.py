@@ -1,6 +1,6 @@
 """FL: fixed learnt gates, of a pre-trained feature network, at any stage or from a checkpoint."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FL",

@@ -1,6 +1,6 @@
 """DL: decoupled learning; the soft gates are trained together with the value network."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="DL",

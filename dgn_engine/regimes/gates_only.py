@@ -1,6 +1,6 @@
 """gates-only: the gates are learnt, the values stay as they were drawn ('lottery in the gates')."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="gates-only",

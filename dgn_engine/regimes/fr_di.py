@@ -1,6 +1,6 @@
 """FR-DI: fixed random gates that start as a copy of the value network's weights."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="FR-DI",

@@ -1,6 +1,6 @@
 """DL-linear: decoupled learning whose feature network is linear between its gates."""
 
-from dgn_engine.model.regimes._regime import Regime
+from dgn_engine.regimes._regime import Regime
 
 REGIME = Regime(
     name="DL-linear",

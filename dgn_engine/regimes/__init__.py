@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dgn_engine.errors import Refusal
-from dgn_engine.model.regimes._regime import GROUPS, Regime
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
+from dgn_engine.regimes._regime import GROUPS, Regime
 
 __all__ = ["Regime", "all_regimes", "find_regime", "regime_entries"]
 
 
 def all_regimes() -> tuple[Regime, ...]:
     """Every regime, in the order of the selector."""
-    found = discover("dgn_engine.model.regimes", "REGIME", Regime)
+    found = discover("dgn_engine.regimes", "REGIME", Regime)
     return tuple(sorted(found.values(), key=lambda r: (GROUPS.index(r.group), r.order)))
 
 

@@ -1,0 +1,120 @@
+"""Copies the whole state of a run between two steps, and puts it back: checkpoint and undo."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from dgn_engine.errors import Refusal
+from dgn_engine.model.regime_entry import dress
+from dgn_engine.protocol.events import Measured
+from dgn_engine.regimes import find_regime
+from dgn_engine.storage.runs.snapshot import FORMAT, Snapshot
+from dgn_engine.training.run import Run
+
+
+def capture(run: Run) -> Snapshot | None:
+    """The run as it stands; None once a loss was not finite. Costs one copy of the tensors."""
+    trainer, network = run.trainer, run.trainer.network
+    counters = trainer.counters()
+    sums = counters["train_sums"]
+    assert isinstance(sums, list)
+    if run.diverged or not all(abs(value) < float("inf") for value in sums):
+        return None
+    awaited = run.measuring.awaited
+    state: dict[str, Any] = {
+        "format": FORMAT,
+        **counters,
+        "epoch": trainer.epoch,
+        "regime": trainer.regime.name,
+        "wiring": list(network.wiring),
+        "rotation": [route.rotate for route in network.routes],
+        "shift": [route.shift[0] for route in network.routes],
+        "dials": {
+            "learning_rate": run.learning_rate,
+            "beta": network.gate.beta,
+            "epsilon": network.gate.epsilon,
+            "value_input": network.value_input,
+            "pace": run.pace,
+        },
+        "pretrain_steps": run.pretrain_steps,
+        "total_steps": run.total_steps,
+        "epoch_train": list(run.measuring.epoch_so_far),
+        "awaited": None if awaited is None else dataclasses.asdict(awaited),
+        "finished": run.finished,
+        "config": run.config.to_dict(),
+    }
+    copies = {
+        name: tensor.detach().to("cpu", copy=True) for name, tensor in trainer.tensors().items()
+    }
+    return Snapshot(copies, state)
+
+
+def restore(run: Run, snapshot: Snapshot) -> None:
+    """Put a fresh run where the recorded one stood.
+
+    Raises `Refusal` where the snapshot does not belong to this configuration.
+    """
+    state = snapshot.state
+    try:
+        if state["format"] != FORMAT:
+            raise Refusal(f"The checkpoint has format {state['format']}, which is not read here.")
+        _restore(run, snapshot.tensors, state)
+    except (
+        *(KeyError, TypeError, ValueError, RuntimeError),
+        *(AttributeError, IndexError, OverflowError),
+    ) as error:
+        raise Refusal(f"The checkpoint does not fit its run: {error}.") from None
+
+
+def go_back(run: Run, snapshot: Snapshot) -> None:
+    """Networks, optimiser, regime, wires and dials as they were; steps and scores count on.
+
+    What was still to be pre-trained then is still to be. A run that had diverged can go on.
+    """
+    counters, then = run.trainer.counters(), snapshot.state
+    if run.diverged:
+        counters |= {"train_sums": [0.0, 0.0], "train_seen": 0}
+    pretraining = int(then["pretrain_steps"])
+    state = {
+        **then,
+        **counters,
+        "draws": then["draws"],
+        "dials": {**then["dials"], "pace": run.pace},
+        "pretrain_steps": pretraining and pretraining + run.step_count - snapshot.step,
+        "total_steps": run.total_steps,
+        "awaited": None,
+        "epoch_train": run.measuring.epoch_so_far,
+    }
+    _restore(run, snapshot.tensors, state)
+    run.diverged = False
+
+
+def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    trainer, dials = run.trainer, state["dials"]
+    regime = find_regime(state["regime"])
+    trainer.restore(tensors, state)
+    trainer.regime = regime
+    # What `enter` does to a network, without drawing or copying anything.
+    network = trainer.network
+    dress(network, regime)
+    network.value_input = dials["value_input"]
+    network.dial(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
+    trainer.rewire(tuple(int(place) for place in state["wiring"]))
+    trainer.reroute(
+        tuple(int(turn) for turn in state.get("rotation", ())),
+        tuple(int(step) for step in state.get("shift", ())),
+    )
+    trainer.optimisation.set_learning_rate(float(dials["learning_rate"]))
+    run.learning_rate = float(dials["learning_rate"])
+    run.pace = float(dials["pace"])
+    run.pretrain_steps = int(state["pretrain_steps"])
+    run.total_steps = int(state["total_steps"])
+    awaited = state["awaited"]
+    right, seen = state.get("epoch_train", (0.0, 0))
+    run.measuring.resume(
+        None if awaited is None else Measured(**awaited), (float(right), int(seen))
+    )
