@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import tomli_w
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
@@ -27,22 +27,22 @@ OptionValue = int | float | str | bool
 def _one_of(name: str, value: object, allowed: object) -> None:
     choices = get_args(allowed)
     if value not in choices:
-        raise Refusal(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
+        raise UserError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
 
 
 def _at_least(name: str, value: float, least: float) -> None:
     if not math.isfinite(value) or value < least:
-        raise Refusal(f"{name} is {value}; it must be at least {least}.")
+        raise UserError(f"{name} is {value}; it must be at least {least}.")
 
 
 def _above(name: str, value: float, bound: float) -> None:
     if not math.isfinite(value) or value <= bound:
-        raise Refusal(f"{name} is {value}; it must be greater than {bound}.")
+        raise UserError(f"{name} is {value}; it must be greater than {bound}.")
 
 
 def _within(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise Refusal(f"{name} is {value}; it must be between {least} and {most}.")
+        raise UserError(f"{name} is {value}; it must be between {least} and {most}.")
 
 
 def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
@@ -68,11 +68,11 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise Refusal("data.name is empty; name a data set, for example 'digits'.")
+            raise UserError("data.name is empty; name a data set, for example 'digits'.")
         if self.binary is not None:
             pair = tuple(self.binary)
             if len(pair) != 2 or pair[0] == pair[1]:
-                raise Refusal(f"data.binary is {list(pair)}; it needs two different classes.")
+                raise UserError(f"data.binary is {list(pair)}; it needs two different classes.")
             object.__setattr__(self, "binary", (int(pair[0]), int(pair[1])))
         _at_least("data.train_limit", self.train_limit, 0)
         _at_least("data.test_limit", self.test_limit, 0)
@@ -124,7 +124,7 @@ class GatingConfig:
             object.__setattr__(self, name, tuple(int(i) for i in getattr(self, name)))
         wiring = tuple(int(i) for i in self.wiring)
         if sorted(wiring) != list(range(len(wiring))):
-            raise Refusal(
+            raise UserError(
                 f"gating.wiring is {list(wiring)}; it must name each gate layer once, 0-based."
             )
         object.__setattr__(self, "wiring", wiring)
@@ -208,24 +208,24 @@ class RunConfig:
 
     @staticmethod
     def from_toml(text: str) -> RunConfig:
-        """Read TOML text; raises `Refusal` with the place of the trouble."""
+        """Read TOML text; raises `UserError` with the place of the trouble."""
         try:
             tree = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise Refusal(f"The configuration is not valid TOML: {error}.") from None
+            raise UserError(f"The configuration is not valid TOML: {error}.") from None
         return RunConfig.from_dict(tree)
 
     @staticmethod
     def from_file(path: Path) -> RunConfig:
-        """Read a TOML file; raises `Refusal` naming the file."""
+        """Read a TOML file; raises `UserError` naming the file."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise Refusal(f"Cannot read the configuration {path}: {error}.") from None
+            raise UserError(f"Cannot read the configuration {path}: {error}.") from None
         try:
             return RunConfig.from_toml(text)
-        except Refusal as refusal:
-            raise Refusal(f"{path}: {refusal}") from None
+        except UserError as refusal:
+            raise UserError(f"{path}: {refusal}") from None
 
 
 _PARTS: dict[str, type[Any]] = {
@@ -252,13 +252,15 @@ def _plain(part: Any) -> dict[str, Any]:
 
 def _build(kind: type[Any], tree: object, where: str) -> Any:
     if not isinstance(tree, Mapping):
-        raise Refusal(f"The configuration's [{where}] must be a table of keys and values.")
+        raise UserError(f"The configuration's [{where}] must be a table of keys and values.")
     known = {item.name: item for item in dataclasses.fields(kind)}
     arguments: dict[str, Any] = {}
     for key, value in tree.items():
         name = f"{where}.{key}" if where else str(key)
         if key not in known:
-            raise Refusal(f"Unknown key '{name}' in the configuration; known: {', '.join(known)}.")
+            raise UserError(
+                f"Unknown key '{name}' in the configuration; known: {', '.join(known)}."
+            )
         if not where and key in _PARTS:
             arguments[key] = _build(_PARTS[key], value, key)
         else:
@@ -272,14 +274,14 @@ def _typed(name: str, value: Any, declared: str) -> Any:
         wanted = {"int": int, "float": (int, float), "bool": bool, "str": str}[declared]
         wrong_bool = isinstance(value, bool) and declared in ("int", "float")
         if wrong_bool or not isinstance(value, wanted):  # type: ignore[arg-type]
-            raise Refusal(f"{name} is {value!r}; it must be of type {declared}.")
+            raise UserError(f"{name} is {value!r}; it must be of type {declared}.")
         return float(value) if declared == "float" else value
     if name in ("net.options", "data.options"):
         if not isinstance(value, Mapping):
-            raise Refusal(f"{name} is {value!r}; it must be a table.")
+            raise UserError(f"{name} is {value!r}; it must be a table.")
         return value
     if declared.startswith("tuple"):
         if not isinstance(value, (list, tuple)) or not all(type(v) is int for v in value):
-            raise Refusal(f"{name} is {value!r}; it must be a list of whole numbers.")
+            raise UserError(f"{name} is {value!r}; it must be a list of whole numbers.")
         return tuple(value)
     return value

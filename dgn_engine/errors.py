@@ -1,5 +1,5 @@
 """One exception for what the user can mend: its text is the one sentence they read."""
 
 
-class Refusal(Exception):  # noqa: N818 - a refusal is not an error of ours
+class UserError(Exception):
     """What was refused, where, and what to do; shown as a notice or on stderr with exit code 2."""

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
 from dgn_viewer import system_libraries
 from dgn_viewer.interruption import held_back
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _check(given)
         return _open(given)
-    except Refusal as refusal:
+    except UserError as refusal:
         print(f"dgn-viewer: {refusal}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:  # before the window was there to be closed by it
@@ -89,13 +89,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check(given: argparse.Namespace) -> None:
     if given.offscreen:
         if given.steps is None or given.screenshot is None:
-            raise Refusal("--offscreen needs --steps N and --screenshot F.png.")
+            raise UserError("--offscreen needs --steps N and --screenshot F.png.")
         os.environ["QT_QPA_PLATFORM"] = "offscreen"
     elif given.steps is not None or given.screenshot is not None:
-        raise Refusal("--steps and --screenshot go with --offscreen.")
+        raise UserError("--steps and --screenshot go with --offscreen.")
     trouble = system_libraries.trouble(os.environ)
     if trouble:
-        raise Refusal(trouble)
+        raise UserError(trouble)
 
 
 def _open(given: argparse.Namespace) -> int:
@@ -104,12 +104,12 @@ def _open(given: argparse.Namespace) -> int:
         config = dataclasses.replace(config, seed=given.seed)
     with held_back() as asked:
         from dgn_viewer.application import Options, build, leave
-        from dgn_viewer.screenshot import Shot, take
+        from dgn_viewer.screenshot import ScreenshotOptions, take
     if asked:
         return INTERRUPTED
     options = Options(config, given.data_root, given.theme, given.size, process=given.process)
     if given.offscreen:
-        return take(options, Shot(given.steps, given.screenshot))
+        return take(options, ScreenshotOptions(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
     viewer = build(options)

@@ -16,12 +16,12 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import ContinueRun, StartRun
 from dgn_engine.protocol.events import Event, Failed
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.thread_session import ThreadSession
 from dgn_viewer.faults import Faults
 from dgn_viewer.interruption import held_back, interrupted_by
 from dgn_viewer.notices import Notice
 from dgn_viewer.plots.garbage_collector import GuiGarbageCollector, install_gui_garbage_collector
-from dgn_viewer.pump import Engine, Pump
+from dgn_viewer.pump import EngineClient, Pump
 from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.settings import Settings, default_path
 from dgn_viewer.style import appearance
@@ -58,11 +58,11 @@ def qt_application() -> QApplication:
     return application
 
 
-def new_engine(options: Options) -> Engine:
+def new_engine(options: Options) -> EngineClient:
     """An engine that has not been started, in a thread or in a process of its own."""
     if options.process:
         return ProcessSession(options.data_root, options.runs_root)
-    return Session(options.data_root, options.runs_root)
+    return ThreadSession(options.data_root, options.runs_root)
 
 
 class Viewer:
@@ -71,7 +71,7 @@ class Viewer:
     def __init__(
         self,
         options: Options,
-        engine: Engine | None = None,
+        engine: EngineClient | None = None,
     ) -> None:
         self.application = qt_application()
         self.faults = Faults()

@@ -33,7 +33,7 @@ from dgn_engine.protocol.events import (
     Refused,
     RegimeSwapped,
     RunContinued,
-    Saved,
+    WeightsSaved,
     WeightsTaken,
 )
 
@@ -46,7 +46,7 @@ _MARGIN = 12
 
 
 @dataclass(frozen=True)
-class Offer:
+class NoticeButton:
     """A button of a notice; the notice goes when it is pressed."""
 
     text: str
@@ -60,7 +60,7 @@ class Notice:
     kind: Kind
     text: str
     details: str = ""
-    offers: tuple[Offer, ...] = ()  # what can be done about it; it stays until one is taken
+    offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
 
 
 def notice_of(event: Event) -> Notice | None:
@@ -76,7 +76,7 @@ def notice_of(event: Event) -> Notice | None:
             return Notice("refused", remark)
         case ComparisonClosed(reason=reason) if reason:
             return Notice("refused", reason)
-        case Saved(step=step, path=path):
+        case WeightsSaved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
         case Diverged(step=step):
             return Notice(
@@ -100,7 +100,7 @@ def notice_of(event: Event) -> Notice | None:
             return None
 
 
-class Card(QFrame):
+class NoticeCard(QFrame):
     """One notice on screen."""
 
     closed = Signal(object)
@@ -148,7 +148,7 @@ class Card(QFrame):
         row.addWidget(self.close_button, 0, Qt.AlignmentFlag.AlignTop)
         return row
 
-    def _offer(self, offer: Offer) -> QPushButton:
+    def _offer(self, offer: NoticeButton) -> QPushButton:
         button = QPushButton(offer.text, self)
 
         def take() -> None:
@@ -194,7 +194,7 @@ class Notices(QWidget):
         super().__init__(window)
         self.recent: deque[Notice] = deque(maxlen=_KEPT)
         self._corner = corner
-        self._cards: list[Card] = []
+        self._cards: list[NoticeCard] = []
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(8)
@@ -205,7 +205,7 @@ class Notices(QWidget):
         self.hide()
 
     @property
-    def cards(self) -> tuple[Card, ...]:
+    def cards(self) -> tuple[NoticeCard, ...]:
         """The cards on screen, oldest first."""
         return tuple(self._cards)
 
@@ -231,7 +231,7 @@ class Notices(QWidget):
             self._drop(card)
         while len(self._cards) >= _AT_ONCE:
             self._drop(self._cards[0])
-        card = Card(notice, self)
+        card = NoticeCard(notice, self)
         card.closed.connect(self._drop)
         self._column.addWidget(card)
         self._cards.append(card)
@@ -239,7 +239,7 @@ class Notices(QWidget):
         self._timer.start()
         self.settle()
 
-    def _drop(self, card: Card) -> None:
+    def _drop(self, card: NoticeCard) -> None:
         if card not in self._cards:
             return
         self._cards.remove(card)
@@ -270,7 +270,7 @@ class Notices(QWidget):
         self.raise_()
 
     @staticmethod
-    def _height(card: Card) -> int:
+    def _height(card: NoticeCard) -> int:
         return max(card.heightForWidth(_WIDTH), card.minimumSizeHint().height())
 
     def event(self, event: QEvent) -> bool:

@@ -13,7 +13,7 @@ from dgn_engine.protocol.frames import Frame
 TICK_MS = 16
 
 
-class Engine(Protocol):
+class EngineClient(Protocol):
     """The side of a session that the viewer sees; a spawned process offers the same."""
 
     def start(self) -> None:
@@ -38,7 +38,7 @@ class Pump(QObject):
     event_arrived = Signal(object)
     frame_arrived = Signal(object)
 
-    def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
+    def __init__(self, engine: EngineClient, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engine = engine
         self._timer = QTimer(self)
@@ -51,7 +51,7 @@ class Pump(QObject):
         """Begin to poll."""
         self._timer.start()
 
-    def take_over(self, engine: Engine) -> None:
+    def take_over(self, engine: EngineClient) -> None:
         """Poll this engine from now on."""
         self._engine = engine
         self.stopped = False

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from PySide6.QtCore import QEventLoop
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
 from dgn_viewer.application import Options, Viewer, build, leave
-from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.interruption import interrupted_by
 from dgn_viewer.scene.elements import Array, Scene, finite_range
 from dgn_viewer.window import DEFAULT_SIZE
@@ -29,7 +29,7 @@ INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Shot:
+class ScreenshotOptions:
     """Until which step, and where the picture goes; the facts lie beside it as .json."""
 
     steps: int
@@ -41,8 +41,8 @@ class Shot:
         return self.picture.with_suffix(".json")
 
 
-def take(options: Options, shot: Shot) -> int:
-    """Run, save, and return the exit code; raises `Refusal` where the engine or disk refuses."""
+def take(options: Options, shot: ScreenshotOptions) -> int:
+    """Run, save, and return the exit code; raises `UserError` where the engine or disk refuses."""
     _check_writable(shot)
     training = dataclasses.replace(options.config.training, pace=0.0)
     config = dataclasses.replace(options.config, training=training)
@@ -57,7 +57,7 @@ def take(options: Options, shot: Shot) -> int:
         )
         viewer = build(own)
         try:
-            code = Photographer(viewer, shot).run()
+            code = Screenshot(viewer, shot).run()
         finally:
             ended = viewer.close()
     if not ended:
@@ -65,10 +65,10 @@ def take(options: Options, shot: Shot) -> int:
     return code
 
 
-class Photographer:
+class Screenshot:
     """Waits for the step and for every panel in sight, then saves."""
 
-    def __init__(self, viewer: Viewer, shot: Shot) -> None:
+    def __init__(self, viewer: Viewer, shot: ScreenshotOptions) -> None:
         self._viewer = viewer
         self._shot = shot
         self._heard = time.monotonic()
@@ -79,7 +79,7 @@ class Photographer:
         viewer.pump.frame_arrived.connect(self._on_frame)
 
     def run(self) -> int:
-        """0, or 130 after Ctrl-C; raises `Refusal` with what went wrong."""
+        """0, or 130 after Ctrl-C; raises `UserError` with what went wrong."""
         with interrupted_by(self._interrupt):
             self._viewer.start()
             self._viewer.pump.send(Advance(self._shot.steps))
@@ -97,9 +97,9 @@ class Photographer:
         while not (self._interrupted or done()):
             self._viewer.application.processEvents(flags)
             if self._trouble:
-                raise Refusal(self._trouble)
+                raise UserError(self._trouble)
             if time.monotonic() - self._heard > SILENCE:
-                raise Refusal(f"The engine has said nothing for {SILENCE:.0f} s; given up.")
+                raise UserError(f"The engine has said nothing for {SILENCE:.0f} s; given up.")
 
     def _interrupt(self) -> None:
         self._interrupted = True
@@ -149,7 +149,7 @@ class Photographer:
             raise _not_writable(self._shot.picture, error) from None
 
 
-def describe(host: PanelHost) -> dict[str, Any]:
+def describe(host: PanelDock) -> dict[str, Any]:
     """A panel's state, its step, and the shape and range of each thing that it draws."""
     shown = host.shown()
     about: dict[str, Any] = {"title": host.spec.title, "state": host.state()}
@@ -179,10 +179,10 @@ def describe_array(values: Array) -> dict[str, Any]:
     }
 
 
-def _check_writable(shot: Shot) -> None:
+def _check_writable(shot: ScreenshotOptions) -> None:
     """Before minutes of training, not after."""
     if shot.picture.suffix.lower() != ".png":
-        raise Refusal(f"{shot.picture} is no .png file; the picture is saved as PNG.")
+        raise UserError(f"{shot.picture} is no .png file; the picture is saved as PNG.")
     for path in (shot.picture, shot.facts):
         existed = path.exists()
         try:
@@ -194,5 +194,5 @@ def _check_writable(shot: Shot) -> None:
             raise _not_writable(path, error) from None
 
 
-def _not_writable(path: Path, error: OSError) -> Refusal:
-    return Refusal(f"Cannot write {path}: {error.strerror or error}. Choose another place.")
+def _not_writable(path: Path, error: OSError) -> UserError:
+    return UserError(f"Cannot write {path}: {error.strerror or error}. Choose another place.")

@@ -9,7 +9,14 @@ from PySide6.QtGui import QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowE
 from PySide6.QtWidgets import QApplication, QMainWindow
 
 from dgn_engine.protocol.commands import Advance, Command, Pause
-from dgn_engine.protocol.events import EngineReady, Event, Measured, Paused, Recalled, Traced
+from dgn_engine.protocol.events import (
+    EngineReady,
+    Event,
+    HistoryReplayed,
+    Measured,
+    Paused,
+    ProbeScalars,
+)
 from dgn_engine.protocol.frames import Frame
 from dgn_viewer.actions.action_table import fixed_actions, panel_actions, regime_actions
 from dgn_viewer.actions.menus import Menus
@@ -17,7 +24,7 @@ from dgn_viewer.actions.palette import Palette
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.actions.shortcuts import ShortcutSheet
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.docks.panel_scheduler import Display
+from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.inspector_dock import InspectorDock
 from dgn_viewer.layer_strip.strip_bar import StripBar
@@ -29,7 +36,7 @@ from dgn_viewer.shell.experiment_parts import ExperimentParts
 from dgn_viewer.shell.export import export_all, export_panel
 from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.file_drops import DropTarget
-from dgn_viewer.shell.inspected_banner import StandingBar
+from dgn_viewer.shell.inspected_banner import InspectedBanner
 from dgn_viewer.shell.recorded_parts import RecordedParts
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
@@ -70,10 +77,10 @@ class Window(QMainWindow):
         self.registry = Actions(self, self._icon, self)
         self.registry.add((*fixed_actions(), *panel_actions(panels)))
         self.docks = PanelDocks(self, panels, self.theme)
-        self.display = Display(self.history, self.docks, dict(panels), send)
+        self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         self.toolbar = RunToolbar(send, self.registry)
         self.strip = LayersStrip(send)
-        self.standing = StandingBar(self.registry, self)
+        self.standing = InspectedBanner(self.registry, self)
         self.inspector = Inspector(send)
         self.status = StatusBar(self)
         self.notices = Notices(self, self._corner)
@@ -94,7 +101,7 @@ class Window(QMainWindow):
 
     def on_event(self, event: Event) -> None:
         """Take in one event and pass it on; each part is its own slot, so a fault stays in it."""
-        if isinstance(event, Recalled):  # it does not happen again: nobody is told
+        if isinstance(event, HistoryReplayed):  # it does not happen again: nobody is told
             for one in event.events:
                 self._take(one)
         else:
@@ -116,7 +123,7 @@ class Window(QMainWindow):
             self.status.show_situation(self._situation)
             self.docks.compare(self._situation.beside is not None)
             self.standing.show_situation(self._situation)
-        if not isinstance(event, (Measured, Traced)):  # many, and only history needs them
+        if not isinstance(event, (Measured, ProbeScalars)):  # many, and only history needs them
             self.event_taken.emit(event)
 
     def on_frame(self, frame: Frame) -> None:

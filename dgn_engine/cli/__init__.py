@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from dgn_engine import __version__
 from dgn_engine.cli._command import Command
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 
 REFUSED, INTERRUPTED = 2, 130
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         return commands[arguments.command].run(arguments)
-    except Refusal as refusal:
+    except UserError as refusal:
         print(f"dgn {arguments.command}: {refusal}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:

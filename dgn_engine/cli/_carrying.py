@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import Document
-    from dgn_engine.experiments.report.reproduce import Task
+    from dgn_engine.experiments.report.reproduce import ReproductionTask
 
 FAILED, INTERRUPTED = 3, 130
 
@@ -26,12 +26,12 @@ def add_carrying_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
 
 
-def carry(arguments: argparse.Namespace, task: Task) -> Document:
+def carry(arguments: argparse.Namespace, task: ReproductionTask) -> Document:
     """Carry it out, say how it goes, print what came out."""
     from dgn_engine.cli._interrupt import Interrupt
-    from dgn_engine.cli._reproduce_progress import Bar
+    from dgn_engine.cli._reproduce_progress import UnitProgressBar
     from dgn_engine.experiments.report.cost import cost_in_words
-    from dgn_engine.experiments.report.reproduce import conduct, plan_of, report_again
+    from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
     from dgn_engine.experiments.report.terminal import print_document
     from dgn_engine.sweep.checks import check_folder, check_start
     from dgn_engine.sweep.workers.choose import find_executor, works_here
@@ -45,8 +45,11 @@ def carry(arguments: argparse.Namespace, task: Task) -> Document:
         executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
         if not arguments.quiet:
             print(cost_in_words(task), file=sys.stderr)
-        with Interrupt() as interrupt, Bar(task.name, sys.stderr, arguments.quiet) as bar:
-            document = conduct(task, executor, bar.look, interrupt.asked)
+        with (
+            Interrupt() as interrupt,
+            UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar,
+        ):
+            document = reproduce(task, executor, bar.look, interrupt.asked)
     print_document(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         print(

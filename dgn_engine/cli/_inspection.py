@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._options import numbers, value_of
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.data import Examples
-    from dgn_engine.data._preprocessing import Preparation
-    from dgn_engine.kernels.gate_statistics import InspectionSettings, Look
-    from dgn_engine.model.importing.from_file import Found
-    from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+    from dgn_engine.data._preprocessing import Preprocessing
+    from dgn_engine.kernels.gate_statistics import GateStatistics, GateStatisticsSettings
+    from dgn_engine.model.importing.from_file import ImportedNetwork
+    from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 
 SCORED = 1000  # test examples, unless told otherwise
 _NEEDS_DATA = (
@@ -60,36 +60,36 @@ def check_inspection_options(arguments: argparse.Namespace) -> None:
         said = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
         if said or arguments.option:
             name = {"road": "kernels"}.get(said[0], said[0]) if said else "option"
-            raise Refusal(f"--{name.replace('_', '-')} needs --data.")
+            raise UserError(f"--{name.replace('_', '-')} needs --data.")
         return
     for name, least in (("examples", 2), ("draws", 2), ("size", 1), ("scored", 0), ("seconds", 0)):
         value = getattr(arguments, name)
         if value is not None and not value >= least:
-            raise Refusal(f"--{name} is {value:g}; it must be at least {least}.")
+            raise UserError(f"--{name} is {value:g}; it must be at least {least}.")
     for name in ("memory", "norm_eps"):
         value = getattr(arguments, name)
         if value is not None and not 0 < value < float("inf"):
             said_as = name.replace("_", "-")
-            raise Refusal(f"--{said_as} is {value:g}; it must be greater than 0 and finite.")
+            raise UserError(f"--{said_as} is {value:g}; it must be greater than 0 and finite.")
     if arguments.option and not arguments.net:
-        raise Refusal("--option needs --net.")
+        raise UserError("--option needs --net.")
 
 
-def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]:
+def inspected(listing: CheckpointContents, arguments: argparse.Namespace) -> dict[str, Any]:
     """Look at the network, write what was asked for, and return it as JSON can hold it."""
     import torch
 
     from dgn_engine.config import DataConfig, NetConfig
     from dgn_engine.data import load_examples
-    from dgn_engine.data._preprocessing import Preparation, channels_wanted
-    from dgn_engine.kernels.gate_statistics import look_at
+    from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
+    from dgn_engine.kernels.gate_statistics import gate_statistics
     from dgn_engine.model.importing.from_file import network_of
     from dgn_engine.training.device_data import choose_probe_set
     from dgn_engine.training.devices import set_threads
 
     examples = load_examples(DataConfig(name=arguments.data, root=arguments.data_root or ""))
     channels = channels_wanted(listing)
-    prepare = Preparation(arguments.size or 0, arguments.normalise or "none", channels)
+    prepare = Preprocessing(arguments.size or 0, arguments.normalise or "none", channels)
     chosen = choose_probe_set(examples, arguments.examples or 50, arguments.seed or 0)
     dtype = getattr(torch, arguments.dtype or "float32")
     raw = torch.from_numpy(examples.train_x[list(chosen.indices)]).to(dtype)
@@ -99,7 +99,7 @@ def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]
     epsilon = {} if arguments.norm_eps is None else {"epsilon": arguments.norm_eps}
     found = network_of(listing, tuple(x.shape[1:]), net, dtype, **epsilon)
     if found.regime.drawn_gates:
-        raise Refusal(
+        raise UserError(
             f"The gates of {listing.file_name} are coins thrown for its own training examples "
             f"({found.regime.name}): they cannot be shown on others."
         )
@@ -107,7 +107,7 @@ def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]
     set_threads(network.architecture)
     x = x.reshape(len(x), *network.architecture.input_shape)
     settings = _settings(arguments, len(network.architecture.gated))
-    look = look_at(network, x, torch.tensor(chosen.labels), settings)
+    look = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
     told = {
         "data": _data(examples, prepare, raw.shape, x.shape),
         "network": _network(found),
@@ -120,12 +120,12 @@ def inspected(listing: Listing, arguments: argparse.Namespace) -> dict[str, Any]
     return told
 
 
-def _settings(arguments: argparse.Namespace, layers: int) -> InspectionSettings:
-    from dgn_engine.kernels.gate_statistics import InspectionSettings
+def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
+    from dgn_engine.kernels.gate_statistics import GateStatisticsSettings
 
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= place < layers for place in chosen):
-        raise Refusal(f"--layers names a layer outside 1…{layers}; the network has {layers}.")
+        raise UserError(f"--layers names a layer outside 1…{layers}; the network has {layers}.")
     asked = {
         name: getattr(arguments, name)
         for name in ("road", "draws", "seconds", "seed")
@@ -133,11 +133,11 @@ def _settings(arguments: argparse.Namespace, layers: int) -> InspectionSettings:
     }
     if arguments.memory is not None:
         asked["memory_bytes"] = int(arguments.memory * 2**30)
-    return replace(InspectionSettings(layers=chosen), **asked)
+    return replace(GateStatisticsSettings(layers=chosen), **asked)
 
 
 def _data(
-    examples: Examples, prepare: Preparation, raw: tuple[int, ...], shape: tuple[int, ...]
+    examples: Examples, prepare: Preprocessing, raw: tuple[int, ...], shape: tuple[int, ...]
 ) -> dict[str, Any]:
     return {
         "name": examples.name,
@@ -148,7 +148,7 @@ def _data(
     }
 
 
-def _network(found: Found) -> dict[str, Any]:
+def _network(found: ImportedNetwork) -> dict[str, Any]:
     architecture = found.network.architecture
     return {
         "understood_as": found.title,
@@ -160,7 +160,7 @@ def _network(found: Found) -> dict[str, Any]:
     }
 
 
-def _kernels(look: Look) -> dict[str, Any]:
+def _kernels(look: GateStatistics) -> dict[str, Any]:
     told = {name: value for name, value in asdict(look).items() if name not in ("layers", "arrays")}
     told["road"] = "exact" if look.relative is None else "estimated"
     told["eigenvalues"] = [float(value) for value in look.arrays["eigenvalues"][:10]]
@@ -168,7 +168,10 @@ def _kernels(look: Look) -> dict[str, Any]:
 
 
 def _accuracy(
-    found: Found, examples: Examples, prepare: Preparation, arguments: argparse.Namespace
+    found: ImportedNetwork,
+    examples: Examples,
+    prepare: Preprocessing,
+    arguments: argparse.Namespace,
 ) -> dict[str, Any]:
     """Of the first test examples, where the network has a logit for each class."""
     import torch
@@ -196,7 +199,7 @@ def _accuracy(
 def _write(
     folder: Path,
     told: dict[str, Any],
-    look: Look,
+    look: GateStatistics,
     indices: tuple[int, ...],
     labels: tuple[int, ...],
 ) -> None:

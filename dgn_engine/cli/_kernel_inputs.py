@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli._options import value_of
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -22,15 +22,15 @@ def check_options(arguments: argparse.Namespace) -> None:
     """Refuse numbers that mean nothing and options that would have no effect."""
     beta, eps, memory = arguments.beta, arguments.eps, arguments.memory
     if beta is not None and not (math.isfinite(beta) and beta > 0):
-        raise Refusal(f"--beta is {beta:g}; it must be greater than 0 and finite.")
+        raise UserError(f"--beta is {beta:g}; it must be greater than 0 and finite.")
     if not (math.isfinite(eps) and eps >= 0):
-        raise Refusal(f"--eps is {eps:g}; it must be at least 0 and finite.")
+        raise UserError(f"--eps is {eps:g}; it must be at least 0 and finite.")
     if not (math.isfinite(memory) and memory > 0):
-        raise Refusal(f"--memory is {memory:g}; it must be greater than 0 and finite.")
+        raise UserError(f"--memory is {memory:g}; it must be greater than 0 and finite.")
     if eps > 0 and beta is None:
-        raise Refusal("--eps needs --beta: hard gates have no ε.")
+        raise UserError("--eps needs --beta: hard gates have no ε.")
     if arguments.option and not arguments.net:
-        raise Refusal("--option needs --net: dense layers say their sizes themselves.")
+        raise UserError("--option needs --net: dense layers say their sizes themselves.")
 
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
@@ -39,20 +39,20 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
 
     x = _array(path, "x", "X", "inputs")
     if x.ndim < 2 or x.shape[0] < 1 or x.dtype.kind not in "fiu":
-        raise Refusal(f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).")
+        raise UserError(f"{path.name} has shape {x.shape}; inputs must be numbers of shape (n, …).")
     x = x.astype(np.float64) if x.dtype.kind != "f" else x
     if not np.isfinite(x).all():
-        raise Refusal(f"{path.name} holds values that are not finite.")
+        raise UserError(f"{path.name} holds values that are not finite.")
     if labels is None:
         return x, None
     y = _array(labels, "y", "Y", "labels")
     if y.shape != (len(x),):
-        raise Refusal(
+        raise UserError(
             f"{labels.name} has shape {y.shape}; labels must be {len(x)} whole numbers, "
             "one for each input."
         )
     if y.dtype.kind not in "fiu" or not np.isfinite(y).all() or (y != np.round(y)).any():
-        raise Refusal(f"{labels.name} holds labels that are not whole numbers.")
+        raise UserError(f"{labels.name} holds labels that are not whole numbers.")
     return x, y.astype(np.int64)
 
 
@@ -63,7 +63,7 @@ def check_labels(labels: Array | None, classes: int) -> None:
     most = max(classes, 2) - 1
     if int(labels.min()) < 0 or int(labels.max()) > most:
         logits = f"{classes} logit" + ("s" if classes > 1 else "")
-        raise Refusal(
+        raise UserError(
             f"The labels go from {labels.min()} to {labels.max()}; "
             f"the network has {logits}, so they must lie in 0…{most}."
         )
@@ -128,7 +128,7 @@ def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
         ("--feature-activation linear", arguments.feature_activation == "linear"),
     ):
         if said:
-            raise Refusal(
+            raise UserError(
                 f"{arguments.network.name} holds a network of ours with its gates in it; "
                 f"leave out {option}."
             )
@@ -142,7 +142,7 @@ def _only_with_gates(arguments: argparse.Namespace) -> None:
         ("--feature-activation linear", arguments.feature_activation == "linear"),
     ):
         if said:
-            raise Refusal(f"{option} needs --gates: without it the network makes its own gates.")
+            raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
 
 
 def _array(path: Path, *names: str) -> Array:
@@ -155,7 +155,7 @@ def _array(path: Path, *names: str) -> Array:
     for name in names:
         if name in arrays:
             return arrays[name]
-    raise Refusal(
+    raise UserError(
         f"{path.name} holds {len(arrays)} arrays; it must hold one, or one named {names[0]}."
     )
 
@@ -164,7 +164,7 @@ def _check_inputs(
     shape: tuple[int, ...], wanted: tuple[int, ...], arguments: argparse.Namespace
 ) -> None:
     if prod(shape[1:]) != prod(wanted):
-        raise Refusal(
+        raise UserError(
             f"{arguments.inputs.name} has inputs of shape {shape[1:]}; "
             f"{arguments.network.name} takes {wanted}."
         )

@@ -17,7 +17,7 @@ from dgn_engine.config import (
     RunConfig,
     ValueInput,
 )
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 # option → place in the configuration; argparse gives None where it was not said
 PLACES: dict[str, tuple[str, str]] = {
@@ -122,7 +122,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run_config(arguments: argparse.Namespace) -> RunConfig:
-    """The configuration that file and options make together; raises `Refusal`."""
+    """The configuration that file and options make together; raises `UserError`."""
     base = RunConfig.from_file(arguments.config) if arguments.config else RunConfig()
     tree = base.to_dict()
     for option, (part, key) in PLACES.items():
@@ -151,7 +151,7 @@ def value_of(text: str, option: str = "--option") -> tuple[str, int | float | st
     """An --option 'NAME=VALUE' as its name and its value."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise Refusal(f"{option} {text!r} must be of the form NAME=VALUE.")
+        raise UserError(f"{option} {text!r} must be of the form NAME=VALUE.")
     return name, _value(value)
 
 

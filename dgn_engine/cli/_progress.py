@@ -23,7 +23,7 @@ from dgn_engine.protocol.events import (
 REFRESH = 0.2  # seconds
 
 
-class Progress:
+class TrainProgressBar:
     """A bar where there is a terminal; elsewhere one line an epoch; nothing when quiet."""
 
     def __init__(self, stream: TextIO, quiet: bool) -> None:
@@ -45,7 +45,7 @@ class Progress:
         self._first = 0  # steps that were done before
         self._train = ""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> TrainProgressBar:
         self._bar.start()
         return self
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dgn_engine.cli._carrying import FAILED, INTERRUPTED, carry
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _one(arguments: argparse.Namespace, name: str) -> _End:
     try:
         out = arguments.out / name if arguments.out else None
         document = carry(arguments, task_of(arguments, name, out, among_others=True))
-    except Refusal as refusal:
+    except UserError as refusal:
         print(f"dgn reproduce: {name}: {refusal}", file=sys.stderr)
         return _End(name, "refused", time.monotonic() - began)
     except Exception:  # one fault of ours must not cost the experiments that follow

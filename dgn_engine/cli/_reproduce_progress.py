@@ -9,11 +9,11 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichBar
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.experiments.report.progress import OVER, Standing
-from dgn_engine.sweep.executor import Progress
+from dgn_engine.experiments.report.progress import OVER, ReproductionProgress
+from dgn_engine.sweep.executor import UnitProgress
 
 
-class Bar:
+class UnitProgressBar:
     """A bar where there is a terminal; elsewhere a line for each unit; nothing when quiet."""
 
     def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
@@ -29,14 +29,14 @@ class Bar:
         )
         self._task = self._bar.add_task(name, total=1.0, words="")
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> UnitProgressBar:
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
-    def look(self, now: Standing, changed: Progress | None) -> None:
+    def look(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
         """Show it."""
         self._bar.update(self._task, completed=now.fraction, words=in_words(now))
         if changed is None or changed.state not in OVER or changed.state == "skipped":
@@ -49,7 +49,7 @@ class Bar:
         )
 
 
-def in_words(now: Standing) -> str:
+def in_words(now: ReproductionProgress) -> str:
     """'12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
     parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:

@@ -13,12 +13,12 @@ from rich.table import Table
 from dgn_engine.experiments.report.formatting import NOTHING, duration
 from dgn_engine.sweep.attempt import log_path
 from dgn_engine.sweep.grid import Sweep
-from dgn_engine.sweep.summary import Line, groups_of
+from dgn_engine.sweep.summary import SummaryRow, groups_of
 
 WIDE = 160  # columns where there is no terminal
 
 
-def print_groups(sweep: Sweep, lines: Sequence[Line], stream: TextIO) -> None:
+def print_groups(sweep: Sweep, lines: Sequence[SummaryRow], stream: TextIO) -> None:
     """A line for each setting: n runs (seeds), mean ± half-width of its 95 % interval."""
     groups = groups_of(lines)
     if not groups:
@@ -39,7 +39,7 @@ def print_groups(sweep: Sweep, lines: Sequence[Line], stream: TextIO) -> None:
     console.print(table)
 
 
-def print_failures(lines: Sequence[Line], root: Path, stream: TextIO) -> int:
+def print_failures(lines: Sequence[SummaryRow], root: Path, stream: TextIO) -> int:
     """Each run that failed for good with the end of its log; how many there are."""
     failed = [line for line in lines if line.state == "failed"]
     for line in failed:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
 from dgn_engine.cli._command import Command
 from dgn_engine.cli._options import add_run_options, run_config
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
@@ -31,14 +31,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C (gone on with next time)."""
     for name in _OURS:
         if getattr(arguments, name) is not None:
-            raise Refusal(f"Leave out --{name.replace('_', '-')}: it follows from the measure.")
+            raise UserError(f"Leave out --{name.replace('_', '-')}: it follows from the measure.")
     if arguments.seeds < 1:
-        raise Refusal(f"--seeds is {arguments.seeds}; it must be at least 1.")
+        raise UserError(f"--seeds is {arguments.seeds}; it must be at least 1.")
 
     from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request
     from dgn_engine.experiments._gate_information import gate_information, network_for
-    from dgn_engine.experiments.report.reproduce import Task
+    from dgn_engine.experiments.report.reproduce import ReproductionTask
     from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
     from dgn_engine.sweep.workers.choose import works_here
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     told = ("gate-information", str(file), str(folder / CONFIG), "--seeds", str(arguments.seeds))
     command = (*told, "--out", str(folder))
     kept = {CONFIG: config.to_toml().encode()}  # so that it can be gone on with
-    task = Task("gate-information", experiment, request, folder, command, kept)
+    task = ReproductionTask("gate-information", experiment, request, folder, command, kept)
     if not arguments.report_only and works_here(arguments.cluster):
         network_for(file, config.net, load_examples(config.data))  # refused before it begins
     return exit_code(carry(arguments, task))
@@ -76,7 +76,7 @@ def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
         try:
             found = net_of(file)
             net = replace(net, name=found.name, options=found.options)
-        except Refusal:
+        except UserError:
             if not arguments.config:
                 raise
     gating = GatingConfig(beta=config.gating.beta, value_input=config.gating.value_input)

@@ -17,7 +17,7 @@ from dgn_engine.cli._inspection import (
 )
 
 if TYPE_CHECKING:
-    from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+    from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
     from dgn_engine.storage.checkpoints.contents import Array
 
 
@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def listed(listing: Listing) -> dict[str, Any]:
+def listed(listing: CheckpointContents) -> dict[str, Any]:
     """The listing as JSON can hold it."""
     from dgn_engine.model.importing.understanding import understood_as
     from dgn_engine.storage.checkpoints.stated_layers import in_words

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, get_args
 from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
 from dgn_engine.cli._command import Command
 from dgn_engine.config import Augmentation, Device
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.experiments import Request
-    from dgn_engine.experiments.report.reproduce import Task
+    from dgn_engine.experiments.report.reproduce import ReproductionTask
 
 ALL = "all"
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         return print_list()
     if not arguments.name:
-        raise Refusal("Say which experiment, or --list to see them.")
+        raise UserError("Say which experiment, or --list to see them.")
     if arguments.name == ALL:
         from dgn_engine.cli._reproduce_all import reproduce_all
 
@@ -61,19 +61,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def task_of(
     arguments: argparse.Namespace, name: str, out: Path | None, *, among_others: bool = False
-) -> Task:
-    """The experiment with its request and folder; raises `Refusal`, also for a setting that would
+) -> ReproductionTask:
+    """The experiment with its request and folder; raises `UserError`, also for a setting that would
     change nothing. `among_others`: such a setting is meant for others and left out.
     """
     from dgn_engine.experiments import find_experiment
     from dgn_engine.experiments.report.option_check import answered, check_asked
-    from dgn_engine.experiments.report.reproduce import Task
+    from dgn_engine.experiments.report.reproduce import ReproductionTask
     from dgn_engine.experiments.report.result_folders import default_folder
 
     experiment = find_experiment(name)
     protocol = arguments.protocol or experiment.protocols[0]
     if protocol not in experiment.protocols:
-        raise Refusal(
+        raise UserError(
             f"{name} has no protocol '{protocol}'; it has {', '.join(experiment.protocols)}."
         )
     request = _request(arguments, protocol)
@@ -83,7 +83,7 @@ def task_of(
         check_asked(name, experiment, request)
     folder = (out or default_folder(name, request)).absolute()
     command = ("reproduce", name, *options_of(request), "--out", str(folder))
-    return Task(name, experiment, request, folder, command)
+    return ReproductionTask(name, experiment, request, folder, command)
 
 
 def options_of(request: Request) -> tuple[str, ...]:
@@ -108,13 +108,13 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
     for name in ("seeds", "epochs", "train_limit", "test_limit"):
         value = getattr(arguments, name)
         if value is not None and value < 1:
-            raise Refusal(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
+            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
     if any(step <= 0 for step in arguments.steps):
-        raise Refusal("--steps are learning rates; each must be greater than 0.")
+        raise UserError("--steps are learning rates; each must be greater than 0.")
     named = [f"{step:g}" for step in arguments.steps]
     for step in named:
         if named.count(step) > 1:
-            raise Refusal(f"--steps names {step} {_times(named.count(step))}; once is enough.")
+            raise UserError(f"--steps names {step} {_times(named.count(step))}; once is enough.")
     return Request(
         scale="full" if arguments.full else "quick",
         protocol=protocol,  # type: ignore[arg-type]  # one of the experiment's own

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dgn_engine.cli._command import Command
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout
 
 DAMAGED = 1
@@ -147,7 +147,7 @@ def _keep(folder: Path, arguments: argparse.Namespace) -> int:
     ]
     if not found:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
-        raise Refusal(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
+        raise UserError(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
     (found[-1].path / folder_layout.KEEP).touch()
     print(f"{found[-1].path} is kept.")
     return 0
@@ -166,7 +166,7 @@ def _delete(folder: Path, arguments: argparse.Namespace) -> int:
 
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise Refusal(f"say --yes to delete {folder} for good.")
+            raise UserError(f"say --yes to delete {folder} for good.")
         RunReader(folder)
         answer = input(f"Delete {folder} with all its checkpoints and frames? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):

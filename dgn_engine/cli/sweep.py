@@ -49,27 +49,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._interrupt import Interrupt
-    from dgn_engine.cli._reproduce_progress import Bar
+    from dgn_engine.cli._reproduce_progress import UnitProgressBar
     from dgn_engine.cli._sweep_table import print_failures, print_groups
-    from dgn_engine.experiments.report.progress import Tally
+    from dgn_engine.experiments.report.progress import ProgressTally
     from dgn_engine.sweep.checks import check_folder, check_start
-    from dgn_engine.sweep.executor import Progress
-    from dgn_engine.sweep.summary import lines_of, write_results
+    from dgn_engine.sweep.executor import UnitProgress
+    from dgn_engine.sweep.summary import rows_of, write_results
     from dgn_engine.sweep.workers.choose import find_executor, works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root)
     check_start(units, root, works_here(arguments.cluster))
     executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
-    tally = Tally("sweep", units)
-    with Interrupt() as interrupt, Bar("sweep", sys.stderr, arguments.quiet) as bar:
+    tally = ProgressTally("sweep", units)
+    with Interrupt() as interrupt, UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar:
 
-        def told(progress: Progress) -> None:
+        def told(progress: UnitProgress) -> None:
             tally.told(progress)
             bar.look(tally.standing(), progress)
 
         states = executor.run(units, root, told, interrupt.asked)
-    lines = lines_of(sweep, states, tally.last, root)
+    lines = rows_of(sweep, states, tally.last, root)
     over = all(state in ("done", "skipped", "diverged", "failed") for state in states.values())
     write_results(root, sweep, lines, "done" if over else "interrupted")
     print_groups(sweep, lines, sys.stdout)

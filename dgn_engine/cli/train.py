@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.cli._command import Command
 from dgn_engine.cli._options import PLACES, add_run_options, run_config
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
     from dgn_engine.storage.runs.run_folder import RunFolder
-    from dgn_engine.training.headless_run import Headless, Outcome
+    from dgn_engine.training.headless_run import HeadlessRun, Outcome
 
 DIVERGED, UNSAVED, INTERRUPTED = 3, 4, 130
 EVERY = 5.0  # seconds
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     every = arguments.checkpoint_every
     if not (math.isfinite(every) and every >= 0):
-        raise Refusal(f"--checkpoint-every {every:g}: must be a number of seconds, 0 or more.")
+        raise UserError(f"--checkpoint-every {every:g}: must be a number of seconds, 0 or more.")
     if arguments.resume is not None:
         return _resume(arguments)
     config = run_config(arguments)
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = _new_folder(arguments, config)
     try:
         return _train(arguments, folder, lambda headless: headless.train(config, folder))
-    except Refusal:
+    except UserError:
         if folder is not None and "started" not in folder.about:
             folder.discard()  # it never began
         raise
@@ -85,7 +85,7 @@ def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder |
         return None
     try:
         return new_folder(runs_root(), config)
-    except Refusal as refusal:
+    except UserError as refusal:
         print(f"dgn train: {refusal} The run is not recorded.", file=sys.stderr)
         return None
 
@@ -95,7 +95,7 @@ def _resume(arguments: argparse.Namespace) -> int:
     said += [name for name in ("config", "out") if getattr(arguments, name) is not None]
     if said:
         option = said[0].replace("_", "-")
-        raise Refusal(
+        raise UserError(
             f"--resume takes everything from the folder; leave out --{option}, "
             "or begin another run."
         )
@@ -124,15 +124,15 @@ def _resume(arguments: argparse.Namespace) -> int:
 def _train(
     arguments: argparse.Namespace,
     folder: RunFolder | None,
-    work: Callable[[Headless], Outcome],
+    work: Callable[[HeadlessRun], Outcome],
 ) -> int:
-    from dgn_engine.cli._progress import Progress
-    from dgn_engine.training.headless_run import Headless
+    from dgn_engine.cli._progress import TrainProgressBar
+    from dgn_engine.training.headless_run import HeadlessRun
 
     stop = _Interrupt()
     probes = [name for name in arguments.record.split(",") if name]
-    with Progress(sys.stderr, quiet=arguments.quiet) as progress, stop:
-        outcome = work(Headless(progress, stop.asked, probes, arguments.checkpoint_every))
+    with TrainProgressBar(sys.stderr, quiet=arguments.quiet) as progress, stop:
+        outcome = work(HeadlessRun(progress, stop.asked, probes, arguments.checkpoint_every))
     print(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
         print(f"Recorded in {folder.path}.", file=sys.stderr)

@@ -9,7 +9,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
 from dgn_engine.data._selection import only_first, only_first_tests, only_pair
 from dgn_engine.data._variants import noisy_labels, random_pixels
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.protocol.forms import filled
@@ -31,13 +31,13 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
     """Load what the configuration names, cut it to size, and make the variant of it.
 
     'folder:PATH' is the data set `folder` with a path. With `binary`, labels are 0 and 1
-    in the order of the pair. Test examples stay true in every variant. Raises `Refusal` with
+    in the order of the pair. Test examples stay true in every variant. Raises `UserError` with
     one sentence for whatever is not there or not sound.
     """
     known = data_sets()
     name, colon, _ = config.name.partition(":")
     if name not in known or (colon and name != "folder"):
-        raise Refusal(
+        raise UserError(
             f"There is no data set '{config.name}'; known: {', '.join(known)} (folder:PATH)."
         )
     options = filled(f"Data set '{name}'", "data.options", known[name].options, config.options)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.random_streams import random_stream
 
 PAD, HOLE = 8, 4  # a side of 32 is padded by 32 // 8 = 4 and loses a square of 32 // 4 = 8
@@ -16,7 +16,7 @@ LEAST = 8  # pixels of a side that can be padded and cut out
 
 
 @dataclass(frozen=True)
-class Views:
+class AugmentedViews:
     """How each of n images is shown in one epoch; every field is (n,).
 
     `top`, `left`: where the crop begins in the padded image; `mirrored`: left and right exchanged;
@@ -36,28 +36,28 @@ class Augmentation:
     Padded by reflection with an eighth of the side, cropped back to its size, mirrored with
     probability ½, and a square of a quarter of the side filled with `fill` (C,), the mean pixel:
     the zero of his normalised images. For 32×32 pixels: pad 4, cutout 8×8. What is drawn is a
-    function of (seed, epoch) alone. Raises `Refusal` where the inputs are no such images.
+    function of (seed, epoch) alone. Raises `UserError` where the inputs are no such images.
     """
 
     def __init__(self, images: Tensor, seed: int) -> None:
         if images.dim() != 4:
-            raise Refusal(
+            raise UserError(
                 "training.augmentation shifts and mirrors images, and this network takes its "
                 "inputs as rows of numbers; choose a convolutional network or augmentation 'none'."
             )
         self.height, self.width = (int(side) for side in images.shape[2:])
         side = min(self.height, self.width)
         if side < LEAST:
-            raise Refusal(
+            raise UserError(
                 f"training.augmentation needs images of at least {LEAST}×{LEAST} pixels; these "
                 f"have {self.height}×{self.width}."
             )
         self.pad, self.hole = side // PAD, side // HOLE
         self.fill = images.mean(dim=(0, 2, 3), dtype=torch.float64).to(images.dtype)
         self._seed, self._examples = seed, len(images)
-        self._views: tuple[int, Views] | None = None
+        self._views: tuple[int, AugmentedViews] | None = None
 
-    def views(self, epoch: int) -> Views:
+    def views(self, epoch: int) -> AugmentedViews:
         """How every training example is shown in this epoch."""
         if self._views is None or self._views[0] != epoch:
             self._views = (epoch, self._drawn(epoch))
@@ -86,7 +86,7 @@ class Augmentation:
         offset = places - begin[:, None]
         return (offset >= 0) & (offset < self.hole)
 
-    def _drawn(self, epoch: int) -> Views:
+    def _drawn(self, epoch: int) -> AugmentedViews:
         generator = random_stream("augmentation", self._seed, epoch)
 
         def draw(choices: int) -> Tensor:
@@ -94,7 +94,7 @@ class Augmentation:
             return whole.to(self.fill.device)
 
         shifts = 2 * self.pad + 1
-        return Views(
+        return AugmentedViews(
             top=draw(shifts),
             left=draw(shifts),
             mirrored=draw(2).bool(),

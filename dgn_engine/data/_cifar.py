@@ -18,7 +18,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
 from dgn_engine.data._download import fetch, whole_file
 from dgn_engine.data._root import data_root, missing
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.data._torchvision import CifarSource
@@ -91,7 +91,7 @@ class CifarSet:
                             file.write(stream.read(MOST))
             archive.unlink()
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
-            raise Refusal(f"Cannot unpack {archive}: {error}.") from None
+            raise UserError(f"Cannot unpack {archive}: {error}.") from None
 
 
 def _files(source: CifarSource) -> tuple[tuple[str, str], ...]:
@@ -105,8 +105,8 @@ def _joined(batches: list[Batch]) -> Batch:
     )
 
 
-def _damaged(path: Path) -> Refusal:
-    return Refusal(f"{path} is damaged; delete it and download it again (--download).")
+def _damaged(path: Path) -> UserError:
+    return UserError(f"{path} is damaged; delete it and download it again (--download).")
 
 
 # torchvision keeps CIFAR as pickles, and users have them in that layout already, so that is what
@@ -133,13 +133,13 @@ def _unpickled(path: Path, md5: str) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(MOST)
     except OSError as error:
-        raise Refusal(f"Cannot read {path}: {error.strerror}.") from None
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != md5:
         raise _damaged(path)
     try:
         table = _ArrayUnpickler(io.BytesIO(content), encoding="latin1").load()
     except Exception as error:  # a pickle fails in every type of exception
-        raise Refusal(f"{path} cannot be read: {error}.") from None
+        raise UserError(f"{path} cannot be read: {error}.") from None
     if not isinstance(table, dict):
         raise _damaged(path)
     return table

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import OptionField
 
 Report: TypeAlias = Callable[[str, float | None], None]
@@ -70,19 +70,21 @@ def examples_from_levels(
 ) -> Examples:
     """Examples from whole grey or colour levels 0…`top`, (n, C, H, W), and their labels (n,).
 
-    Raises `Refusal` where there is nothing to learn from, or a label names no class.
+    Raises `UserError` where there is nothing to learn from, or a label names no class.
     """
     digest = hashlib.sha256(json.dumps([class_names, top]).encode())
     parts: list[tuple[Images, Labels]] = []
     for what, (levels, numbers) in (("training", train), ("test", test)):
         labels = numbers.astype(np.int64)
         if len(levels) == 0 or len(levels) != len(labels):
-            raise Refusal(
+            raise UserError(
                 f"The {what} part of {name} has {len(levels)} images and {len(labels)} labels; "
                 "it needs as many of one as of the other, and at least one."
             )
         if labels.min() < 0 or labels.max() >= len(class_names):
-            raise Refusal(f"The {what} part of {name} has labels outside 0…{len(class_names) - 1}.")
+            raise UserError(
+                f"The {what} part of {name} has labels outside 0…{len(class_names) - 1}."
+            )
         digest.update(str(levels.shape).encode())
         digest.update(np.ascontiguousarray(levels).data)
         digest.update(labels.data)

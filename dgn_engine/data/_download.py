@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from dgn_engine.data._dataset import Report
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 CHUNK = 1 << 18
 MOST = 2 << 30  # no archive we ask for is larger
@@ -22,14 +22,14 @@ PATIENCE = 30.0  # seconds without a byte
 def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Report) -> None:
     """Download `target` from the first address that serves it with this md5.
 
-    The file appears under its name only when it is whole. Raises `Refusal` with the last
+    The file appears under its name only when it is whole. Raises `UserError` with the last
     reason when no address serves.
     """
     reason = "there is no address to fetch it from"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refusal(f"Cannot make the folder {target.parent}: {error.strerror}.") from None
+        raise UserError(f"Cannot make the folder {target.parent}: {error.strerror}.") from None
     for url in urls:
         try:
             _fetch_one(url, target, md5, title, report)
@@ -37,7 +37,7 @@ def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Repor
             reason = f"{url}: {error}"
         else:
             return
-    raise Refusal(f"{title} could not be downloaded ({reason}); nothing was kept.")
+    raise UserError(f"{title} could not be downloaded ({reason}); nothing was kept.")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
 from dgn_engine.data._download import fetch, whole_file
 from dgn_engine.data._root import data_root, missing
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 MOST = 1 << 30  # bytes of one unpacked file
 FILES = (
@@ -77,19 +77,19 @@ class IdxSet:
                     file.write(stream.read(MOST))
                 packed.unlink()
             except (OSError, EOFError, zlib.error) as error:
-                raise Refusal(f"Cannot unpack {packed}: {error}.") from None
+                raise UserError(f"Cannot unpack {packed}: {error}.") from None
 
 
 def read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
-    """The bytes of an IDX file as an array with this many axes; `Refusal` where it is damaged."""
+    """The bytes of an IDX file as an array with this many axes; `UserError` where it is damaged."""
     try:
         with path.open("rb") as file:
             content = file.read(MOST)
     except OSError as error:
-        raise Refusal(f"Cannot read {path}: {error.strerror}.") from None
+        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
     start = 4 + 4 * axes
     shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
     # The magic number: two zeros, 8 for unsigned bytes, the number of axes.
     if content[:4] != bytes((0, 0, 8, axes)) or len(content) - start != math.prod(shape):
-        raise Refusal(f"{path} is damaged; delete it and download it again (--download).")
+        raise UserError(f"{path} is damaged; delete it and download it again (--download).")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -20,7 +20,7 @@ _ARRAYS = ("train_x", "train_y", "test_x", "test_y")
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedImages:
     """Levels (n, C, H, W) and labels (n,) of both parts."""
 
     train_x: npt.NDArray[np.uint8]
@@ -30,7 +30,7 @@ class Decoded:
     class_names: tuple[str, ...]
 
 
-def cached(signature: str) -> Decoded | None:
+def cached(signature: str) -> DecodedImages | None:
     """What was decoded from this very source before, or None."""
     path = _place(signature)
     try:
@@ -40,10 +40,10 @@ def cached(signature: str) -> Decoded | None:
         path.touch()  # the age that `_prune` goes by
     except Exception:  # not there, or damaged in whatever way: it will be made again
         return None
-    return Decoded(train_x, train_y, test_x, test_y, tuple(names))
+    return DecodedImages(train_x, train_y, test_x, test_y, tuple(names))
 
 
-def keep(signature: str, decoded: Decoded) -> None:
+def keep(signature: str, decoded: DecodedImages) -> None:
     """Store for the next time; a cache that cannot be written is no trouble."""
     if decoded.train_x.nbytes + decoded.test_x.nbytes > ENTRY_BYTES:
         return

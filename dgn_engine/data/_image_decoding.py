@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from dgn_engine.data._image_files import ImageFile
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 PIXELS = 1 << 26  # of one image
@@ -24,7 +24,7 @@ Levels = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Measure:
+class ImageSize:
     """Width, height and whether there is no colour."""
 
     width: int
@@ -32,7 +32,7 @@ class Measure:
     grey: bool
 
 
-def measured(file: ImageFile, source: str) -> Measure:
+def measured(file: ImageFile, source: str) -> ImageSize:
     """Size and colour from the header alone; a bomb is refused here, undecoded."""
     try:
         with warnings.catch_warnings():
@@ -45,17 +45,17 @@ def measured(file: ImageFile, source: str) -> Measure:
     except Exception as error:  # decoders fail in every type of exception
         raise _damaged(file, source, error) from None
     if width * height > PIXELS:
-        raise Refusal(
+        raise UserError(
             f"{source}: {file.name} unpacks to more than {PIXELS >> 20} million pixels and was "
             "refused; scale it down first."
         )
-    return Measure(width, height, grey)
+    return ImageSize(width, height, grey)
 
 
-def common_shape(measures: Iterable[Measure], source: str) -> tuple[int, int, int]:
+def common_shape(measures: Iterable[ImageSize], source: str) -> tuple[int, int, int]:
     """(C, H, W) that every image is brought to: the most frequent size, 1 channel if all are grey.
 
-    Raises `Refusal` where they would not fit in memory together.
+    Raises `UserError` where they would not fit in memory together.
     """
     counts = Counter(measures)
     sizes: Counter[tuple[int, int]] = Counter()
@@ -65,7 +65,7 @@ def common_shape(measures: Iterable[Measure], source: str) -> tuple[int, int, in
     channels = 1 if all(measure.grey for measure in counts) else 3
     total = counts.total() * channels * height * width
     if total > VALUES:
-        raise Refusal(
+        raise UserError(
             f"{source}: {counts.total():,} images of {width}×{height} pixels need "
             f"{4 * total / 2**30:.0f} GiB of memory; scale them down first."
         )
@@ -82,7 +82,7 @@ def decoded(file: ImageFile, shape: tuple[int, int, int], source: str) -> Levels
             if plain.size != (width, height):
                 plain = plain.resize((width, height), Image.Resampling.BILINEAR)
             levels = np.asarray(plain, dtype=np.uint8)
-    except Refusal:
+    except UserError:
         raise
     except Exception as error:  # decoders fail in every type of exception
         raise _damaged(file, source, error) from None
@@ -101,8 +101,8 @@ def _eight_bits(image: Image.Image) -> Image.Image:
     return image
 
 
-def _damaged(file: ImageFile, source: str, error: Exception) -> Refusal:
+def _damaged(file: ImageFile, source: str, error: Exception) -> UserError:
     reason = str(error) or type(error).__name__
     if isinstance(error, UnidentifiedImageError):
         reason = "it is none of the kinds of image that are read"
-    return Refusal(f"{source}: {file.name} is damaged or cannot be read ({reason}).")
+    return UserError(f"{source}: {file.name} is damaged or cannot be read ({reason}).")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 FILE_BYTES = 64 << 20  # of one image, as stored
@@ -33,22 +33,24 @@ class ImageFile:
 def image_files(path: Path) -> Iterator[ImageFile]:
     """Every regular file with the suffix of an image; links, devices and hidden files are not.
 
-    `path` is a directory, a zip, a tar or a gzipped tar; content decides which. Raises `Refusal`
+    `path` is a directory, a zip, a tar or a gzipped tar; content decides which. Raises `UserError`
     with one sentence where there is nothing of the kind, or where it is damaged.
     """
     try:
         if path.is_dir():
             yield from _of_directory(path)
         elif not path.is_file():
-            raise Refusal(f"There is no folder or archive of images at {path}.")
+            raise UserError(f"There is no folder or archive of images at {path}.")
         elif zipfile.is_zipfile(path):
             yield from _of_zip(path)
         else:
             yield from _of_tar(path)
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise Refusal(f"{path} is damaged, or no archive of images: {error}.") from None
+        raise UserError(f"{path} is damaged, or no archive of images: {error}.") from None
     except OSError as error:
-        raise Refusal(f"Cannot read {error.filename or path}: {error.strerror or error}.") from None
+        raise UserError(
+            f"Cannot read {error.filename or path}: {error.strerror or error}."
+        ) from None
 
 
 def signature(path: Path) -> str:
@@ -62,7 +64,7 @@ def signature(path: Path) -> str:
             for name, status in ((file, (path / file).lstat()) for file in _names(path))
         ]
     except OSError as error:
-        raise Refusal(f"Cannot read {error.filename or path}: {error.strerror}.") from None
+        raise UserError(f"Cannot read {error.filename or path}: {error.strerror}.") from None
     return "\n".join([str(path.resolve()), *lines])
 
 
@@ -104,12 +106,12 @@ def _of_zip(path: Path) -> Iterator[ImageFile]:
             if member.is_dir() or link or not _wanted(name):
                 continue
             if member.flag_bits & 1:
-                raise Refusal(f"{path} is encrypted; unpack it first.")
+                raise UserError(f"{path} is encrypted; unpack it first.")
             try:
                 with archive.open(member) as file:
                     content = _bounded(file, f"{path}: {name}")
             except NotImplementedError as error:
-                raise Refusal(f"{path} is packed in a way that is not read: {error}.") from None
+                raise UserError(f"{path} is packed in a way that is not read: {error}.") from None
             yield ImageFile(name, content, place / len(members))
 
 
@@ -126,7 +128,7 @@ def _of_tar(path: Path) -> Iterator[ImageFile]:
                 unpacked, count = unpacked + member.size, count + 1
                 _check_count(count, path)
                 if unpacked > UNPACKED_BYTES:
-                    raise Refusal(f"{path} unpacks to more than {UNPACKED_BYTES >> 30} GiB.")
+                    raise UserError(f"{path} unpacks to more than {UNPACKED_BYTES >> 30} GiB.")
                 name = _tidy(member.name)
                 file = archive.extractfile(member) if member.isreg() and _wanted(name) else None
                 archive.members.clear()  # type: ignore[attr-defined] # else every header is kept
@@ -142,10 +144,10 @@ def _tidy(name: str) -> str:
 def _bounded(file: IO[bytes], where: str) -> bytes:
     content = file.read(FILE_BYTES + 1)
     if len(content) > FILE_BYTES:
-        raise Refusal(f"{where} is larger than {FILE_BYTES >> 20} MiB; scale it down first.")
+        raise UserError(f"{where} is larger than {FILE_BYTES >> 20} MiB; scale it down first.")
     return content
 
 
 def _check_count(count: int, path: Path) -> None:
     if count > FILES:
-        raise Refusal(f"{path} holds more than {FILES:,} files.")
+        raise UserError(f"{path} holds more than {FILES:,} files.")

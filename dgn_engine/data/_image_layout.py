@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dgn_engine.data._selection import stratified_split
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 TEST_SHARE = 0.2
 _TRAIN, _TEST, _OTHER = ("train", "training"), ("test", "testing"), ("val", "valid", "validation")
 
 
 @dataclass(frozen=True)
-class Layout:
+class ImageLayout:
     """Names of the images in both parts, sorted, with the class number of each."""
 
     class_names: tuple[str, ...]
@@ -23,15 +23,15 @@ class Layout:
     test: tuple[tuple[str, int], ...]
 
 
-def lay_out(names: Sequence[str], source: str) -> Layout:
+def lay_out(names: Sequence[str], source: str) -> ImageLayout:
     """Read the layout off the names: CLASS/…, or train/CLASS/… and test/CLASS/….
 
     One folder around all of it is looked through. Without a test part a fifth of each class is
-    held out, always the same. Raises `Refusal` where there are not two classes.
+    held out, always the same. Raises `UserError` where there are not two classes.
     """
     paths = {name: tuple(name.split("/")) for name in sorted(names)}
     if not paths:
-        raise Refusal(f"{source} holds no images (.png, .jpg and the like).")
+        raise UserError(f"{source} holds no images (.png, .jpg and the like).")
     while len({path[0] for path in paths.values()}) == 1 and min(map(len, paths.values())) > 2:
         paths = {name: path[1:] for name, path in paths.items()}
     tops = {path[0].lower() for path in paths.values() if len(path) > 1}
@@ -47,19 +47,19 @@ def _under(path: tuple[str, ...], tops: tuple[str, ...]) -> bool:
     return len(path) > 2 and path[0].lower() in tops
 
 
-def _given(train: dict[str, str], test: dict[str, str], source: str) -> Layout:
+def _given(train: dict[str, str], test: dict[str, str], source: str) -> ImageLayout:
     class_names = _classes(train, source)
     for label in set(test.values()) - set(class_names):
-        raise Refusal(f"{source} tests a class '{label}' that it has no training images of.")
-    return Layout(class_names, _numbered(train, class_names), _numbered(test, class_names))
+        raise UserError(f"{source} tests a class '{label}' that it has no training images of.")
+    return ImageLayout(class_names, _numbered(train, class_names), _numbered(test, class_names))
 
 
-def _split(labels: dict[str, str], source: str) -> Layout:
+def _split(labels: dict[str, str], source: str) -> ImageLayout:
     class_names = _classes(labels, source)
     numbered = _numbered(labels, class_names)
     numbers = np.array([number for _, number in numbered], dtype=np.int64)
     train, test = stratified_split(numbers, round(len(numbers) * TEST_SHARE))
-    return Layout(
+    return ImageLayout(
         class_names,
         tuple(numbered[place] for place in train),
         tuple(numbered[place] for place in test),
@@ -69,7 +69,7 @@ def _split(labels: dict[str, str], source: str) -> Layout:
 def _classes(labels: dict[str, str], source: str) -> tuple[str, ...]:
     found = set(labels.values())
     if len(found) < 2:
-        raise Refusal(
+        raise UserError(
             f"{source} has images of {len(found)} class{'' if len(found) == 1 else 'es'}; it needs "
             "a folder of images for each of two classes or more."
         )

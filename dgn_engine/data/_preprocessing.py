@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import Refusal
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.errors import UserError
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 
 Normalise = Literal["none", "imagenet"]
 
@@ -20,7 +20,7 @@ IMAGENET_DEVIATION = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessing:
     """`size`: side of the images, 0 leaves it; `channels` that the network takes, 0 for any."""
 
     size: int = 0
@@ -28,13 +28,13 @@ class Preparation:
     channels: int = 0
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images (n, C, H, W) in [0, 1] → (n, C', H', W'); raises `Refusal` where they do not fit.
+        """Images (n, C, H, W) in [0, 1] → (n, C', H', W'); raises `UserError` if they do not fit.
 
         The shorter side becomes `size` (bilinear, with antialiasing), then the middle is cut out.
         Grey images go to all channels alike.
         """
         if images.dim() != 4:
-            raise Refusal("Only images can be resized or normalised; these examples are vectors.")
+            raise UserError("Only images can be resized or normalised; these examples are vectors.")
         if self.channels > 1 and images.shape[1] == 1:
             images = images.expand(-1, self.channels, -1, -1)
         if self.size and min(images.shape[2:]) != self.size:
@@ -48,7 +48,7 @@ class Preparation:
             images = images[:, :, top : top + self.size, left : left + self.size]
         if self.normalise == "imagenet":
             if images.shape[1] != 3:
-                raise Refusal(
+                raise UserError(
                     f"ImageNet's normalisation is of 3 channels; these images have "
                     f"{images.shape[1]}."
                 )
@@ -70,6 +70,6 @@ class Preparation:
         return ", ".join([*words, scale])
 
 
-def channels_wanted(listing: Listing) -> int:
+def channels_wanted(listing: CheckpointContents) -> int:
     """The input channels of the file's first convolution; 0 where there is none."""
     return next((a.shape[1] for a in listing.arrays.values() if a.ndim == 4), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 def user_cache() -> Path:
@@ -20,9 +20,9 @@ def data_root(chosen: str | Path | None = None) -> Path:
     return Path(named).expanduser() if named else user_cache() / "data"
 
 
-def missing(title: str, root: Path) -> Refusal:
+def missing(title: str, root: Path) -> UserError:
     """The one sentence about a data set that is not there."""
-    return Refusal(
+    return UserError(
         f"{title} is not in {root}; allow the download (--download), or name the folder "
         "that holds it (--data-root or DGN_DATA_ROOT)."
     )

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.data._dataset import Examples, Labels
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 Places = npt.NDArray[np.int64]
 
@@ -46,13 +46,13 @@ def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
     top = len(examples.class_names) - 1
     for number in pair:
         if not 0 <= number <= top:
-            raise Refusal(
+            raise UserError(
                 f"{examples.name} has no class {number}; data.binary takes two of 0 to {top}."
             )
     train_x, train_y = _pair_of(examples.train_x, examples.train_y, pair)
     test_x, test_y = _pair_of(examples.test_x, examples.test_y, pair)
     if len(np.unique(train_y)) < 2 or not len(test_y):
-        raise Refusal(f"{examples.name} has no examples of one of the classes {list(pair)}.")
+        raise UserError(f"{examples.name} has no examples of one of the classes {list(pair)}.")
     return replace(
         examples.named(f"binary {pair[0]} {pair[1]}"),
         train_x=train_x,

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import torch
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 # A torchvision built for CUDA cannot load its operators beside a CPU-only torch, and then its
 # import fails (pytorch/vision #9085). Data sets need none of them: naming two is enough.
@@ -78,7 +78,7 @@ def import_torchvision() -> tuple[ModuleType, torch.library.Library | None]:
     try:
         return _import_quietly(), None
     except ImportError as error:
-        raise Refusal(f"torchvision cannot be imported: {error}; install it again.") from None
+        raise UserError(f"torchvision cannot be imported: {error}; install it again.") from None
     except RuntimeError as error:
         if "operator torchvision::" not in str(error):
             raise

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import Examples
 from dgn_engine.data._variants import frozen_stream
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import OptionField
 
 Vectors = npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ def sizes(config: DataConfig) -> tuple[int, int]:
     options = dict(config.options)
     n, dim = int(options["n"]), int(options["dim"])
     if n * dim > MOST_NUMBERS:
-        raise Refusal(f"{n:,} vectors of dimension {dim:,} do not fit into 1 GiB; take fewer.")
+        raise UserError(f"{n:,} vectors of dimension {dim:,} do not fit into 1 GiB; take fewer.")
     return n, dim
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
-from dgn_engine.data._image_cache import Decoded, cached, keep
+from dgn_engine.data._image_cache import DecodedImages, cached, keep
 from dgn_engine.data._image_files import ImageFile, image_files, signature
-from dgn_engine.data._image_layout import Layout, lay_out
-from dgn_engine.errors import Refusal
+from dgn_engine.data._image_layout import ImageLayout, lay_out
+from dgn_engine.errors import UserError
 
 REPORT_EVERY = 500  # images
 
@@ -20,7 +20,7 @@ REPORT_EVERY = 500  # images
 def _load(config: DataConfig, report: Report) -> Examples:
     place = config.name.removeprefix("folder").removeprefix(":").strip()
     if not place:
-        raise Refusal("Name the folder or archive of images: folder:PATH.")
+        raise UserError("Name the folder or archive of images: folder:PATH.")
     path = Path(place).expanduser()
     report(f"reading {path.name}", None)
     seen = signature(path) if path.exists() else ""
@@ -33,7 +33,7 @@ def _load(config: DataConfig, report: Report) -> Examples:
     return examples_from_levels(f"folder:{path.name}", train, test, decoded.class_names)
 
 
-def _decoded(path: Path, report: Report) -> Decoded:
+def _decoded(path: Path, report: Report) -> DecodedImages:
     """Two passes: sizes and names first, so that memory is known before a pixel is decoded."""
     from dgn_engine.data import _image_decoding as decoding  # Pillow: only when it is wanted
 
@@ -51,15 +51,15 @@ def _decoded(path: Path, report: Report) -> Decoded:
             parts[part][row] = decoding.decoded(file, shape, source)
             missing.discard(file.name)
     if missing:
-        raise Refusal(f"{source} changed while it was read; try again.")
+        raise UserError(f"{source} changed while it was read; try again.")
     train_y, test_y = (
         np.array([number for _, number in part], dtype=np.int64)
         for part in (layout.train, layout.test)
     )
-    return Decoded(parts[0], train_y, parts[1], test_y, layout.class_names)
+    return DecodedImages(parts[0], train_y, parts[1], test_y, layout.class_names)
 
 
-def _places(layout: Layout) -> dict[str, tuple[int, int]]:
+def _places(layout: ImageLayout) -> dict[str, tuple[int, int]]:
     """Name → (0 training or 1 test, row)."""
     return {
         name: (part, row)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Printed, Row
+from dgn_engine.experiments._findings import Claim, Figure, Findings, PlottedLine, Printed, Row
 from dgn_engine.plugins import discover
 
 __all__ = [
@@ -12,8 +12,8 @@ __all__ = [
     "Experiment",
     "Figure",
     "Findings",
-    "Line",
     "Plan",
+    "PlottedLine",
     "Printed",
     "Request",
     "Row",
@@ -29,8 +29,8 @@ def all_experiments() -> dict[str, Experiment]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """An experiment by its name; raises `Refusal`."""
+    """An experiment by its name; raises `UserError`."""
     found = all_experiments()
     if name not in found:
-        raise Refusal(f"There is no experiment '{name}'; known: {', '.join(found)}.")
+        raise UserError(f"There is no experiment '{name}'; known: {', '.join(found)}.")
     return found[name]

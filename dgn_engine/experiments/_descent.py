@@ -14,7 +14,7 @@ from dgn_engine.model.network import GatedNetwork
 
 
 @dataclass(frozen=True)
-class Moment:
+class DescentStep:
     """One step as it is about to be taken: errors e_t (n,), K_t (n, n), gates by layer."""
 
     step: int
@@ -24,7 +24,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Course:
+class Descent:
     """From start to end: K_0 (n, n), its eigenvalues (n,) ascending, ‖e_t‖²/‖e_0‖² by step."""
 
     kernel: Tensor
@@ -32,13 +32,13 @@ class Course:
     errors: list[float]
 
 
-def course(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Course:
+def course(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
     """Full-batch descent at α = 0.1/ρ_max(K_0). The network is trained."""
     kernel = tangent_kernels(network, x, feature_trained=False).value
     values = torch.linalg.eigvalsh(kernel)
     moments = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
     squares = [float(moment.error.square().sum()) for moment in moments]
-    return Course(kernel, values, [square / squares[0] for square in squares])
+    return Descent(kernel, values, [square / squares[0] for square in squares])
 
 
 def log_left(share: float) -> float:
@@ -48,7 +48,7 @@ def log_left(share: float) -> float:
 
 def descend(
     network: GatedNetwork, x: Tensor, y: Tensor, rate: float, steps: int, kernels: bool = True
-) -> Iterator[Moment]:
+) -> Iterator[DescentStep]:
     """The moments 0 … `steps`; y (n,) are targets of the one logit. The network is trained."""
     network.value.requires_grad_(True)
     weights = list(network.value.parameters())
@@ -60,7 +60,9 @@ def descend(
             with torch.no_grad():
                 found = tangent_kernels(network, x, feature_trained=False, trace=trace)
                 kernel = found.value.detach()
-        yield Moment(step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates))
+        yield DescentStep(
+            step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates)
+        )
         slopes = torch.autograd.grad(0.5 * error.square().sum(), weights)
         with torch.no_grad():
             for weight, slope in zip(weights, slopes, strict=True):

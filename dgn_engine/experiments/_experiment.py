@@ -9,7 +9,7 @@ from typing import Literal
 from dgn_engine.config import Augmentation, Device
 from dgn_engine.experiments._findings import Findings
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit_results import UnitResults
 
 Scale = Literal["quick", "full"]
 Protocol = Literal["as-published", "as-in-code"]
@@ -80,7 +80,7 @@ class Experiment:
     paper: str
     about: str
     plan: Callable[[Request], Plan]
-    findings: Callable[[Request, Results], Findings]
+    findings: Callable[[Request, UnitResults], Findings]
     quick_minutes: float
     full_hours: float
     claims: tuple[str, ...] = ()

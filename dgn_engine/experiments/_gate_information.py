@@ -13,16 +13,16 @@ from typing import Any
 
 from dgn_engine.config import NetConfig, OptionValue, RunConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.importing import from_tensors
-from dgn_engine.model.importing.from_file import Found, network_of
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
-from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
-from dgn_engine.sweep.unit_results import Results, Trained
-from dgn_engine.training.device_data import reside
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device, set_threads
 from dgn_engine.training.metrics import TestPass
 
@@ -31,7 +31,7 @@ ITSELF = "file"
 
 
 def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
-    """The experiment for a file, trained as `config` says; raises `Refusal` where it is not read.
+    """The experiment for a file, trained as `config` says; raises `UserError` where it is not read.
 
     `config.net` is the network that the gates fit; see `net_of`.
     """
@@ -40,7 +40,7 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
     def plan(request: Request) -> Plan:
         return Plan(tuple(_units(file, digest, config, seeds)), choices=_choices(file, config))
 
-    def findings(request: Request, results: Results) -> Findings:
+    def findings(request: Request, results: UnitResults) -> Findings:
         return _findings(request, results, file.name, seeds)
 
     return Experiment(
@@ -55,14 +55,14 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
 
 
 def net_of(file: Path) -> NetConfig:
-    """The network that the file's gates fit, where the file says so; else `Refusal`."""
+    """The network that the file's gates fit, where the file says so; else `UserError`."""
     listing = read_tensors(file)
     if from_tensors.is_ours(listing):
         return RunConfig.from_toml(listing.metadata["config"]).net
     return _dense_net(from_tensors.in_order(listing))
 
 
-def own_accuracy(work: Work) -> Any:
+def own_accuracy(work: CalculationInputs) -> Any:
     """Test accuracy (0…1) of the network in a file, for `Calculation`; NaN is never returned."""
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
@@ -70,7 +70,7 @@ def own_accuracy(work: Work) -> Any:
     network = found.network.requires_grad_(False)
     set_threads(network.architecture)
     device = choose_device(config.device)
-    data = reside(examples, network.architecture, device)
+    data = to_device(examples, network.architecture, device)
     passing = TestPass(network.to(device), data, config.training.loss)
     score = None
     while score is None:
@@ -78,16 +78,16 @@ def own_accuracy(work: Work) -> Any:
     return {"accuracy": score.accuracy, "regime": found.regime.name}
 
 
-def network_for(file: Path, net: NetConfig, examples: Examples) -> Found:
-    """The network in a file; raises `Refusal` where it cannot be tested on these examples."""
+def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwork:
+    """The network in a file; raises `UserError` where it cannot be tested on these examples."""
     listing = read_tensors(file)
     found = network_of(listing, examples.train_x.shape[1:], net)
     if found.regime.drawn_gates:
-        raise Refusal(f"{listing.file_name} has coins for gates: it cannot be tested.")
+        raise UserError(f"{listing.file_name} has coins for gates: it cannot be tested.")
     wanted = 1 if examples.signed else len(examples.class_names)
     logits = found.network.architecture.nodes[-1]
     if isinstance(logits, Dense) and logits.outputs != wanted:
-        raise Refusal(
+        raise UserError(
             f"{listing.file_name} has {logits.outputs} outputs; {examples.name} needs {wanted}."
         )
     return found
@@ -105,7 +105,7 @@ def _units(file: Path, digest: str, config: RunConfig, seeds: int) -> list[Unit]
     return units
 
 
-def _findings(request: Request, results: Results, name: str, seeds: int) -> Findings:
+def _findings(request: Request, results: UnitResults, name: str, seeds: int) -> Findings:
     own = results.calculated(ITSELF)
     runs = {
         regime: [results.trained(f"{regime}-s{seed}") for seed in range(seeds)]
@@ -125,7 +125,7 @@ def _findings(request: Request, results: Results, name: str, seeds: int) -> Find
     return Findings(rows, (judged,))
 
 
-def _row(label: str, runs: list[Trained]) -> Row:
+def _row(label: str, runs: list[TrainedRun]) -> Row:
     last = [100 * run.last for run in runs]
     return Row(
         label,
@@ -146,11 +146,11 @@ def _choices(file: Path, config: RunConfig) -> tuple[str, ...]:
     )
 
 
-def _dense_net(listing: Listing) -> NetConfig:
+def _dense_net(listing: CheckpointContents) -> NetConfig:
     nodes = from_tensors.dense_architecture(listing).nodes
     widths = {node.outputs for node in nodes[:-1] if isinstance(node, Dense)}
     if len(widths) != 1:
-        raise Refusal(
+        raise UserError(
             f"The hidden layers of {listing.file_name} differ in width; name its network with "
             "--net."
         )
@@ -163,4 +163,4 @@ def _digest(file: Path) -> str:
         with file.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
-        raise Refusal(f"{file} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None

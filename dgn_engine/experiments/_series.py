@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dgn_engine.experiments._findings import Line, mean_and_half_width
+from dgn_engine.experiments._findings import PlottedLine, mean_and_half_width
 
 
-def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> Line:
+def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:
     """Mean over the curves at each x, with the half-width of its 95 % interval as the spread.
 
     Curves that ended early count as far as they go.
@@ -23,4 +23,4 @@ def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) 
         means.append(mean)
         halves.append(0.0 if math.isnan(half) else half)
     spread = tuple(halves) if any(halves) else ()
-    return Line(label, tuple(float(at) for at, _ in kept), tuple(means), spread)
+    return PlottedLine(label, tuple(float(at) for at, _ in kept), tuple(means), spread)

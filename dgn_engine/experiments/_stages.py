@@ -12,7 +12,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regime_entry import dress
+from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
@@ -50,7 +50,7 @@ class Stages:
             tensors = {name: file.get_tensor(name).double() for name in file.keys()}  # noqa: SIM118
             regime = find_regime(file.metadata()["regime"])
         self._network.load_state_dict(tensors)
-        dress(self._network, regime)
+        configure_for(self._network, regime)
 
 
 def first_of_each_class(labels: Tensor, per_class: int) -> Tensor:

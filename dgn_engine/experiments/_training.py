@@ -16,8 +16,8 @@ from dgn_engine.config import (
 )
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._findings import Printed, Row
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
@@ -79,7 +79,7 @@ def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunCon
 
 
 def row_of(
-    label: str, runs: Sequence[Trained], value: Printed | None = None, remark: str = ""
+    label: str, runs: Sequence[TrainedRun], value: Printed | None = None, remark: str = ""
 ) -> Row:
     """Best test accuracies in percent of one cell."""
     return Row(
@@ -92,12 +92,12 @@ def row_of(
     )
 
 
-def last_epoch(runs: Sequence[Trained]) -> float:
+def last_epoch(runs: Sequence[TrainedRun]) -> float:
     """Of the run that came furthest; 0 where none came to the end of one."""
     return max((run.epochs[-1] for run in runs if run.epochs), default=0.0)
 
 
-def gaps(one: Sequence[Trained], other: Sequence[Trained]) -> list[float]:
+def gaps(one: Sequence[TrainedRun], other: Sequence[TrainedRun]) -> list[float]:
     """Differences of the best test accuracies in points, seed by seed."""
     return [100 * (a.best - b.best) for a, b in zip(one, other, strict=True)]
 
@@ -116,30 +116,32 @@ def five_regimes(prefix: str, config: RunConfig, seed: int) -> Iterator[Training
     yield Training(
         f"{prefix}-FL-s{seed}",
         under(config, "FL", seed),
-        gates_from=Made(relu.id, f"{KEPT}/{BEST}"),
+        gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}"),
     )
 
 
 @dataclass(frozen=True)
-class Cell:
+class TrainedCell:
     """The runs of one cell, one for each seed, of the learning rate with the highest mean."""
 
     step: float
-    runs: list[Trained]
+    runs: list[TrainedRun]
 
 
 def cell_of(
-    results: Results, prefix: str, steps: Sequence[float], column: str, seeds: Sequence[int]
-) -> Cell:
+    results: UnitResults, prefix: str, steps: Sequence[float], column: str, seeds: Sequence[int]
+) -> TrainedCell:
     """The best of the runs whose ids are 'PREFIX-STEP-COLUMN-sSEED'. One without a score, because
     it diverged before its first, counts as zero."""
 
-    def mean(cell: Cell) -> float:
+    def mean(cell: TrainedCell) -> float:
         scores = [0.0 if math.isnan(run.best) else run.best for run in cell.runs]
         return sum(scores) / len(scores)
 
     cells = (
-        Cell(step, [results.trained(f"{prefix}-{step:g}-{column}-s{seed}") for seed in seeds])
+        TrainedCell(
+            step, [results.trained(f"{prefix}-{step:g}-{column}-s{seed}") for seed in seeds]
+        )
         for step in steps
     )
     return max(cells, key=mean)

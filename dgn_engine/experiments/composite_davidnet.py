@@ -13,8 +13,8 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REGIMES = ("FR-II", "FR-DI", "FL", "DL")
@@ -39,7 +39,7 @@ def plan(request: Request) -> Plan:
             Training(
                 f"{regime}-{seen}-s{seed}",
                 under(config, regime, seed, value_input=seen),
-                gates_from=Made(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
+                gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
             )
             for regime in _regimes(request)
             for seen in _inputs(request)
@@ -85,10 +85,10 @@ def _inputs(request: Request) -> tuple[str, ...]:
     return ("image",) if request.quick else tuple(INPUTS)
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Accuracies of each regime and input."""
     seeds = range(request.seeds_or(3, 5))
-    cells: dict[str, list[Trained]] = {
+    cells: dict[str, list[TrainedRun]] = {
         "ReLU (published network)": [results.trained(f"ReLU-s{seed}") for seed in seeds]
     }
     for regime in _regimes(request):
@@ -112,7 +112,7 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(rows, tuple(_claims(request, cells)), (figure,), remarks)
 
 
-def _claims(request: Request, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
+def _claims(request: Request, cells: dict[str, list[TrainedRun]]) -> Iterator[Claim]:
     frozen = [run for label, runs in cells.items() if label.startswith("FR") for run in runs]
     yield judge(
         request,

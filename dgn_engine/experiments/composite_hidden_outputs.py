@@ -18,8 +18,8 @@ from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, gaps, row_of, trained_with, under
-from dgn_engine.sweep.unit import Calculation, Made, Training, Unit, Work
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REVERSED = (3, 2, 1, 0)
@@ -38,7 +38,7 @@ def plan(request: Request) -> Plan:
         )
         made = under(config, "FL", seed, wiring=REVERSED, value_input="random")
         made = trained_with(made, keep_epochs=last)
-        gates = Made(relu.id, f"{KEPT}/{BEST}")
+        gates = UnitFile(relu.id, f"{KEPT}/{BEST}")
         units += [relu, Training(f"reversed-s{seed}", made, gates_from=gates)]
     function = "dgn_engine.experiments.composite_hidden_outputs:outputs"
     units.append(Calculation("outputs", function, {}, ("ReLU-s0", "reversed-s0")))
@@ -60,7 +60,7 @@ def _config(request: Request) -> RunConfig:
     return replace(config, gating=replace(config.gating, beta=10.0))
 
 
-def outputs(work: Work) -> list[list[float | None]]:
+def outputs(work: CalculationInputs) -> list[list[float | None]]:
     """Above the image and the hidden outputs of the ReLU network, below those of the other one:
     means over the channels of z_l, each scaled to its largest, for the first training image."""
     above, below = (_tiles(folder) for folder in work.needs.values())
@@ -90,7 +90,7 @@ def _montage(tiles: list[Tensor]) -> list[list[float | None]]:
     return rows
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Both accuracies and their difference."""
     seeds = range(request.seeds_or(3, 5))
     relu = [results.trained(f"ReLU-s{seed}") for seed in seeds]
@@ -119,7 +119,7 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(rows, tuple(_claims(request, relu, other)), (figure, pictures))
 
 
-def _claims(request: Request, relu: list[Trained], other: list[Trained]) -> Iterator[Claim]:
+def _claims(request: Request, relu: list[TrainedRun], other: list[TrainedRun]) -> Iterator[Claim]:
     yield judge_within(
         request, claim("comp-2"), "ReLU − reversed gates on a random input", gaps(relu, other), SAME
     )

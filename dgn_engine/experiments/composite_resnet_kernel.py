@@ -6,7 +6,7 @@ from typing import Any
 
 from dgn_engine.experiments import _initial
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, Line, Row
+from dgn_engine.experiments._findings import Figure, Findings, PlottedLine, Row
 from dgn_engine.experiments._judging import judge, judge_exact
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
@@ -20,8 +20,8 @@ from dgn_engine.kernels import (
     value_kernel_constant,
     weight_sigmas,
 )
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.composite_resnet_kernel"
 BLOCKS, BLOCK_DEPTH = 4, 2
@@ -51,7 +51,7 @@ def _widths(request: Request) -> tuple[int, ...]:
     return (32, 64) if request.quick else (32, 64, 128, 256)
 
 
-def shares(work: Work) -> dict[str, Any]:
+def shares(work: CalculationInputs) -> dict[str, Any]:
     """Shares of H and of βH by the number of blocks kept, and how exactly the sums agree."""
     width, seed = work.arguments["width"], work.arguments["seed"]
     architecture = _initial.residual(10, width, BLOCKS, BLOCK_DEPTH)
@@ -83,7 +83,7 @@ def shares(work: Work) -> dict[str, Any]:
     }
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Shares by blocks kept; both sums; K^V_0 against the prediction."""
     seeds = range(request.seeds_or(5, 10))
     widths = _widths(request)
@@ -136,7 +136,7 @@ def findings(request: Request, results: Results) -> Findings:
         ),
     )
     blocks = tuple(float(kept) for kept in range(BLOCKS + 1))
-    lines: list[Line] = [
+    lines: list[PlottedLine] = [
         averaged(f"β_J H^J, w = {width}", blocks, [[100 * s for s in c["weighted"]] for c in cells])
         for width, cells in found.items()
     ]

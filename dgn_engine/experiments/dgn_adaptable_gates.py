@@ -17,8 +17,8 @@ from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, gaps, row_of, trained_with, under
 from dgn_engine.kernels import class_targets, spectrum, tangent_kernels
-from dgn_engine.sweep.unit import Calculation, Made, Training, Unit, Work
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REGIMES = {
@@ -45,7 +45,7 @@ def plan(request: Request) -> Plan:
             if regime in WATCHED:
                 made = trained_with(made, keep_epochs=kept)
             units.append(Training(f"{regime}-s{seed}", made))
-        gates = Made(relu.id, f"{KEPT}/{BEST}")
+        gates = UnitFile(relu.id, f"{KEPT}/{BEST}")
         units.append(Training(f"FL-s{seed}", under(config, "FL", seed), gates_from=gates))
         function = "dgn_engine.experiments.dgn_adaptable_gates:nu_of_stages"
         units += [
@@ -72,7 +72,7 @@ def _config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
     return replace(config, training=training), kept
 
 
-def nu_of_stages(work: Work) -> dict[str, Any]:
+def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """ν of the whole tangent kernel at each stage, float64."""
     (folder,) = work.needs.values()
     stages = Stages(folder, PER_CLASS)
@@ -87,7 +87,7 @@ def nu_of_stages(work: Work) -> dict[str, Any]:
     return found
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Accuracies of the six, and ν of frozen against adaptive gates."""
     seeds = range(request.seeds_or(3, 5))
     cells = {
@@ -118,7 +118,7 @@ def findings(request: Request, results: Results) -> Findings:
 
 
 def _claims(
-    request: Request, cells: dict[str, list[Trained]], nus: dict[str, list[dict[str, Any]]]
+    request: Request, cells: dict[str, list[TrainedRun]], nus: dict[str, list[dict[str, Any]]]
 ) -> Iterator[Claim]:
     frozen = cells["GaLU, frozen gates"]
     for label in ("soft-GaLU", "soft-ReLU", "ReLU", "GaLU, learnt gates"):

@@ -12,8 +12,8 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import coin_kernel, descended, targets
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments.dgn_frg_spectrum import DEPTHS, P
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.dgn_frg_convergence"
 STEPS = 100
@@ -48,14 +48,14 @@ def _widths(request: Request) -> tuple[int, ...]:
     return (25, 200) if request.quick else (25, 500)
 
 
-def convergence(work: Work) -> dict[str, Any]:
+def convergence(work: CalculationInputs) -> dict[str, Any]:
     """The error's square over the steps."""
     given = work.arguments
     kernel = coin_kernel(given["n"], given["width"], given["depth"], P, given["seed"])
     return {"errors": descended(kernel, targets(given["n"], given["seed"]), STEPS)}
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """The error that is left, by depth."""
     seeds = range(request.seeds_or(5, 5))
     ends = {

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, Line, Printed, Row
+from dgn_engine.experiments._findings import Figure, Findings, PlottedLine, Printed, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import coin_kernel, distribution
 from dgn_engine.experiments._series import averaged
 from dgn_engine.kernels import random_gating_eigenvalues
 from dgn_engine.statistics import SHARE
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.dgn_frg_spectrum"
 DEPTHS, WIDTHS, P = (2, 4, 6, 8, 12, 16, 20), (25, 500), 0.5
@@ -49,7 +49,7 @@ def _examples(request: Request) -> int:
     return 100 if request.quick else 200
 
 
-def spectrum_of(work: Work) -> dict[str, Any]:
+def spectrum_of(work: CalculationInputs) -> dict[str, Any]:
     """e.c.d.f. of the eigenvalues of K_0/d, its mean diagonal and its mean entry off it."""
     given = work.arguments
     n = given["n"]
@@ -68,7 +68,7 @@ def _ideal(n: int, depth: int) -> list[float]:
     return curve
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Entries and distributions of both widths against the ideal."""
     seeds = range(request.seeds_or(5, 5))
     n = _examples(request)
@@ -141,9 +141,11 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(tuple(rows), judged, figures, (remark,))
 
 
-def _lines(n: int, depth: int, curves: Sequence[Sequence[float]]) -> tuple[Line, Line]:
+def _lines(
+    n: int, depth: int, curves: Sequence[Sequence[float]]
+) -> tuple[PlottedLine, PlottedLine]:
     numbers = tuple(float(i) for i in range(1, n + 1))
-    ideal = Line(f"ideal, d = {depth}", numbers, tuple(_ideal(n, depth)), style="printed")
+    ideal = PlottedLine(f"ideal, d = {depth}", numbers, tuple(_ideal(n, depth)), style="printed")
     return averaged(f"d = {depth}", numbers, curves), ideal
 
 

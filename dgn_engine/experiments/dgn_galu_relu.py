@@ -13,8 +13,8 @@ from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import distribution, targets
 from dgn_engine.experiments._series import averaged
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.dgn_galu_relu"
 DEPTHS, CORRELATION = (2, 4, 6, 8), 0.9
@@ -46,7 +46,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def trained(work: Work) -> dict[str, Any]:
+def trained(work: CalculationInputs) -> dict[str, Any]:
     """e.c.d.f. of K_0 and ‖e_t‖²/‖e_0‖² over the steps."""
     given = work.arguments
     n, seed, steps = given["n"], given["seed"], given["steps"]
@@ -62,7 +62,7 @@ def trained(work: Work) -> dict[str, Any]:
     }
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """What is left of the error after all steps, and both figures at each depth."""
     seeds = range(request.seeds_or(5, 5))
     cells = {

@@ -11,7 +11,7 @@ from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, row_of, under
 from dgn_engine.sweep.unit import Training
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit_results import UnitResults
 
 REGIMES = ("gates-only", "FR-II", "DL")
 CHANCE = 10.0
@@ -34,7 +34,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Accuracies, and gates alone against chance."""
     seeds = range(request.seeds_or(3, 5))
     cells = {name: [results.trained(f"{name}-s{seed}") for seed in seeds] for name in REGIMES}

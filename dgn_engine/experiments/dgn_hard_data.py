@@ -12,7 +12,7 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, last_epoch, trained_with, under
 from dgn_engine.sweep.unit import Training
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit_results import UnitResults
 
 REGIMES = ("ReLU", "FRG")
 # ŷ(x/2) = ŷ(x)/2 =: t/2: the least of ½((t - 1)² + (t/2 + 1)²)/2 lies at t = 2/5.
@@ -41,7 +41,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """The loss at the end against its floor."""
     seeds = range(request.seeds_or(3, 10))
     cells = {name: [results.trained(f"{name}-s{seed}") for seed in seeds] for name in REGIMES}

@@ -15,7 +15,7 @@ from dgn_engine.experiments._scaled import stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import base, data_of, gaps, last_epoch, row_of, under
 from dgn_engine.sweep.unit import Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
 REGIMES = {"GaLU": "FR-II", "ReLU": "ReLU"}
 VARIANTS = ("true labels", "random labels", "random pixels")
@@ -46,7 +46,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Test accuracy, the area under the training loss, and the curves."""
     seeds = range(request.seeds_or(3, 5))
     cells = {
@@ -86,7 +86,7 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(tuple(rows), tuple(_claims(request, cells)), figures)
 
 
-def _claims(request: Request, cells: dict[tuple[str, str], list[Trained]]) -> Iterator[Claim]:
+def _claims(request: Request, cells: dict[tuple[str, str], list[TrainedRun]]) -> Iterator[Claim]:
     for variant in VARIANTS:
         relu, galu = cells[variant, "ReLU"], cells[variant, "GaLU"]
         faster = [a - b for a, b in zip(_speeds(relu), _speeds(galu), strict=True)]
@@ -102,7 +102,7 @@ def _claims(request: Request, cells: dict[tuple[str, str], list[Trained]]) -> It
     yield judge(request, claim("dgn-4"), "test accuracy, ReLU − GaLU", worse, "above", 0.0)
 
 
-def _speeds(runs: list[Trained]) -> tuple[float, ...]:
+def _speeds(runs: list[TrainedRun]) -> tuple[float, ...]:
     """Mean over the epochs of log10 of the training loss: lower is faster."""
     return tuple(
         sum(math.log10(max(loss, 1e-12)) for loss in run.train_loss) / len(run.train_loss)

@@ -21,8 +21,8 @@ from dgn_engine.experiments._published import claim, regime_numbers
 from dgn_engine.experiments._scaled import beside, option, stands_in
 from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
 from dgn_engine.statistics import PERCENT
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 ORDERS = tuple(permutations(range(4)))
@@ -81,11 +81,11 @@ def _gated(row: str, config: RunConfig, seed: int, relu: Training) -> Iterator[T
                 yield Training(
                     _id(row, regime, seen, order, seed),
                     under(config, regime, seed, wiring=order, value_input=seen),
-                    gates_from=Made(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
+                    gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
                 )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Mean over the 48 models of each regime, and the differences between them."""
     rows: list[Row] = []
     judged: list[Claim] = []
@@ -110,7 +110,7 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(tuple(rows), tuple(judged))
 
 
-Cells = dict[tuple[str, str, tuple[int, ...]], list[Trained]]
+Cells = dict[tuple[str, str, tuple[int, ...]], list[TrainedRun]]
 
 
 def _label(request: Request, name: str) -> str:
@@ -121,7 +121,7 @@ def _label(request: Request, name: str) -> str:
     return f"FC(w={option(config, 'width')},d={option(config, 'depth')})/{config.data.name}"
 
 
-def _table(request: Request, name: str, cells: Cells, relu: list[Trained]) -> Iterator[Row]:
+def _table(request: Request, name: str, cells: Cells, relu: list[TrainedRun]) -> Iterator[Row]:
     numbers, label = regime_numbers("duality_experiment1", name), _label(request, name)
     for regime in REGIMES:
         runs = [run for key, found in cells.items() if key[0] == regime for run in found]
@@ -135,7 +135,7 @@ def _table(request: Request, name: str, cells: Cells, relu: list[Trained]) -> It
     yield _row(f"{label} ReLU", relu, *beside(request, Printed(numbers["ReLU"]), name))
 
 
-def _row(label: str, runs: list[Trained], value: Printed | None = None, remark: str = "") -> Row:
+def _row(label: str, runs: list[TrainedRun], value: Printed | None = None, remark: str = "") -> Row:
     least = f"train accuracy {100 * min(run.train_accuracy for run in runs):.1f} % at least"
     return row_of(label, runs, value, "; ".join(part for part in (remark, least) if part))
 
@@ -145,7 +145,7 @@ def _means(cells: Cells) -> dict[tuple[str, str, tuple[int, ...]], float]:
     return {key: 100 * sum(run.best for run in runs) / len(runs) for key, runs in cells.items()}
 
 
-def _claims(request: Request, name: str, cells: Cells, relu: list[Trained]) -> Iterator[Claim]:
+def _claims(request: Request, name: str, cells: Cells, relu: list[TrainedRun]) -> Iterator[Claim]:
     best, top = _means(cells), [100 * run.best for run in relu]
 
     def of(regime: str) -> list[float]:
@@ -191,7 +191,7 @@ def _claims(request: Request, name: str, cells: Cells, relu: list[Trained]) -> I
         )
 
 
-def _against_cntk(request: Request, cells: Cells, relu: list[Trained]) -> Iterator[Claim]:
+def _against_cntk(request: Request, cells: Cells, relu: list[TrainedRun]) -> Iterator[Claim]:
     """FR below the CNTK's accuracy, the others above."""
     best = _means(cells)
     sides: dict[tuple[str, ...], Side] = {

@@ -16,8 +16,8 @@ from dgn_engine.experiments._training import (
     trained_with,
     under,
 )
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 PAIRS = (("FR-II", "FR-linear"), ("FL", "FL-linear"), ("DL", "DL-linear"))
@@ -40,7 +40,7 @@ def plan(request: Request) -> Plan:
         for regime in ("FR-II", "FR-linear", "DL"):
             units.append(Training(f"{regime}-s{seed}", under(config, regime, seed)))
         for regime, source in (("FL", "ReLU"), ("FL-linear", "DL-linear")):
-            made = Made(f"{source}-s{seed}", f"{KEPT}/{BEST}")
+            made = UnitFile(f"{source}-s{seed}", f"{KEPT}/{BEST}")
             units.append(
                 Training(f"{regime}-s{seed}", under(config, regime, seed), gates_from=made)
             )
@@ -51,7 +51,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """All regimes, and each linear one against its ReLU twin."""
     seeds = range(request.seeds_or(3, 5))
     names = ["ReLU", *(name for pair in PAIRS for name in pair)]
@@ -60,7 +60,7 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(rows, tuple(_claims(request, cells)))
 
 
-def _claims(request: Request, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
+def _claims(request: Request, cells: dict[str, list[TrainedRun]]) -> Iterator[Claim]:
     for usual, linear in PAIRS:
         values = gaps(cells[usual], cells[linear])
         yield judge_within(request, claim("dual-8"), f"{usual} − {linear}", values, SAME)

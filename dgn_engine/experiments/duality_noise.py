@@ -14,8 +14,8 @@ from dgn_engine.experiments._scaled import beside, dual_words
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import dual_config, row_of, under
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
 TABLE = "duality_experiment2"
 LEVELS = (0, 25, 50, 75)
@@ -58,19 +58,19 @@ def _models(config: RunConfig, level: int, seed: int) -> Iterator[Training]:
 
     tail = f"{level}-s{seed}"
     yield Training(f"m1-{tail}", under(noisy(level / 100, seed), "ReLU", seed))
-    gates = Made(f"m1-{tail}", WEIGHTS)
+    gates = UnitFile(f"m1-{tail}", WEIGHTS)
     yield Training(f"m2-{tail}", under(config, "FL", seed), gates_from=gates)
     upstream = under(noisy(1.0, 1000 + seed), "FL", seed)
     yield Training(f"m3-upstream-{tail}", upstream, gates_from=gates)
-    values = Made(f"m3-upstream-{tail}", WEIGHTS)
+    values = UnitFile(f"m3-upstream-{tail}", WEIGHTS)
     yield Training(f"m3-{tail}", under(config, "FL", seed), gates, values)
     if level:
         yield Training(f"m4-{tail}", under(config, "ReLU", seed), weights_from=gates)
-        made = Made(f"m4-{tail}", WEIGHTS)
+        made = UnitFile(f"m4-{tail}", WEIGHTS)
         yield Training(f"m5-{tail}", under(config, "FL", seed), gates_from=made)
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """The table, the upstream curves, and what the paper reads out of them."""
     seeds = range(request.seeds_or(3, 5))
     cells = {
@@ -103,10 +103,10 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(rows, tuple(_claims(request, cells)), (figure,))
 
 
-Cells = dict[tuple[str, int], list[Trained]]
+Cells = dict[tuple[str, int], list[TrainedRun]]
 
 
-def _row(request: Request, level: int, column: str, runs: list[Trained]) -> Row:
+def _row(request: Request, level: int, column: str, runs: list[TrainedRun]) -> Row:
     value, remark = beside(request, printed(TABLE, str(level), column), "the CNN on CIFAR-10")
     found = row_of(f"γ = {level} %: {column}", runs, value, remark)
     if column.endswith("end"):

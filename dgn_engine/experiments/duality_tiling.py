@@ -17,8 +17,8 @@ from dgn_engine.experiments._training import (
     trained_with,
     under,
 )
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 REGIMES = ("FR-II", "FL", "DL")
@@ -56,7 +56,7 @@ def plan(request: Request) -> Plan:
                     Training(
                         f"{regime}-{wiring.name}-s{seed}",
                         under(config, regime, seed, **gating),
-                        gates_from=Made(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
+                        gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
                     )
                 )
     return Plan(
@@ -81,7 +81,7 @@ def _rotation(wiring: _Wiring, seed: int, dense: bool) -> dict[str, tuple[int, .
     return turns
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Every cell, and for each seed the worst wiring against the identity."""
     seeds = range(request.seeds_or(3, 5))
     cells = {
@@ -96,7 +96,7 @@ def findings(request: Request, results: Results) -> Findings:
     return Findings(tuple(rows), tuple(_claims(request, cells)))
 
 
-def _claims(request: Request, cells: dict[tuple[str, str], list[Trained]]) -> Iterator[Claim]:
+def _claims(request: Request, cells: dict[tuple[str, str], list[TrainedRun]]) -> Iterator[Claim]:
     for regime in REGIMES:
         identity, *others = (cells[regime, wiring.name] for wiring in WIRINGS)
         falls = [

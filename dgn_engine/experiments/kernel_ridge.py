@@ -21,8 +21,8 @@ from dgn_engine.kernels import (
     tangent_kernels,
 )
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
-from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.kernel_ridge"
 DEPTH, RIDGE, SHARE = 5, 1e-3, 0.75
@@ -72,7 +72,7 @@ def _config(request: Request) -> RunConfig:
     return trained_with(config, keep_epochs=(0, epochs))
 
 
-def regressions(work: Work) -> dict[str, float]:
+def regressions(work: CalculationInputs) -> dict[str, float]:
     """Held-out accuracy (0…1) of each dense kernel."""
     (folder,) = work.needs.values()
     stages = Stages(folder, work.arguments["per_class"])
@@ -86,7 +86,7 @@ def regressions(work: Work) -> dict[str, float]:
     return {name: _accuracy(kernel, stages.y, seed) for name, kernel in kernels.items()}
 
 
-def convolutional(work: Work) -> dict[str, float]:
+def convolutional(work: CalculationInputs) -> dict[str, float]:
     """Held-out accuracy of the CNTK, and of K^(d) on the same few images."""
     (folder,) = work.needs.values()
     stages = Stages(folder, work.arguments["per_class"])
@@ -111,7 +111,7 @@ def _accuracy(kernel: Tensor, labels: Tensor, seed: int) -> float:
     return fitted.accuracy
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Every predictor beside the network itself."""
     seeds = range(request.seeds_or(3, 5))
     dense = [results.calculated(f"ridge-s{seed}") for seed in seeds]

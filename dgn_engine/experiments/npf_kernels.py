@@ -19,8 +19,8 @@ from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, under
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.statistics import POSITIVE
-from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
+from dgn_engine.sweep.unit_results import UnitResults
 
 PER_CLASS = 20
 NUMBERS = ("trace", "norm")
@@ -50,7 +50,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def kernels_of_stages(work: Work) -> dict[str, Any]:
+def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """Trace and Frobenius norm of K^V and K^F on the first 20 examples of each class, float64."""
     (folder,) = work.needs.values()
     stages = Stages(folder, PER_CLASS)
@@ -66,7 +66,7 @@ def kernels_of_stages(work: Work) -> dict[str, Any]:
     return found
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Both kernels over the epochs, and the largest ratio of their sizes."""
     seeds = range(request.seeds_or(3, 5))
     curves = [results.calculated(f"kernels-s{seed}") for seed in seeds]

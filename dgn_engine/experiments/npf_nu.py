@@ -19,8 +19,8 @@ from dgn_engine.experiments._stages import Stages
 from dgn_engine.experiments._training import base, data_of, under
 from dgn_engine.kernels import class_targets, neural_path_kernel, spectrum
 from dgn_engine.statistics import rank_correlation
-from dgn_engine.sweep.unit import Calculation, Training, Unit, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
+from dgn_engine.sweep.unit_results import UnitResults
 
 PER_CLASS = 100
 
@@ -56,7 +56,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def nu_of_stages(work: Work) -> dict[str, Any]:
+def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """ν = yᵀĤ⁻¹y with Ĥ = H/trace H in float64, its rank, and the target's energy outside it."""
     (folder,) = work.needs.values()
     stages = Stages(folder, PER_CLASS)
@@ -74,7 +74,7 @@ def nu_of_stages(work: Work) -> dict[str, Any]:
     return found
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """ν at the beginning and at the end, and the curve between."""
     seeds = range(request.seeds_or(3, 5))
     curves = [results.calculated(f"nu-s{seed}") for seed in seeds]

@@ -9,15 +9,15 @@ from scipy.stats import spearmanr
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import _training
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Printed, Row
+from dgn_engine.experiments._findings import Claim, Figure, Findings, PlottedLine, Printed, Row
 from dgn_engine.experiments._judging import judge, unmeasured
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._scaled import beside, option, stands_in
 from dgn_engine.experiments._series import averaged
 from dgn_engine.experiments._training import data_of, row_of, trained_with, under
 from dgn_engine.statistics import PERCENT, rank_correlation
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.weight_keeper import KEPT, epoch_file
 
 STAGES = 6
@@ -41,7 +41,7 @@ def plan(request: Request) -> Plan:
             Training(
                 f"fl{stage}-s{seed}",
                 under(config, "FL", seed),
-                gates_from=Made(relu.id, f"{KEPT}/{epoch_file(epoch)}"),
+                gates_from=UnitFile(relu.id, f"{KEPT}/{epoch_file(epoch)}"),
             )
             for stage, epoch in enumerate(kept, start=1)
         ]
@@ -59,7 +59,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Each stage beside frozen random gates and the ReLU network itself."""
     seeds = range(request.seeds_or(3, 5))
 
@@ -79,10 +79,10 @@ def findings(request: Request, results: Results) -> Findings:
     epochs = [stage * _every(request) for stage in stages]
     lines = [
         averaged("FLNPF", epochs, by_seed),
-        Line("FRNPF", (), (sum(best("fr")) / len(best("fr")),)),
+        PlottedLine("FRNPF", (), (sum(best("fr")) / len(best("fr")),)),
     ]
     if not request.quick:
-        lines.append(Line("CNTK (Arora et al. 2019)", (), (CNTK,), style="printed"))
+        lines.append(PlottedLine("CNTK (Arora et al. 2019)", (), (CNTK,), style="printed"))
     figure = Figure(
         "stages",
         "Gates of later stages carry more",

@@ -20,7 +20,7 @@ from dgn_engine.experiments._training import (
     row_of,
     trained_with,
 )
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
 TABLE = "npf_npk_2020_table2"
 WIDTH, QUICK_WIDTH = 128, 64
@@ -84,7 +84,7 @@ def _scaled_down(request: Request) -> Iterator[str]:
             yield f"SGD has one step, {steps[0]:g}, instead of the best of three"
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Each cell at the step with the highest mean."""
     rows: list[Row] = []
     judged: list[Claim] = []
@@ -107,7 +107,7 @@ def _label(request: Request, setting: _Setting) -> str:
     return "/".join((network, setting.row.split("/")[1], config.data.name))
 
 
-def _claims(request: Request, label: str, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
+def _claims(request: Request, label: str, cells: dict[str, list[TrainedRun]]) -> Iterator[Claim]:
     best = {regime: [100 * run.best for run in runs] for regime, runs in cells.items()}
 
     def difference(one: str, other: str) -> list[float]:
@@ -144,7 +144,9 @@ def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
     return trained_with(config, optimiser=setting.optimiser, learning_rate=step)
 
 
-def _best(request: Request, results: Results, setting: _Setting, regime: str) -> list[Trained]:
+def _best(
+    request: Request, results: UnitResults, setting: _Setting, regime: str
+) -> list[TrainedRun]:
     seeds = range(request.seeds_or(3, 5))
     return cell_of(results, setting.id, _steps(request, setting), regime, seeds).runs
 

@@ -15,8 +15,8 @@ from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._random_gates import targets
 from dgn_engine.experiments._series import averaged
 from dgn_engine.random_streams import random_stream
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.theory_depth"
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)
@@ -48,7 +48,7 @@ def plan(request: Request) -> Plan:
     )
 
 
-def speed(work: Work) -> dict[str, Any]:
+def speed(work: CalculationInputs) -> dict[str, Any]:
     """‖e_T‖²/‖e_0‖² of the trained network, and ρ_min/ρ_max of K_0."""
     given = work.arguments
     kind, width, seed, n = given["kind"], given["width"], given["seed"], given["n"]
@@ -67,7 +67,7 @@ def speed(work: Work) -> dict[str, Any]:
     return {"left": found.errors[-1], "condition": float(values[0] / values[-1])}
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """The error that is left and the condition of K_0, by depth."""
     seeds = range(request.seeds_or(3, 5))
     rows: list[Row] = []

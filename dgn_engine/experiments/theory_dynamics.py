@@ -16,8 +16,8 @@ from dgn_engine.experiments._findings import Figure, Findings, Row
 from dgn_engine.experiments._random_gates import targets
 from dgn_engine.experiments._series import averaged
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.theory_dynamics"
 N, INPUTS, DEPTH = 20, 5, 3
@@ -56,7 +56,7 @@ def _widths(request: Request) -> tuple[int, ...]:
     return WIDTHS[:-1] if request.quick else WIDTHS
 
 
-def dynamics(work: Work) -> dict[str, Any]:
+def dynamics(work: CalculationInputs) -> dict[str, Any]:
     """Prediction errors, switching instants and drifts over the steps."""
     given = work.arguments
     width, seed = given["width"], given["seed"]
@@ -132,7 +132,7 @@ def _value_drift(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:
     return math.sqrt(max(0.0, square) / inner(first, first))
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """How far predictions were off, how often gates switched, how far things drifted."""
     seeds = range(request.seeds_or(3, 5))
     rows: list[Row] = []

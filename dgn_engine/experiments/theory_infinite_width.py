@@ -12,15 +12,15 @@ from torch import Tensor
 
 from dgn_engine.experiments import _initial
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, Line, Row
+from dgn_engine.experiments._findings import Claim, Figure, Findings, PlottedLine, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments._published import claim
 from dgn_engine.experiments._series import averaged
 from dgn_engine.kernels import predicted_value_kernel, relu_limit, tangent_kernels
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.statistics import rank_correlation
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.theory_infinite_width"
 WIDTHS = (32, 64, 128, 256, 512, 1024, 2048)
@@ -60,7 +60,7 @@ def _wide(width: int, depth: int, seed: int) -> GatedNetwork:
     return network
 
 
-def distances(work: Work) -> dict[str, list[float]]:
+def distances(work: CalculationInputs) -> dict[str, list[float]]:
     """Of K_0 from K^(d) and from βH of its own gates, for each width."""
     seed = work.arguments["seed"]
     x = _initial.unit_inputs(10, (10,), seed)
@@ -77,7 +77,7 @@ def distances(work: Work) -> dict[str, list[float]]:
     return found
 
 
-def angles(work: Work) -> dict[str, Any]:
+def angles(work: CalculationInputs) -> dict[str, Any]:
     """Mean over pairs of the angle between the layers' inputs, and of τ_l/w, layer by layer."""
     seed, width = work.arguments["seed"], work.arguments["width"]
     x = _initial.unit_inputs(10, (10,), seed)
@@ -98,7 +98,7 @@ def _angles(z: Tensor) -> Tensor:
     return torch.arccos((unit @ unit.T).clamp(-1, 1))
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Both distances against width; angle and overlap against depth."""
     seeds = range(request.seeds_or(5, 10))
     limits = [results.calculated(f"limit-s{seed}") for seed in seeds]
@@ -140,7 +140,7 @@ def findings(request: Request, results: Results) -> Findings:
             (
                 averaged("measured", layers, [c["overlap"] for c in turns]),
                 averaged("(π − θ)/2π", layers, [c["predicted"] for c in turns]),
-                Line("½", (), (0.5,), style="printed"),
+                PlottedLine("½", (), (0.5,), style="printed"),
             ),
         ),
     )

@@ -20,8 +20,8 @@ from dgn_engine.kernels import (
     weight_sigmas,
 )
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.sweep.unit import Calculation, Work
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit_results import UnitResults
 
 HERE = "dgn_engine.experiments.theory_ntk_npk"
 WIDTHS = {
@@ -86,7 +86,7 @@ def _architecture(name: str, width: int) -> Architecture:
     return _initial.dense(10, width, 4)
 
 
-def distances(work: Work) -> list[float]:
+def distances(work: CalculationInputs) -> list[float]:
     """‖K^V_0 - βH‖/‖βH‖ for each width, mean over some draws of all weights."""
     name, seed = work.arguments["name"], work.arguments["seed"]
     return [
@@ -106,7 +106,7 @@ def _distance(architecture: Architecture, seed: int) -> float:
     return _initial.relative(kernel, expected)
 
 
-def spreads(work: Work) -> dict[str, list[float]]:
+def spreads(work: CalculationInputs) -> dict[str, list[float]]:
     """Var(K_0/βH) over draws of the weights, for widths at d = 3 and for depths at w = 256."""
     seed, draws = work.arguments["seed"], work.arguments["draws"]
     return {
@@ -131,7 +131,7 @@ def _spread(width: int, depth: int, seed: int, draws: int) -> float:
     return float(torch.tensor(values, dtype=torch.float64).var())
 
 
-def exact(_work: Work) -> dict[str, float]:
+def exact(_work: CalculationInputs) -> dict[str, float]:
     """Largest relative errors of what holds exactly."""
     found = {
         name: max(_signs.value_kernel_error(name, s) for s in range(2)) for name in _signs.TINY
@@ -158,7 +158,7 @@ def _rotation_error() -> float:
     return max(errors)
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Distances, variances, exact errors."""
     seeds = range(request.seeds_or(5, 10))
     rows: list[Row] = []

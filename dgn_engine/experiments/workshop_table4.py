@@ -13,7 +13,7 @@ from dgn_engine.experiments._published import claim, printed
 from dgn_engine.experiments._scaled import beside, option, stands_in
 from dgn_engine.experiments._training import (
     SGD_STEPS,
-    Cell,
+    TrainedCell,
     base,
     cell_of,
     data_of,
@@ -23,8 +23,8 @@ from dgn_engine.experiments._training import (
     under,
 )
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
-from dgn_engine.sweep.unit import Made, Training
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
 TABLE = "npf_workshop_table4"
 QUICK_WIDTH = 64
@@ -115,11 +115,11 @@ def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
         yield Training(
             f"{prefix}-{name}-s{seed}",
             under(config, "FL", seed),
-            gates_from=Made(made.id, WEIGHTS),
+            gates_from=UnitFile(made.id, WEIGHTS),
         )
 
 
-def findings(request: Request, results: Results) -> Findings:
+def findings(request: Request, results: UnitResults) -> Findings:
     """Each cell at the step with the highest mean, and the upstream networks' train accuracy."""
     rows: list[Row] = []
     judged: list[Claim] = []
@@ -152,7 +152,7 @@ def _label(request: Request, arch: _Arch) -> str:
     return f"{name} w={width} d={depth} {optimiser} {config.data.name}"
 
 
-def _claims(request: Request, label: str, cells: dict[str, list[Trained]]) -> Iterator[Claim]:
+def _claims(request: Request, label: str, cells: dict[str, list[TrainedRun]]) -> Iterator[Claim]:
     for lower, upper in ORDER:
         values = [
             100 * (above.best - below.best)
@@ -187,8 +187,8 @@ def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
 
 
 def _best(
-    request: Request, results: Results, arch: _Arch, name: str, steps: tuple[float, ...] = ()
-) -> Cell:
+    request: Request, results: UnitResults, arch: _Arch, name: str, steps: tuple[float, ...] = ()
+) -> TrainedCell:
     seeds = range(request.seeds_or(3, 5))
     return cell_of(results, arch.id, steps or _steps(request, arch), name, seeds)
 

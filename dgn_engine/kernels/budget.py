@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isqrt, prod
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
@@ -25,7 +25,7 @@ def kernel_bytes(network: GatedNetwork, n: int, logits: Logits = "mean") -> int:
 def check_budget(
     network: GatedNetwork, n: int, budget_bytes: int, logits: Logits = "mean", more: str = ""
 ) -> None:
-    """Raise `Refusal` where `kernel_bytes` exceeds the budget, with the n that fits; `more` says
+    """Raise `UserError` where `kernel_bytes` exceeds the budget, with the n that fits; `more` says
     at the end of the sentence what else one can do."""
     needed = kernel_bytes(network, n, logits)
     if needed <= budget_bytes:
@@ -33,7 +33,7 @@ def check_budget(
     each, pair = _bytes_each(network, logits)
     room = max(0, budget_bytes - WORKING)
     fits = (isqrt(each * each + 4 * pair * room) - each) // (2 * pair)
-    raise Refusal(
+    raise UserError(
         f"{n:,} inputs need {_gib(needed)} GiB for their kernels, more than the "
         f"{_gib(budget_bytes)} GiB allowed; {fits:,} inputs fit{more}."
     )

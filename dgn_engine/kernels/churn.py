@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 SIDE = 0.5  # a soft gate counts as open from here on
 
@@ -15,10 +15,10 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
     """Share of (example, unit) gates on the other side of ½ than before: in all, and by layer.
 
     `before[l]`, `after[l]`: gates of the same examples, (n, *gated_shapes[l]).
-    Raises `Refusal` where the shapes differ.
+    Raises `UserError` where the shapes differ.
     """
     if [g.shape for g in before] != [g.shape for g in after]:
-        raise Refusal("Gate churn compares gates of the same examples and layers.")
+        raise UserError("Gate churn compares gates of the same examples and layers.")
     switched = [
         int(((now >= SIDE) != (then >= SIDE)).sum())
         for then, now in zip(before, after, strict=True)

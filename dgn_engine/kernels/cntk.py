@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels import cntk_slabs
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.positions import box_sum
@@ -35,13 +35,13 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
     time, symmetric half only, memory bounded.
     """
     if not isinstance(architecture.nodes[0], Conv):
-        raise Refusal("The convolutional limit needs a network that starts with a convolution.")
+        raise UserError("The convolutional limit needs a network that starts with a convolution.")
     last = architecture.nodes[-1]
     for node in architecture.nodes:
         if isinstance(node, (Conv, Dense)) and not node.gated and node is not last:
-            raise Refusal("The convolutional limit needs a gate behind every layer but the last.")
+            raise UserError("The convolutional limit needs a gate behind every layer but the last.")
         if not isinstance(node, (Conv, Dense, Flatten, GlobalAveragePool)):
-            raise Refusal(
+            raise UserError(
                 f"The convolutional limit does not know {type(node).__name__}; use global average "
                 "pooling or flattening."
             )

@@ -58,7 +58,7 @@ def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: b
 
 
 @dataclass(frozen=True)
-class Term:
+class LayerTerm:
     """One layer's ⟨left, right⟩ ⊙ ⟨one, two⟩: factors (n·P, a), sides (n·P, c, b).
 
     Factors are None where the sides are gradients; a side's first axis may be 1, the same for
@@ -83,7 +83,7 @@ class KernelSum:
         self.n, self.m = shape
         self.symmetric = symmetric
         self._total: Tensor | None = None
-        self._held: list[Term] = []
+        self._held: list[LayerTerm] = []
 
     @property
     def empty(self) -> bool:
@@ -107,7 +107,7 @@ class KernelSum:
                 blocks[k + 1 :] = self._total[k + 1 :, k].mT
         return self._total.permute(2, 0, 3, 1)
 
-    def hold(self, term: Term) -> None:
+    def hold(self, term: LayerTerm) -> None:
         """'full' only: contracted at the end, every layer while its tile is in the cache;
         gradients are large and contracted at once."""
         if term.left is None:
@@ -130,7 +130,7 @@ class KernelSum:
         else:
             target.add_(_summed(gram * part, positions))
 
-    def _add_full(self, terms: Sequence[Term]) -> None:
+    def _add_full(self, terms: Sequence[LayerTerm]) -> None:
         """Add terms to (c, c, n, m), a tile of every layer while it is in the cache; where the
         sum is symmetric only logits k' ≥ k, and of a single logit only half of the examples."""
         c = terms[0].one.shape[1]
@@ -173,7 +173,7 @@ def _by_logit(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
     return left, left if two is one else two.transpose(0, 1).contiguous()
 
 
-def _gram(term: Term, rows: slice) -> Tensor | None:
+def _gram(term: LayerTerm, rows: slice) -> Tensor | None:
     """The factors' products of a tile of rows, (r, m)."""
     if term.left is None or term.right is None:
         return None
@@ -198,7 +198,7 @@ def _product_of_logits(one: Tensor, two: Tensor, buffer: Tensor) -> Tensor:
     return product(left, right, into).view(len(one), one.shape[1], len(right))
 
 
-def add_layer(sums: Sequence[tuple[KernelSum, Term]], positions: int = 1) -> None:
+def add_layer(sums: Sequence[tuple[KernelSum, LayerTerm]], positions: int = 1) -> None:
     """Add one layer's terms, which share their factors, to several kernels of the same blocks."""
     if not sums:
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.recursion import check_layers
@@ -44,9 +44,9 @@ def estimate_path_kernel(
     """
     check_layers(architecture, gates, "gates")
     if draws < 2:
-        raise Refusal(f"{draws} draws were asked for; an error bar needs at least 2.")
+        raise UserError(f"{draws} draws were asked for; an error bar needs at least 2.")
     if architecture.residual and normalise != "width":
-        raise Refusal("For residual blocks the estimate is weighted by σ; use normalise 'width'.")
+        raise UserError("For residual blocks the estimate is weighted by σ; use normalise 'width'.")
     n, widths = x_value.shape[0], 1.0
     for layer in architecture.weighted[:-1]:
         widths *= float(layer.outputs)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.layer_info import layer_infos
@@ -26,7 +26,7 @@ Roads = Literal["auto", "exact", "estimate"]
 
 
 @dataclass(frozen=True)
-class InspectionSettings:
+class GateStatisticsSettings:
     """`road` to the path kernels: the exact recursion, an estimate from `draws` random value
     networks, or the former where it fits into `seconds` and `memory_bytes`."""
 
@@ -39,7 +39,7 @@ class InspectionSettings:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class ClassSimilarity:
     """Mean entry of a kernel with unit diagonal, between two examples of one class and of two;
     None where there is no such pair, or none of its examples has a path."""
 
@@ -48,7 +48,7 @@ class Likeness:
 
 
 @dataclass(frozen=True)
-class LayerLook:
+class LayerGateStatistics:
     """One gate layer on the examples: share of open gates, units that are closed (or open) for
     every example and position, overlap τ and sensitive overlap DDᵀ."""
 
@@ -57,20 +57,20 @@ class LayerLook:
     open: float
     never: int
     always: int
-    overlap: Likeness
-    sensitive: Likeness
+    overlap: ClassSimilarity
+    sensitive: ClassSimilarity
 
 
 @dataclass(frozen=True)
-class Look:
+class GateStatistics:
     """What was found. `relative`: standard error of an estimated kernel over the whole of it
     (Frobenius), None where the kernel is exact; `weighted`: every sub-network of a residual
     network counts with its widths, because it was estimated. `arrays`: kernels and spectrum.
     `sensitive` and `nu` are None where they would need the exact kernel."""
 
-    layers: tuple[LayerLook, ...]
-    overlap: Likeness
-    sensitive: Likeness | None
+    layers: tuple[LayerGateStatistics, ...]
+    overlap: ClassSimilarity
+    sensitive: ClassSimilarity | None
     relative: float | None
     weighted: bool
     draws: int
@@ -84,11 +84,13 @@ class Look:
 
 
 @torch.no_grad()
-def look_at(network: GatedNetwork, x: Tensor, labels: Tensor, settings: InspectionSettings) -> Look:
+def gate_statistics(
+    network: GatedNetwork, x: Tensor, labels: Tensor, settings: GateStatisticsSettings
+) -> GateStatistics:
     """Inspect a network on examples x (n, *input_shape) with labels (n,).
 
     Λ, S and H are exact where `settings` allow it. Otherwise Λ and H are estimated (THEORY §3)
-    and S is left out. Raises `Refusal` where even a forward pass does not fit into the memory.
+    and S is left out. Raises `UserError` where even a forward pass does not fit into the memory.
     """
     architecture = network.architecture
     _check_memory(architecture, x, settings)
@@ -111,7 +113,7 @@ def look_at(network: GatedNetwork, x: Tensor, labels: Tensor, settings: Inspecti
         arrays["alignment"] = found.alignment
     for place in chosen:
         arrays[f"tau_{place + 1}"] = k.layer_overlap(shared.gates[place].double())
-    return Look(
+    return GateStatistics(
         layers=layers,
         overlap=_likeness(kernels.overlap, labels),
         sensitive=None if kernels.sensitive is None else _likeness(kernels.sensitive, labels),
@@ -153,7 +155,7 @@ def _exact(shared: k.SharedKernels) -> _Kernels:
     return _Kernels(shared.overlap(), shared.sensitive(), shared.npk("trace"))
 
 
-def _estimated(shared: k.SharedKernels, settings: InspectionSettings) -> _Kernels:
+def _estimated(shared: k.SharedKernels, settings: GateStatisticsSettings) -> _Kernels:
     """Λ is the path kernel of inputs whose channels have the Gram matrix one."""
     architecture, masks = shared.network.architecture, shared.trace.value.masks
     ones = torch.ones_like(shared.x_value) * architecture.input_shape[0] ** -0.5
@@ -179,7 +181,7 @@ def _estimated(shared: k.SharedKernels, settings: InspectionSettings) -> _Kernel
     )
 
 
-def _is_exact(architecture: Architecture, n: int, settings: InspectionSettings) -> bool:
+def _is_exact(architecture: Architecture, n: int, settings: GateStatisticsSettings) -> bool:
     if settings.road != "auto":
         return settings.road == "exact"
     # Λ with its derivative S, and H.
@@ -187,20 +189,22 @@ def _is_exact(architecture: Architecture, n: int, settings: InspectionSettings) 
     return seconds <= settings.seconds and k.pair_bytes(architecture) <= settings.memory_bytes
 
 
-def _check_memory(architecture: Architecture, x: Tensor, settings: InspectionSettings) -> None:
+def _check_memory(architecture: Architecture, x: Tensor, settings: GateStatisticsSettings) -> None:
     numbers = sum(prod(shape) for _, shape in architecture.shapes()) + prod(x.shape[1:])
     each = KEPT * numbers * x.element_size()
     if len(x) * each > settings.memory_bytes:
-        raise Refusal(
+        raise UserError(
             f"A pass of {len(x):,} examples needs {len(x) * each / 2**30:.3g} GiB, more than the "
             f"{settings.memory_bytes / 2**30:.3g} GiB allowed; {settings.memory_bytes // each:,} "
             "fit (or --memory, or a smaller --size)."
         )
 
 
-def _layer(info: LayerInfo, gates: Tensor, sensitivities: Tensor, labels: Tensor) -> LayerLook:
+def _layer(
+    info: LayerInfo, gates: Tensor, sensitivities: Tensor, labels: Tensor
+) -> LayerGateStatistics:
     spread = gates.transpose(0, 1).flatten(1)  # units, examples and positions
-    return LayerLook(
+    return LayerGateStatistics(
         name=info.name,
         shape=tuple(gates.shape[1:]),
         open=float(gates.double().mean()),
@@ -211,7 +215,7 @@ def _layer(info: LayerInfo, gates: Tensor, sensitivities: Tensor, labels: Tensor
     )
 
 
-def _likeness(kernel: Tensor, labels: Tensor) -> Likeness:
+def _likeness(kernel: Tensor, labels: Tensor) -> ClassSimilarity:
     unit = k.unit_diagonal(kernel)
     pairs = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device) & unit.isfinite()
     alike = labels[:, None] == labels[None, :]
@@ -219,4 +223,4 @@ def _likeness(kernel: Tensor, labels: Tensor) -> Likeness:
     def mean(chosen: Tensor) -> float | None:
         return float(unit[chosen].mean()) if bool(chosen.any()) else None
 
-    return Likeness(mean(pairs & alike), mean(pairs & ~alike))
+    return ClassSimilarity(mean(pairs & alike), mean(pairs & ~alike))

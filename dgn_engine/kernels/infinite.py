@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.mehler import diagonal, expectations
 from dgn_engine.model.gates import Gate
@@ -130,7 +130,7 @@ def _correlation(covariance: Tensor, squares: Tensor, other_squares: Tensor, sam
 def _start(x: Tensor, other: Tensor | None, depth: int) -> tuple[Tensor, Tensor, Tensor]:
     """Σ and the squared norms on both sides, in float64 on the CPU."""
     if depth < 1:
-        raise Refusal(f"The depth is {depth}; a network has at least one weight layer.")
+        raise UserError(f"The depth is {depth}; a network has at least one weight layer.")
     rows = x.detach().to("cpu", torch.float64).flatten(1)
     columns = rows if other is None else other.detach().to("cpu", torch.float64).flatten(1)
     return input_gram(rows, columns), rows.square().sum(1), columns.square().sum(1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 
@@ -35,7 +35,7 @@ def kernel_arrays(
     `ntk`; `eigenvalues` and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of
     the other kernels, likewise scaled. Of kernels with more than 2,000 rows there are the 200
     largest eigenvalues, and ν has a ridge (`nu_ridge`) instead of a cut-off. With 'cosine',
-    examples without an open path are NaN, and such a kernel has no eigenvalues. Raises `Refusal`
+    examples without an open path are NaN, and such a kernel has no eigenvalues. Raises `UserError`
     where n is too large for the memory.
     """
     budget, logits = settings.memory_bytes, settings.logits
@@ -104,6 +104,6 @@ def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
                 remedy = "use --dtype float64"
             elif name in ("overlap", "sensitive", "npk"):
                 remedy = "use --normalise width"
-            raise Refusal(
+            raise UserError(
                 f"The kernel '{name}' is not finite: its entries are too large; {remedy}."
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.spectra import columns_of, scaled_to_trace_one
 
 FULL_UP_TO = 2000  # examples; above it `spectrum` takes minutes
@@ -42,7 +42,7 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     scaled, trace = scaled_to_trace_one(kernel)
     n = len(scaled)
     if not 1 <= count <= n:
-        raise Refusal(f"{count} eigenvalues were asked for of a kernel of {n} examples.")
+        raise UserError(f"{count} eigenvalues were asked for of a kernel of {n} examples.")
     width = count + 10
     if 2 * width > n:  # no room for a product with the kernel beside the start: all of it
         width = n
@@ -81,7 +81,7 @@ def ridge_nu(kernel: Tensor, targets: Tensor, ridge: float | None = None) -> tup
 
     Ĥ = H/trace H (n, n), targets (n,) or (n, C) of ±1. Without `ridge` it is the cut-off of
     `spectrum`, n · (rounding of the kernel's dtype) · ρ_max, tenfold until Ĥ + ridge·I has a
-    Cholesky factor. Raises `Refusal` where a given ridge is too small for that.
+    Cholesky factor. Raises `UserError` where a given ridge is too small for that.
     """
     largest = float(leading_spectrum(kernel, 1).eigenvalues[0])
     scaled, _ = scaled_to_trace_one(kernel)
@@ -95,6 +95,6 @@ def ridge_nu(kernel: Tensor, targets: Tensor, ridge: float | None = None) -> tup
         if not failed:
             break
         if ridge is not None or added > largest:
-            raise Refusal(f"The ridge {added:.3g} is too small to invert the kernel scaled to 1.")
+            raise UserError(f"The ridge {added:.3g} is too small to invert the kernel scaled to 1.")
         added *= 10
     return float((y * torch.cholesky_solve(y, factor)).sum()) / y.shape[1], added

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 Normalise = Literal["none", "trace", "width", "cosine"]
 
@@ -28,7 +28,7 @@ def normalised(kernel: Tensor, how: Normalise, widths: float) -> Tensor:
     """Scale a kernel (n, n), in place, whose every τ_l was already divided by its width.
 
     'width' leaves it so, 'none' multiplies by `widths` = Π w_l, 'trace' divides by the trace
-    (zero stays zero), 'cosine' makes the diagonal one. Raises `Refusal` for any other word.
+    (zero stays zero), 'cosine' makes the diagonal one. Raises `UserError` for any other word.
     """
     match how:
         case "width":
@@ -40,4 +40,4 @@ def normalised(kernel: Tensor, how: Normalise, widths: float) -> Tensor:
             return kernel.div_(torch.where(trace > 0, trace, 1.0))
         case "cosine":
             return unit_diagonal(kernel)
-    raise Refusal(f"normalise is {how!r}; it must be one of {', '.join(get_args(Normalise))}.")
+    raise UserError(f"normalise is {how!r}; it must be one of {', '.join(get_args(Normalise))}.")

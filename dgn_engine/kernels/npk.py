@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.normalise import Normalise, normalised
 from dgn_engine.kernels.recursion import pair_numbers, path_recursion
 from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
@@ -29,7 +29,7 @@ def neural_path_kernel(
     """
     n = gates[0].shape[0] if gates else x_value.shape[0]
     if tuple(x_value.shape) != (n, *architecture.input_shape):
-        raise Refusal(
+        raise UserError(
             f"The inputs have shape {tuple(x_value.shape)}; "
             f"{(n, *architecture.input_shape)} is needed."
         )

@@ -9,11 +9,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.contraction import (
     Contraction,
     KernelSum,
-    Term,
+    LayerTerm,
     add_layer,
     factor,
     is_pairwise,
@@ -21,8 +21,8 @@ from dgn_engine.kernels.contraction import (
 )
 from dgn_engine.kernels.sweep import (
     AtGate,
+    ForwardPass,
     LayerFactors,
-    Pass,
     feature_sweep,
     output_delta,
     value_sweep,
@@ -66,8 +66,8 @@ class _Block:
     `wires[l]`: the feature layer that gate l comes from, and the route that it takes.
     """
 
-    value: Pass
-    feature: Pass | None
+    value: ForwardPass
+    feature: ForwardPass | None
     slope: tuple[Tensor, ...] | None
     wires: tuple[tuple[int, Route], ...]
 
@@ -92,7 +92,7 @@ def tangent_kernels(
     `trace`: the forward pass at x, where the caller has it already.
     """
     if logits not in get_args(Logits):
-        raise Refusal(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
+        raise UserError(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
     one = _block(network, network.trace(x) if trace is None else trace, feature_trained)
     two = one if other is None else _block(network, network.trace(other), feature_trained)
     classes = network.architecture.classes
@@ -142,10 +142,10 @@ def _block(network: GatedNetwork, trace: NetworkTrace, feature_trained: bool) ->
     return _Block(value, feature, slope, wires)
 
 
-def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> Pass:
+def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> ForwardPass:
     weights, biases = stack.tensors()
     bias = [bias is not None for bias in biases]
-    return Pass(
+    return ForwardPass(
         stack.architecture,
         weights,
         bias,
@@ -206,14 +206,14 @@ def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKe
         right = left if same else factor(b.layer, b.bias, b.inputs, pairwise)
         v1, f1 = _sides(a, pairwise)
         v2, f2 = (v1, f1) if same else _sides(b, pairwise)
-        sums: list[tuple[KernelSum, Term]] = []
+        sums: list[tuple[KernelSum, LayerTerm]] = []
         if v1 is not None and v2 is not None:
-            sums.append((value, Term(left, right, v1, v2)))
+            sums.append((value, LayerTerm(left, right, v1, v2)))
         if f1 is not None and f2 is not None:
-            sums.append((feature, Term(left, right, f1, f2)))
+            sums.append((feature, LayerTerm(left, right, f1, f2)))
             if v1 is not None and v2 is not None:
-                sums.append((cross, Term(left, right, v1, f2)))
-                sums.append((cross, Term(left, right, f1, v2)))
+                sums.append((cross, LayerTerm(left, right, v1, f2)))
+                sums.append((cross, LayerTerm(left, right, f1, v2)))
         add_layer(sums, positions if pairwise else 1)
     return TangentKernels(
         value.total(),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.kernels.walk import LayerScale
 from dgn_engine.model.architecture import Architecture
@@ -89,14 +89,14 @@ def random_gating_eigenvalues(n: int, p: float, depth: int) -> Tensor:
 def random_gating_level(p: float, depth: int) -> float:
     """p^{d-1}, how alike two examples stay after d-1 layers of random gates."""
     if not 0.0 < p <= 1.0 or depth < 1:
-        raise Refusal(f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.")
+        raise UserError(f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.")
     return float(p ** (depth - 1))
 
 
 def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
     count = len(architecture.weighted)
     if len(sigmas) != count or not all(sigma > 0 for sigma in sigmas):
-        raise Refusal(f"{count} positive standard deviations are needed, one per weight layer.")
+        raise UserError(f"{count} positive standard deviations are needed, one per weight layer.")
     logs = [2 * math.log(sigma) for sigma in sigmas]
     largest = max(-log for log in logs)
     terms = sum(math.exp(-log - largest) for log in logs)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels import popcount
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
-from dgn_engine.kernels.terms import Layers, MapPairs, Tile
+from dgn_engine.kernels.terms import GateLayers, MapPairs, Tile
 from dgn_engine.kernels.tiles import mirror, row_tiles
 from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
 from dgn_engine.model.architecture import (
@@ -73,10 +73,10 @@ def path_recursion(
     if sensitivities is not None:
         check_layers(architecture, sensitivities, "sensitivities")
     if len(masks) != architecture.max_pools:
-        raise Refusal(
+        raise UserError(
             f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
         )
-    plan = _Plan(architecture, Layers(gates, sensitivities), x_value, masks, by_width, scales)
+    plan = _Plan(architecture, GateLayers(gates, sensitivities), x_value, masks, by_width, scales)
     kernel, derivative = _map_part(plan, tile_bytes)
     _vector_part(plan, kernel, derivative)
     mirror(kernel)
@@ -89,10 +89,12 @@ def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str
     """Refuse gates that do not fit the architecture, naming the layer."""
     wanted = architecture.gated_shapes
     if len(layers) != len(wanted):
-        raise Refusal(f"{len(layers)} layers of {name} were given; the network has {len(wanted)}.")
+        raise UserError(
+            f"{len(layers)} layers of {name} were given; the network has {len(wanted)}."
+        )
     for place, (layer, shape) in enumerate(zip(layers, wanted, strict=True)):
         if tuple(layer.shape[1:]) != shape or layer.shape[0] != layers[0].shape[0]:
-            raise Refusal(
+            raise UserError(
                 f"Layer {place} of {name} has shape {tuple(layer.shape)}; "
                 f"({layers[0].shape[0]}, {', '.join(map(str, shape))}) is needed."
             )
@@ -103,7 +105,7 @@ class _Plan:
     """All that the recursion over pairs reads."""
 
     architecture: Architecture
-    layers: Layers
+    layers: GateLayers
     x_value: Tensor | None
     masks: Sequence[Tensor]
     by_width: bool

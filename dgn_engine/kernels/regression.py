@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ def kernel_regression(
     y = targets.detach().to("cpu").double().numpy().reshape(len(targets), -1)
     rows, columns = test.cpu().numpy(), train.cpu().numpy()
     if not np.isfinite(values).all():
-        raise Refusal("The kernel holds values that are not finite; nothing can be fitted to it.")
+        raise UserError("The kernel holds values that are not finite; nothing can be fitted to it.")
     if ridge <= 0:
-        raise Refusal(f"The ridge is {ridge}; it must be greater than 0.")
+        raise UserError(f"The ridge is {ridge}; it must be greater than 0.")
     if set(rows.tolist()) & set(columns.tolist()):
-        raise Refusal("Some examples are in both the training and the test part.")
+        raise UserError("Some examples are in both the training and the test part.")
     inner = values[np.ix_(columns, columns)]
     penalty = ridge * float(np.trace(inner)) / len(columns)
     if penalty <= 0:
-        raise Refusal("The kernel is zero on the training examples; nothing can be fitted to it.")
+        raise UserError("The kernel is zero on the training examples; nothing can be fitted to it.")
     model = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y[columns])
     found = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
     found.flags.writeable = False

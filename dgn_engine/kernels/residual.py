@@ -8,7 +8,7 @@ from itertools import combinations
 
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.npk import neural_path_kernel
 from dgn_engine.model.architecture import (
     Architecture,
@@ -47,7 +47,7 @@ def residual_blocks(architecture: Architecture) -> int:
         depth += isinstance(node, Fork) - isinstance(node, Merge)
         count += isinstance(node, Merge)
         if depth > 1:
-            raise Refusal("Sub-networks are defined for residual blocks that are not nested.")
+            raise UserError("Sub-networks are defined for residual blocks that are not nested.")
     return count
 
 
@@ -55,7 +55,7 @@ def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork
     """The sub-network J = `kept`, block numbers from 0."""
     blocks = residual_blocks(architecture)
     if not set(kept) <= set(range(blocks)):
-        raise Refusal(f"Blocks {sorted(kept)} were asked for; the network has {blocks}.")
+        raise UserError(f"Blocks {sorted(kept)} were asked for; the network has {blocks}.")
     nodes: list[Node] = []
     places: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
     seen = dict.fromkeys(places, 0)
@@ -76,7 +76,7 @@ def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork
                 places[what].append(seen[what])
             seen[what] += there
     if not places["gates"]:
-        raise Refusal("A sub-network without any gate layer has no path kernel of its own.")
+        raise UserError("A sub-network without any gate layer has no path kernel of its own.")
     return SubNetwork(
         Architecture(architecture.input_shape, tuple(nodes)),
         gates=tuple(places["gates"]),
@@ -118,7 +118,7 @@ def sub_network_shares(
     """trace H^J / trace H for every J, fewest blocks first; the shares add up to one."""
     blocks = residual_blocks(architecture)
     if blocks > MOST_BLOCKS:
-        raise Refusal(f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.")
+        raise UserError(f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.")
     choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]
     traces = {
         kept: float(sub_network_kernel(architecture, gates, x_value, kept, masks).trace())

@@ -24,7 +24,7 @@ PAIRS_AT_ONCE = 16  # between two of these the interpreter may interrupt
 
 
 @dataclass(frozen=True)
-class Route:
+class SlabRoute:
     """How slabs go through the layers.
 
     `levels` (L+1, 5): height, width, cyclic, margin of the next layer, offset of its slab;
@@ -62,7 +62,7 @@ def available() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def route(architecture: Architecture) -> Route | None:
+def route(architecture: Architecture) -> SlabRoute | None:
     """Levels, layers and displacements of a chain of convolutions; None where slabs would mix."""
     convolutions: list[Conv] = []
     shapes = [architecture.input_shape]
@@ -85,7 +85,7 @@ def route(architecture: Architecture) -> Route | None:
     levels, floats = _levels(shapes, cyclic, margins)
     layers = np.array([(node.kernel, node.stride) for node in convolutions], dtype=np.int64)
     shifts, complete = _shifts(convolutions, levels, flat)
-    return Route(levels, layers, shifts, complete, floats, flat)
+    return SlabRoute(levels, layers, shifts, complete, floats, flat)
 
 
 def _cyclic(

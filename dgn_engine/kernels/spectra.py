@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.gram import accumulator
 
 
@@ -48,7 +48,7 @@ class Spectrum:
 def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) -> Spectrum:
     """Diagonalise a symmetric kernel (n, n); targets (n,) or (n, C) of ±1 add ν and alignment.
 
-    The cut-off is n · (rounding of the kernel's own dtype) · ρ_max. Raises `Refusal` where the
+    The cut-off is n · (rounding of the kernel's own dtype) · ρ_max. Raises `UserError` where the
     kernel has no spectrum to show: not finite, or without a positive trace.
     """
     scaled, trace = scaled_to_trace_one(kernel)
@@ -88,12 +88,12 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
 def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
     """Ĥ = H/trace H (n, n), symmetrised, float64 on the CPU; and the trace."""
     if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
-        raise Refusal(f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}.")
+        raise UserError(f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}.")
     if not bool(torch.isfinite(kernel).all()):
-        raise Refusal("The kernel holds values that are not finite; it has no spectrum.")
+        raise UserError("The kernel holds values that are not finite; it has no spectrum.")
     trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
     if trace <= 0:
-        raise Refusal(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
+        raise UserError(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
     scaled = kernel.to("cpu", torch.float64) / trace
     return (scaled + scaled.T) / 2, trace
 
@@ -105,7 +105,7 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
     """
     classes = max(classes, 2)
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise Refusal(f"The labels must lie between 0 and {classes - 1}.")
+        raise UserError(f"The labels must lie between 0 and {classes - 1}.")
     if classes == 2:
         return (2.0 * labels.to(torch.float64) - 1.0)[:, None]
     member = labels[:, None] == torch.arange(classes, device=labels.device)
@@ -116,5 +116,5 @@ def columns_of(targets: Tensor, n: int) -> Tensor:
     """Targets (n,) or (n, C) as (n, C); refused where they are not n."""
     columns = targets[:, None] if targets.dim() == 1 else targets
     if columns.shape[0] != n:
-        raise Refusal(f"{columns.shape[0]} targets were given for a kernel of {n} examples.")
+        raise UserError(f"{columns.shape[0]} targets were given for a kernel of {n} examples.")
     return columns

@@ -48,7 +48,7 @@ class LayerFactors:
 
 
 @dataclass(frozen=True)
-class Pass:
+class ForwardPass:
     """One forward pass as tensors: the weights, what each weight layer was fed, and slopes.
 
     Of gate layer l, `gates[l]` multiplied q_l = `pre[l]`; `slopes[l]` is ∂z_l/∂q_l where gates
@@ -66,7 +66,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Deltas:
+class BackwardDeltas:
     """Reached at weight layer `place`: the delta of its output; None where it is zero."""
 
     place: int
@@ -83,7 +83,9 @@ def output_delta(classes: int, logits: slice, summed: bool, like: Tensor) -> Ten
     return unit.sum(0)[None, None] if summed else unit[None]
 
 
-def value_sweep(run: Pass, top: Tensor, at_gate: AtGate | None = None) -> Iterator[Deltas]:
+def value_sweep(
+    run: ForwardPass, top: Tensor, at_gate: AtGate | None = None
+) -> Iterator[BackwardDeltas]:
     """Deltas with every gate a constant, from the output layer down to the first weight layer;
     `at_gate` is told of every gate that lies behind a layer before its deltas are yielded."""
     E = top
@@ -97,7 +99,7 @@ def value_sweep(run: Pass, top: Tensor, at_gate: AtGate | None = None) -> Iterat
             E = E * run.gates[step.gate].unsqueeze(1)
         match node:
             case Dense() | Conv():
-                yield Deltas(step.weight, E)
+                yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
                 E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
@@ -114,7 +116,7 @@ def value_sweep(run: Pass, top: Tensor, at_gate: AtGate | None = None) -> Iterat
                 E = pool_adjoint(node, E, step.shape, masks)
 
 
-def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Deltas]:
+def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterator[BackwardDeltas]:
     """Deltas that enter at the gates: `sources[l]` = Σ ∂(logit)/∂G · χ'(q_l) of gate layer l.
 
     The deltas above the highest source are zero.
@@ -129,7 +131,7 @@ def feature_sweep(run: Pass, sources: Sequence[Tensor | None]) -> Iterator[Delta
             E = _added(carried, sources[step.gate])
         match node:
             case Dense() | Conv():
-                yield Deltas(step.weight, E)
+                yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
                 if E is not None:

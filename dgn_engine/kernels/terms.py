@@ -22,7 +22,7 @@ Factor = tuple[bool, int]
 
 
 @dataclass(frozen=True)
-class Layers:
+class GateLayers:
     """Gates and sensitivities by layer, and products of them that blocks with gates after their
     additions ask for, each computed once."""
 
@@ -47,7 +47,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Term:
+class RecursionTerm:
     """One summand: its kernel κ and the gates that multiply it. `by_channel`: κ has an axis of
     channels behind the pairs, (B, C, H, W, H', W'), and all gates are in it."""
 
@@ -55,7 +55,7 @@ class Term:
     gates: tuple[Factor, ...] = ()
     by_channel: bool = False
 
-    def scaled(self, scale: float) -> Term:
+    def scaled(self, scale: float) -> RecursionTerm:
         """The term with its kernel times a number."""
         return self if scale == 1.0 else replace(self, kernel=scale * self.kernel)
 
@@ -97,7 +97,7 @@ class Tile:
 Pairs = MapPairs | Tile
 
 
-def summed(terms: Sequence[Term], layers: Layers, pairs: Pairs) -> Tensor:
+def summed(terms: Sequence[RecursionTerm], layers: GateLayers, pairs: Pairs) -> Tensor:
     """K: the terms, summed over their channels and divided by how many there are."""
     total: Tensor | None = None
     for term in terms:
@@ -112,7 +112,9 @@ def summed(terms: Sequence[Term], layers: Layers, pairs: Pairs) -> Tensor:
     return total
 
 
-def gated(terms: Sequence[Term], factor: Factor, layers: Layers, pairs: Pairs) -> list[Term]:
+def gated(
+    terms: Sequence[RecursionTerm], factor: Factor, layers: GateLayers, pairs: Pairs
+) -> list[RecursionTerm]:
     """Every term behind one more gate, or behind its sensitivity."""
     return [
         replace(term, kernel=term.kernel * pairs.each(layers.product((factor,))))
@@ -122,13 +124,15 @@ def gated(terms: Sequence[Term], factor: Factor, layers: Layers, pairs: Pairs) -
     ]
 
 
-def averaged(terms: Sequence[Term], node: AveragePool, layers: Layers, pairs: Pairs) -> list[Term]:
+def averaged(
+    terms: Sequence[RecursionTerm], node: AveragePool, layers: GateLayers, pairs: Pairs
+) -> list[RecursionTerm]:
     """Both windows summed; a window mixes positions whose gates differ, so these go into κ."""
     found = []
     for term in terms:
         if term.gates:
             each = pairs.each(layers.product(term.gates))
-            term = Term(term.kernel[:, None] * each, by_channel=True)
+            term = RecursionTerm(term.kernel[:, None] * each, by_channel=True)
         kernel = term.kernel.flatten(0, 1) if term.by_channel else term.kernel
         pooled = both_windows(kernel, node)
         if term.by_channel:
@@ -138,16 +142,20 @@ def averaged(terms: Sequence[Term], node: AveragePool, layers: Layers, pairs: Pa
 
 
 def max_pooled(
-    terms: Sequence[Term], mask: Tensor, layers: Layers, pairs: MapPairs, by_channel: bool
-) -> list[Term]:
+    terms: Sequence[RecursionTerm],
+    mask: Tensor,
+    layers: GateLayers,
+    pairs: MapPairs,
+    by_channel: bool,
+) -> list[RecursionTerm]:
     """The mask of a max pooling is one more gate per channel and window, summed over both windows:
     K̂(q, q') = Σ_c M(s,c,a_c(q)) M(s',c,a'_c(q')) κ_c(a_c(q), a'_c(q')) / C, or its summands."""
     return [_one_max_pooled(term, mask, layers, pairs, by_channel) for term in terms]
 
 
 def _one_max_pooled(
-    term: Term, mask: Tensor, layers: Layers, pairs: MapPairs, by_channel: bool
-) -> Term:
+    term: RecursionTerm, mask: Tensor, layers: GateLayers, pairs: MapPairs, by_channel: bool
+) -> RecursionTerm:
     channels, sides = mask.shape[1], mask.shape[2:]
     place, places = mask[pairs.row].flatten(1), mask[pairs.columns].flatten(2)
     one = many = None
@@ -171,21 +179,25 @@ def _one_max_pooled(
         else:
             total += chosen
     if by_channel:
-        return Term(total.reshape(*total.shape[:2], *sides, *sides), by_channel=True)
-    return Term((total / channels).reshape(-1, *sides, *sides))
+        return RecursionTerm(total.reshape(*total.shape[:2], *sides, *sides), by_channel=True)
+    return RecursionTerm((total / channels).reshape(-1, *sides, *sides))
 
 
 def merged(
-    block: Sequence[Term], skip: Sequence[Term], through: float, beside: float, post: float
-) -> list[Term]:
+    block: Sequence[RecursionTerm],
+    skip: Sequence[RecursionTerm],
+    through: float,
+    beside: float,
+    post: float,
+) -> list[RecursionTerm]:
     """post · (through · block + beside · skip), both path counts of what lies outside."""
     if len(block) == len(skip) == 1 and _alike(block[0]) and _alike(skip[0]):
-        return [Term(post * (through * block[0].kernel + skip[0].scaled(beside).kernel))]
+        return [RecursionTerm(post * (through * block[0].kernel + skip[0].scaled(beside).kernel))]
     return [
         *(term.scaled(post * through) for term in block),
         *(term.scaled(post * beside) for term in skip),
     ]
 
 
-def _alike(term: Term) -> bool:
+def _alike(term: RecursionTerm) -> bool:
     return not term.gates and not term.by_channel

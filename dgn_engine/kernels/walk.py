@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dgn_engine.kernels.terms import (
-    Layers,
+    GateLayers,
     MapPairs,
     Pairs,
-    Term,
+    RecursionTerm,
     averaged,
     gated,
     max_pooled,
@@ -44,8 +44,8 @@ class LayerScale:
 class _Branch:
     """What the other branch of an open block holds, and the widths that it has passed."""
 
-    terms: list[Term]
-    dual: list[Term] | None
+    terms: list[RecursionTerm]
+    dual: list[RecursionTerm] | None
     widths: float
 
 
@@ -56,16 +56,16 @@ class Walk:
     that nothing overflows; unless `by_width`, a block is added to its skip as path counts.
     """
 
-    def __init__(self, layers: Layers, pairs: Pairs, by_width: bool, K: Tensor) -> None:
-        self.terms = [Term(K)]
-        self.dual: list[Term] | None = None
+    def __init__(self, layers: GateLayers, pairs: Pairs, by_width: bool, K: Tensor) -> None:
+        self.terms = [RecursionTerm(K)]
+        self.dual: list[RecursionTerm] | None = None
         self._layers, self._pairs, self._by_width = layers, pairs, by_width
         self._widths = 1.0
         self._open: list[_Branch] = []
 
     def start_dual(self, derivative: Tensor) -> None:
         """The derivative of the K that was given."""
-        self.dual = [Term(derivative)]
+        self.dual = [RecursionTerm(derivative)]
 
     def kernels(self) -> tuple[Tensor, Tensor | None]:
         """K and its derivative, channels summed."""
@@ -75,7 +75,7 @@ class Walk:
     def settle(self) -> None:
         """Sum over the channels: what comes next mixes them."""
         K, dual = self.kernels()
-        self.terms, self.dual = [Term(K)], None if dual is None else [Term(dual)]
+        self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
 
     def weigh(
         self, linear: Callable[[Tensor], Tensor], width: int, scale: LayerScale | None
@@ -86,7 +86,7 @@ class Walk:
         if scale is not None:
             dual = scale.change * K if dual is None else scale.value * dual + scale.change * K
             K = scale.value * K
-        self.terms, self.dual = [Term(K)], None if dual is None else [Term(dual)]
+        self.terms, self.dual = [RecursionTerm(K)], None if dual is None else [RecursionTerm(dual)]
         self._widths *= float(width)
 
     def gate(self, place: int) -> None:
@@ -134,13 +134,15 @@ class Walk:
             self.terms = merged(block.terms, self.terms, *scales)
             self._widths = outside  # the block's own are in K by now
 
-    def _summed(self, terms: Sequence[Term]) -> Tensor:
+    def _summed(self, terms: Sequence[RecursionTerm]) -> Tensor:
         return summed(terms, self._layers, self._pairs)
 
 
 def _added(
-    block: list[Term] | None, skip: list[Term] | None, scales: tuple[float, float, float]
-) -> list[Term] | None:
+    block: list[RecursionTerm] | None,
+    skip: list[RecursionTerm] | None,
+    scales: tuple[float, float, float],
+) -> list[RecursionTerm] | None:
     """`merged`, where None is zero."""
     through, beside, post = scales
     if block is not None and skip is not None:

@@ -20,7 +20,7 @@ EPSILON = 1e-5  # torch's own
 MOMENTUM = 0.1
 
 
-class Normalisation(nn.Module):
+class BatchNorms(nn.Module):
     """γ, shift, running mean and variance of each normalised layer, (C,) each.
 
     `active`: normalise; else multiply by γ. `gathers`: by the statistics of each batch, which are

@@ -63,7 +63,7 @@ class GatedNetwork(nn.Module):
         self.given_gates: tuple[Tensor, ...] | None = None
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
-    def dial(self, *, beta: float, epsilon: float) -> None:
+    def set_gate(self, *, beta: float, epsilon: float) -> None:
         """Set the steepness of the soft gate and its ε."""
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
 

@@ -7,16 +7,16 @@ import math
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 
 MOST_BYTES = 2 << 30
 
 
-class DrawnGates:
+class RandomGates:
     """Bernoulli(p) gates of n examples: layer l is (n, *gated_shapes[l]), one byte a gate.
 
-    Raises `Refusal` where they do not fit into 2 GiB.
+    Raises `UserError` where they do not fit into 2 GiB.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class DrawnGates:
     ) -> None:
         units = sum(math.prod(shape) for shape in architecture.gated_shapes)
         if examples * units > MOST_BYTES:
-            raise Refusal(
+            raise UserError(
                 f"FRG keeps {units:,} gates for each of {examples:,} examples, more than 2 GiB; "
                 "use fewer examples with data.train_limit, or a smaller network."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime
@@ -14,7 +14,7 @@ VALUE, FEATURE = "value weights", "feature weights"
 
 
 @dataclass(frozen=True)
-class Change:
+class RegimeChange:
     """Names of the groups ('value weights', 'feature weights') and what happened to each.
 
     A group that was redrawn or copied loses its optimiser state.
@@ -32,7 +32,7 @@ def enter(
     after: Regime,
     draw: Callable[[Stack], None],
     restart_value: bool = False,
-) -> Change:
+) -> RegimeChange:
     """Set the network into a regime. `before` is None at the start of a run.
 
     At the start both networks have just been drawn, so that nothing needs redrawing but what a
@@ -57,11 +57,11 @@ def enter(
     if after.on_entry == "share-redrawn":
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
-    dress(network, after)
+    configure_for(network, after)
     return _described(after, tuple(redrawn), tuple(copied))
 
 
-def dress(network: GatedNetwork, regime: Regime) -> None:
+def configure_for(network: GatedNetwork, regime: Regime) -> None:
     """Whose gates, of which kind, and what is trained; no weight is touched."""
     network.own_gates = regime.own_gates
     network.gate = replace(network.gate, soft=regime.soft, open=regime.open_gates)
@@ -72,19 +72,19 @@ def dress(network: GatedNetwork, regime: Regime) -> None:
         network.value.normalisation.active = regime.own_gates
 
 
-def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> Change:
+def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...]) -> RegimeChange:
     kept = [] if VALUE in redrawn else [VALUE]
     if FEATURE not in redrawn and not copied:
         kept.append(f"{FEATURE} (aside)" if after.on_entry == "aside" else FEATURE)
     frozen = [] if after.trains_feature or after.on_entry == "aside" else [FEATURE]
     if not after.trains_value:
         frozen.append(VALUE)
-    return Change(tuple(kept), tuple(frozen), redrawn, copied)
+    return RegimeChange(tuple(kept), tuple(frozen), redrawn, copied)
 
 
 def _check_same(network: GatedNetwork) -> None:
     if network.value.architecture != network.feature.architecture:
-        raise Refusal(
+        raise UserError(
             "The gates are tiled, so that the value network is wider than the feature network: "
             "neither can take the other's weights; choose FR-II or DL, or begin a run without "
             "tiling."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def routes(
 ) -> tuple[Route, ...]:
     """One route for each value layer; an empty list leaves all of them as they are.
 
-    Raises `Refusal` where a list has another length.
+    Raises `UserError` where a list has another length.
     """
     for name, given in (("rotation", rotation), ("shift", shift), ("tiling", tiling)):
         if given and len(given) != layers:
-            raise Refusal(
+            raise UserError(
                 f"gating.{name} is {list(given)}; it needs one number for each of the "
                 f"{layers} gate layers."
             )

@@ -28,7 +28,7 @@ from dgn_engine.model.architecture import (
     is_gated,
     weight_shape,
 )
-from dgn_engine.model.batch_norm import Normalisation
+from dgn_engine.model.batch_norm import BatchNorms
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Stack(nn.Module):
             for layer, has in zip(layers, each, strict=True)
         ]
         self.biases = nn.ParameterList(biases if any(each) else [])
-        self.normalisation = Normalisation(architecture) if architecture.normalised else None
+        self.normalisation = BatchNorms(architecture) if architecture.normalised else None
         self._factors = [layer.factor if isinstance(layer, Dense) else 1.0 for layer in layers]
 
     def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:

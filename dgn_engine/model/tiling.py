@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Node, Skip
 
 
-def widened(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
+def tiled(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture:
     """Gated layer l with tiling[l] times its units (channels); the layers around it follow.
 
     The papers say 'arbitrary tiling' and do not define it; this is our definition (THEORY §1).
-    Raises `Refusal` where the numbers do not fit the layers, or a skip ties two widths together.
+    Raises `UserError` where the numbers do not fit the layers, or a skip ties two widths together.
     """
     layers = len(architecture.gated_shapes)
     if len(tiling) != layers or min(tiling, default=1) < 1:
-        raise Refusal(
+        raise UserError(
             f"gating.tiling is {list(tiling)}; it needs a whole number of at least 1 for each of "
             f"the {layers} gate layers."
         )
@@ -43,7 +43,7 @@ def widened(architecture: Architecture, tiling: tuple[int, ...]) -> Architecture
 def _check_tied(tiles: int, before: int, place: int) -> None:
     """A gate behind an addition has the units of the layers that are added."""
     if tiles != before:
-        raise Refusal(
+        raise UserError(
             f"gating.tiling gives gate layer {place + 1} the number {tiles}, but it stands behind "
             f"an addition of layers with {before}; the numbers must be equal."
         )

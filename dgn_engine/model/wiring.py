@@ -4,42 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.routing import Route
 from dgn_engine.regimes import Regime
 
 
 def need_wires(regime: Regime, what: str) -> None:
-    """Raise `Refusal` where the network makes its own gates."""
+    """Raise `UserError` where the network makes its own gates."""
     if regime.own_gates:
-        raise Refusal(
+        raise UserError(
             f"In {regime.name} the network uses its own gates: there is nothing to {what}; "
             "choose FR-II, FR-DI, FL or DL first."
         )
 
 
 def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:
-    """Raise `Refusal` unless `order` is a permutation that respects the shapes of the layers."""
+    """Raise `UserError` unless `order` is a permutation that respects the shapes of the layers."""
     shapes = architecture.gated_shapes
     if sorted(order) != list(range(len(shapes))):
-        raise Refusal(
+        raise UserError(
             f"The order {list(order)} does not name each of the {len(shapes)} gate layers once."
         )
     for layer, source in enumerate(order):
         if shapes[source] != shapes[layer]:
-            raise Refusal(
+            raise UserError(
                 f"Gate layer {source + 1} ({_words(shapes[source])}) does not fit "
                 f"value layer {layer + 1} ({_words(shapes[layer])})."
             )
 
 
 def check_shifts(architecture: Architecture, routes: Sequence[Route]) -> None:
-    """Raise `Refusal` where a layer that is no map would be shifted in space."""
+    """Raise `UserError` where a layer that is no map would be shifted in space."""
     shapes = architecture.gated_shapes
     for layer, (route, shape) in enumerate(zip(routes, shapes, strict=True)):
         if route.shift != (0, 0) and len(shape) == 1:
-            raise Refusal(
+            raise UserError(
                 f"Gate layer {layer + 1} ({_words(shape)}) is no map: its shift must be 0."
             )
 

@@ -57,7 +57,7 @@ class UndoChanged:
 
 
 @dataclass(frozen=True)
-class EndsRun:
+class DiscardConfirmation:
     """Not obeyed yet: the run in progress is not recorded, and would be lost at this step.
 
     `name`: of what would be shown, or (not `shown`) gone on with; `anyway`: the command that does

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.changes import EndsRun as EndsRun
+from dgn_engine.protocol.changes import DiscardConfirmation as DiscardConfirmation
 from dgn_engine.protocol.changes import RegimeSwapped as RegimeSwapped
 from dgn_engine.protocol.changes import UndoChanged as UndoChanged
 from dgn_engine.protocol.layers import LayerInfo as LayerInfo
@@ -15,9 +15,9 @@ from dgn_engine.protocol.opened import ComparisonClosed as ComparisonClosed
 from dgn_engine.protocol.opened import ComparisonOpened as ComparisonOpened
 from dgn_engine.protocol.opened import FileClosed as FileClosed
 from dgn_engine.protocol.opened import FileListed as FileListed
+from dgn_engine.protocol.opened import FileUseCheck as FileUseCheck
 from dgn_engine.protocol.opened import LayerMatch as LayerMatch
-from dgn_engine.protocol.opened import Offer as Offer
-from dgn_engine.protocol.opened import Tensor as Tensor
+from dgn_engine.protocol.opened import TensorInfo as TensorInfo
 from dgn_engine.protocol.opened import WeightsTaken as WeightsTaken
 from dgn_engine.protocol.recorded import RunShown as RunShown
 from dgn_engine.protocol.recorded import RunsListed as RunsListed
@@ -89,7 +89,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Traced:
+class ProbeScalars:
     """The scalars of a probe's reading, so that no point of a trace is lost with a frame."""
 
     step: int
@@ -119,7 +119,7 @@ class SettingChanged:
 
 
 @dataclass(frozen=True)
-class Saved:
+class WeightsSaved:
     """Both networks were written to this file."""
 
     step: int
@@ -183,7 +183,7 @@ class RunContinued:
 
 
 @dataclass(frozen=True)
-class Recalled:
+class HistoryReplayed:
     """What a run that was recorded went through before; it does not happen again."""
 
     events: tuple[Event, ...]
@@ -224,7 +224,7 @@ Event = (
     | Paused
     | Finished
     | Measured
-    | Traced
+    | ProbeScalars
     | RegimeSwapped
     | UndoChanged
     | Rewired
@@ -234,16 +234,16 @@ Event = (
     | WeightsTaken
     | ComparisonOpened
     | ComparisonClosed
-    | Saved
+    | WeightsSaved
     | Refused
-    | EndsRun
+    | DiscardConfirmation
     | Working
     | Diverged
     | Failed
     | RecordingPaused
     | RecordingResumed
     | RunContinued
-    | Recalled
+    | HistoryReplayed
     | RunsListed
     | RunShown
     | SessionSaved

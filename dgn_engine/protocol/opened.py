@@ -10,7 +10,7 @@ from dgn_engine.protocol.scores import Measured
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorInfo:
     """One tensor of a listed file."""
 
     name: str
@@ -31,7 +31,7 @@ class LayerMatch:
 
 
 @dataclass(frozen=True)
-class Offer:
+class FileUseCheck:
     """One use of a listed file: whether it can be made of it, in a sentence, layer by layer."""
 
     fits: bool
@@ -51,13 +51,13 @@ class FileListed:
     ticket: int
     path: str
     file_name: str
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[TensorInfo, ...]
     matches: tuple[LayerMatch, ...]
     fits: bool
     verdict: str  # one sentence
     ignored: tuple[str, ...] = field(default=())
-    weights: Offer = field(default=Offer(False, ""))
-    network: Offer = field(default=Offer(False, ""))
+    weights: FileUseCheck = field(default=FileUseCheck(False, ""))
+    network: FileUseCheck = field(default=FileUseCheck(False, ""))
     purpose: Purpose = ""  # what it was opened for; empty: not said yet
     picked: bool = False  # the tensors are those that the user picked
 

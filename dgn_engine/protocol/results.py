@@ -55,7 +55,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Line:
+class PlottedLine:
     """One curve; `spread` (half-width) is drawn as a band. Without x it is a line across."""
 
     label: str
@@ -76,7 +76,7 @@ class Figure:
     title: str
     x: str
     y: str
-    lines: tuple[Line, ...]
+    lines: tuple[PlottedLine, ...]
     log_x: bool = False
     log_y: bool = False
     image: tuple[tuple[float, ...], ...] = ()

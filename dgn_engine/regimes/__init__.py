@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.regimes._regime import GROUPS, Regime
@@ -17,13 +17,13 @@ def all_regimes() -> tuple[Regime, ...]:
 
 
 def find_regime(name: str) -> Regime:
-    """A regime by its name or an alias, whatever the case; raises `Refusal`."""
+    """A regime by its name or an alias, whatever the case; raises `UserError`."""
     regimes = all_regimes()
     for regime in regimes:
         if name.lower() in {known.lower() for known in (regime.name, *regime.aliases)}:
             return regime
     known = ", ".join(regime.name for regime in regimes)
-    raise Refusal(f"There is no regime '{name}'; choose one of {known}.")
+    raise UserError(f"There is no regime '{name}'; choose one of {known}.")
 
 
 def regime_entries() -> tuple[RegimeEntry, ...]:

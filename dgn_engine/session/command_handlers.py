@@ -8,7 +8,7 @@ from typing import assert_never
 from dgn_engine.protocol import commands as do
 from dgn_engine.training.run import Run
 
-Dial = (
+RunCommand = (
     do.SwapRegime
     | do.Rewire
     | do.Rotate
@@ -20,7 +20,7 @@ Dial = (
     | do.Undo
     | do.Redo
 )
-InRun = do.Resume | do.Advance | do.Pause | do.Reset | Dial
+InRun = do.Resume | do.Advance | do.Pause | do.Reset | RunCommand
 
 
 def why_no_run(what: str, inspected: str, recorded: str) -> str:
@@ -32,7 +32,7 @@ def why_no_run(what: str, inspected: str, recorded: str) -> str:
     return f"There is no run: start one before you {what}."
 
 
-def ask(run: Run, command: Dial) -> None:
+def execute(run: Run, command: RunCommand) -> None:
     """Carry it out; raises `Refusal` where it cannot be, and then nothing has changed."""
     match command:
         case do.SwapRegime():

@@ -11,43 +11,43 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
-from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.from_tensors import our_network
 from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.regimes import find_regime
-from dgn_engine.session.frozen_network import Ground, Standing
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_reader import RunReader
 
 
-class Source(Protocol):
+class ComparisonSource(Protocol):
     """Makes the other network for the examples that are looked at now; may refuse."""
 
-    def __call__(self, ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+    def __call__(self, ground: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         """The network, if there is one, and what is told of it."""
 
 
-class Beside:
+class Comparison:
     """At most one comparison. It is kept over a new run as long as it fits the examples."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
-        self._source: Source | None = None
-        self._standing: Standing | None = None
+        self._source: ComparisonSource | None = None
+        self._standing: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
 
-    def open(self, source: Source, ground: Ground) -> None:
-        """Begin; raises `Refusal`, and then what stood beside the run still does."""
+    def open(self, source: ComparisonSource, ground: ProbeInputs) -> None:
+        """Begin; raises `UserError`, and then what stood beside the run still does."""
         found, told = source(ground)
         standing = None
         if found is not None:
-            standing = Standing(found, ground, self._emit)
+            standing = FrozenNetwork(found, ground, self._emit)
             standing.watch(self._requests)
             told = replace(
                 told,
@@ -60,15 +60,15 @@ class Beside:
         self._source, self._standing = source, standing
         self._emit(told)
 
-    def go_over(self, ground: Ground | None) -> None:
+    def go_over(self, ground: ProbeInputs | None) -> None:
         """Another run has begun (None: there is none): compare with it, or say why not."""
         if self._source is None:
             return
         try:
             if ground is None:
-                raise Refusal("There is no run to compare with.")
+                raise UserError("There is no run to compare with.")
             self.open(self._source, ground)
-        except Refusal as refusal:
+        except UserError as refusal:
             self.close(f"The comparison was closed: {refusal}")
 
     def close(self, reason: str = "") -> None:
@@ -103,23 +103,23 @@ def _of_its_own(request: ProbeRequest) -> ProbeRequest:
     return replace(request, options=tuple(renamed))
 
 
-def of_listing(listing: Listing) -> Source:
+def of_listing(listing: CheckpointContents) -> ComparisonSource:
     """The network of a checkpoint."""
 
-    def source(ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+    def source(ground: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         found = network_of(listing, ground.shape, ground.net)
         return found, ComparisonOpened(listing.file_name, "", "", ())
 
     return source
 
 
-def of_run(folder: Path) -> Source:
+def of_run(folder: Path) -> ComparisonSource:
     """A recorded run: its scores, and its network as the newest checkpoint has it.
 
     A run without a checkpoint, or on other inputs, is compared by its scores alone, and says so.
     """
 
-    def source(ground: Ground) -> tuple[Found | None, ComparisonOpened]:
+    def source(ground: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         reader = RunReader(folder)
         told = ComparisonOpened(
             name=plain(folder.name, 60),
@@ -131,7 +131,7 @@ def of_run(folder: Path) -> Source:
         )
         try:
             return _last_network(reader, ground.shape), told
-        except Refusal as refusal:
+        except UserError as refusal:
             if not told.scores:
                 raise
             return None, replace(told, remark=f"Only its scores are compared: {refusal}")
@@ -139,14 +139,14 @@ def of_run(folder: Path) -> Source:
     return source
 
 
-def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> Found:
-    """Raises `Refusal` where there is none, or it is for other inputs."""
+def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> ImportedNetwork:
+    """Raises `UserError` where there is none, or it is for other inputs."""
     stored = reader.checkpoints[-1:]
     if not stored:
-        raise Refusal(f"{reader.path.name} holds no checkpoint.")
+        raise UserError(f"{reader.path.name} holds no checkpoint.")
     snapshot = run_checkpoints.load(stored[0])
     state, dials = snapshot.state, snapshot.state["dials"]
-    listing = Listing(
+    listing = CheckpointContents(
         file_name=reader.path.name,
         arrays={name: tensor.numpy() for name, tensor in snapshot.tensors.items()},
         dtypes={},
@@ -157,12 +157,12 @@ def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> Found:
         },
     )
     network = our_network(listing, input_shape, torch.get_default_dtype())
-    network.dial(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
+    network.set_gate(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
     network.value_input = dials["value_input"]
-    return Found(network, find_regime(str(state["regime"])), snapshot.step)
+    return ImportedNetwork(network, find_regime(str(state["regime"])), snapshot.step)
 
 
-def _in_words(standing: Standing) -> str:
+def _in_words(standing: FrozenNetwork) -> str:
     layers = len(standing.network.architecture.gated_shapes)
     step = f" · step {standing.step:,}" if standing.step else ""
     plural = "" if layers == 1 else "s"

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import EndsRun
+from dgn_engine.protocol.events import DiscardConfirmation
 from dgn_engine.training.recording import Recording
 from dgn_engine.training.run import Run
 
 
-def ends_run(command: do.Command, run: Run | None, recording: Recording | None) -> EndsRun | None:
+def discard_confirmation(
+    command: do.Command, run: Run | None, recording: Recording | None
+) -> DiscardConfirmation | None:
     """What has to be asked before this command is obeyed; None where nothing would be lost."""
     if not isinstance(command, (do.ShowRun, do.OpenSession, do.ContinueRun)) or command.discard:
         return None
@@ -22,4 +24,6 @@ def ends_run(command: do.Command, run: Run | None, recording: Recording | None) 
         return None
     where = command.path if isinstance(command, do.OpenSession) else command.folder
     shown = not isinstance(command, do.ContinueRun)
-    return EndsRun(run.step_count, Path(where).name, shown, replace(command, discard=True))
+    return DiscardConfirmation(
+        run.step_count, Path(where).name, shown, replace(command, discard=True)
+    )

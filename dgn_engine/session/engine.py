@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     EngineReady,
@@ -23,18 +23,18 @@ from dgn_engine.protocol.failure import failure
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.wording import in_words
 from dgn_engine.session.capabilities import catalogue
-from dgn_engine.session.command_handlers import InRun, ask, why_no_run
-from dgn_engine.session.confirm_discard import ends_run
-from dgn_engine.session.frame_publisher import Publishing
-from dgn_engine.session.frozen_network import Inspection
-from dgn_engine.session.open_commands import OfFiles, Opening, ground_of, inspect
-from dgn_engine.session.run_library import Found, OfRuns, Shelf, recalled, routed
-from dgn_engine.session.undo import Undoing
+from dgn_engine.session.command_handlers import InRun, execute, why_no_run
+from dgn_engine.session.confirm_discard import discard_confirmation
+from dgn_engine.session.frame_publisher import FramePublisher
+from dgn_engine.session.frozen_network import InspectedNetwork
+from dgn_engine.session.open_commands import FileCommands, OfFiles, ground_of, inspect
+from dgn_engine.session.run_library import LoadedRun, OfRuns, RunLibrary, recalled, routed
+from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs.run_folder import RunFolder, new_folder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
-from dgn_engine.training.step_rate import Rate
+from dgn_engine.training.step_rate import StepRate
 
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
 
@@ -56,15 +56,15 @@ class Engine:
         self._runs_root = runs_root
         self._recording: Recording | None = None
         self.run: Run | None = None
-        self._inspection: Inspection | None = None  # then there is no run
+        self._inspection: InspectedNetwork | None = None  # then there is no run
         self.running = False
         self._runs = 0
         self._stop_at: int | None = None
         self._requests: tuple[do.ProbeRequest, ...] = ()
-        self._opening = Opening(emit)
-        self._shelf = Shelf(emit, runs_root)
-        self._publishing = Publishing(publish, self._opening.beside)
-        self._undoing = Undoing(self._emit, lambda: self.run, self._opening.name_of)
+        self._opening = FileCommands(emit)
+        self._shelf = RunLibrary(emit, runs_root)
+        self._publishing = FramePublisher(publish, self._opening.beside)
+        self._undoing = UndoHistory(self._emit, lambda: self.run, self._opening.name_of)
 
     def announce(self) -> None:
         """Say what can be chosen."""
@@ -111,14 +111,14 @@ class Engine:
     def _attempt(self, what: str, act: Callable[[], None]) -> None:
         try:
             act()
-        except Refusal as refusal:
+        except UserError as refusal:
             self._emit(Refused(what, str(refusal)))
         except Exception as error:  # the session must outlive any fault
             self._fail(f"{what} failed", error)
 
     def _obey(self, command: do.Command) -> None:
         command = routed(command)
-        asked = ends_run(command, self.run, self._recording)
+        asked = discard_confirmation(command, self.run, self._recording)
         match command:
             case _ if asked is not None:
                 self._emit(asked)
@@ -153,7 +153,7 @@ class Engine:
             case do.Reset():
                 self._start(do.StartRun(run.config, paused=not self.running))
             case _:
-                ask(run, command)
+                execute(run, command)
 
     def _start(self, command: do.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
@@ -163,7 +163,9 @@ class Engine:
             try:
                 folder = new_folder(Path(self._runs_root), command.config)
                 self._recording = begin_recording(folder, run, self._emit)
-            except Refusal as refusal:  # a run that cannot be recorded can be watched all the same
+            except (
+                UserError
+            ) as refusal:  # a run that cannot be recorded can be watched all the same
                 self._emit(RecordingPaused(f"{refusal} This run is not recorded."))
         run.tell_settings()
 
@@ -190,7 +192,7 @@ class Engine:
         self._runs += 1
         self.run, self._stop_at, self._inspection = run, None, None
         self.running = not paused
-        self._publishing.rate = Rate()
+        self._publishing.rate = StepRate()
         self._emit(run.started(paused))
         self._opening.beside.go_over(ground_of(run))
 
@@ -207,7 +209,7 @@ class Engine:
         self._opening.forget(command.ticket)
         self._opening.beside.go_over(ground_of(found))
 
-    def _show(self, found: Found) -> None:
+    def _show(self, found: LoadedRun) -> None:
         """A recorded run in the place of what went on."""
         aside = self._recording
         self._end_recording()
@@ -219,7 +221,7 @@ class Engine:
         self._watch(self._requests)
         self._opening.beside.go_over(None)
 
-    def _go_on(self, found: Found, command: do.Resume | do.Advance | do.Reset) -> None:
+    def _go_on(self, found: LoadedRun, command: do.Resume | do.Advance | do.Reset) -> None:
         """From what is on show to a run that trains."""
         if isinstance(command, do.Reset):
             self._start(do.StartRun(found.started.config))
@@ -253,12 +255,14 @@ class Engine:
 
     def _resume(self, run: Run, stop_at: int | None) -> None:
         if run.diverged:
-            raise Refusal(f"The run diverged at step {run.step_count}; reset it or start another.")
+            raise UserError(
+                f"The run diverged at step {run.step_count}; reset it or start another."
+            )
         if run.finished:
             run.total_steps = 0  # asked for more than was planned: until stopped
         self._stop_at = stop_at
         self.running = True
-        self._publishing.rate = Rate()
+        self._publishing.rate = StepRate()
         self._emit(Running(run.step_count))
 
     def _pause(self, run: Run) -> None:
@@ -281,7 +285,7 @@ class Engine:
         if self.run is None:
             inspected = self._inspection.name if self._inspection is not None else ""
             recorded = self._shelf.found.name if self._shelf.found is not None else ""
-            raise Refusal(why_no_run(what, inspected, recorded))
+            raise UserError(why_no_run(what, inspected, recorded))
         return self.run
 
     def _emit(self, event: Event) -> None:

@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable
 
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.session.comparison import Beside
+from dgn_engine.session.comparison import Comparison
 from dgn_engine.training.run import Run
-from dgn_engine.training.step_rate import Rate
+from dgn_engine.training.step_rate import StepRate
 
 PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
 
 
-class Publishing:
+class FramePublisher:
     """Reads what is due and publishes it; `beside`: what stands beside the run."""
 
-    def __init__(self, publish: Callable[[Frame], None], beside: Beside) -> None:
+    def __init__(self, publish: Callable[[Frame], None], beside: Comparison) -> None:
         self._publish = publish
         self._beside = beside
         self._published = 0.0
-        self.rate = Rate()
+        self.rate = StepRate()
 
     def look(self, run: Run, running: bool) -> Frame | None:
         """After a step, or again and again while none is taken; the frame if it shows more than

@@ -11,24 +11,24 @@ from torch import Tensor
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import load_examples
-from dgn_engine.errors import Refusal
-from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import Event, RunStarted, Traced
+from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.out_of_memory import refused_without_memory
-from dgn_engine.training.probe_schedule import Observation
-from dgn_engine.training.probes import Beside, Sight, nobody
+from dgn_engine.training.probe_schedule import ProbeSchedule
+from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 
 Report = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True)
-class Ground:
+class ProbeInputs:
     """What networks are looked at on: the probe examples `x` (n, *image shape), their `labels`
     (n,) out of `classes`, and `net`, the network that a file may be which has no name of its own.
     """
@@ -44,18 +44,22 @@ class Ground:
         return tuple(self.x.shape[1:])
 
 
-class Standing:
+class FrozenNetwork:
     """What the probes see of a network that is not trained, read once for each request.
 
     The examples are brought into the network's shape.
     """
 
     def __init__(
-        self, found: Found, ground: Ground, emit: Callable[[Event], None], traced: bool = False
+        self,
+        found: ImportedNetwork,
+        ground: ProbeInputs,
+        emit: Callable[[Event], None],
+        traced: bool = False,
     ) -> None:
         """`traced`: its scalars are told; else they belong to no run, and stay in the readings."""
         if found.regime.drawn_gates:
-            raise Refusal(
+            raise UserError(
                 f"Its gates are coins thrown for other examples ({found.regime.name}): "
                 "they cannot be read here."
             )
@@ -64,13 +68,13 @@ class Standing:
         self.network = found.network.to(ground.x.device).requires_grad_(False)
         shape = self.network.architecture.input_shape
         if math.prod(shape) != math.prod(ground.shape):
-            raise Refusal(
+            raise UserError(
                 f"It takes {_sides(shape)} inputs, but these examples have {_sides(ground.shape)}."
             )
         self._x, self._labels = ground.x.reshape(len(ground.x), *shape), ground.labels
         self._classes = ground.classes
-        self.observation = Observation(
-            lambda e: None if isinstance(e, Traced) and not traced else emit(e)
+        self.observation = ProbeSchedule(
+            lambda e: None if isinstance(e, ProbeScalars) and not traced else emit(e)
         )
         self._gates: tuple[Tensor, ...] | None = None
 
@@ -78,14 +82,16 @@ class Standing:
         """Read just these from now on."""
         self.observation.watch(requests)
 
-    def look(self, beside: Beside = nobody) -> bool:
+    def look(self, beside: ComparedGates = no_comparison) -> bool:
         """Read one probe that is wanted and was not read; whether there was one.
 
         `beside` gives the gates of what it is compared with.
         """
         due = self.observation.due(self.step)[:1]
         if due:
-            sight = Sight(self.network, self._x, self._labels, self.regime, beside, self._classes)
+            sight = ProbeContext(
+                self.network, self._x, self._labels, self.regime, beside, self._classes
+            )
             self.observation.look(due, sight, self.step)
         return bool(due)
 
@@ -110,17 +116,17 @@ def _sides(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape)
 
 
-class Inspection:
+class InspectedNetwork:
     """The network of a file in the place of a run: every panel shows it, nothing trains it.
 
-    Raises `Refusal` where the data cannot be had, or the file is no network for them.
+    Raises `UserError` where the data cannot be had, or the file is no network for them.
     """
 
     @refused_without_memory("This network")
     def __init__(
         self,
         number: int,
-        listing: Listing,
+        listing: CheckpointContents,
         config: RunConfig,
         data: DataConfig,
         emit: Callable[[Event], None],
@@ -137,13 +143,13 @@ class Inspection:
         chosen = list(self.probe_set.indices)
         x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
         labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
-        self.ground = Ground(x, labels, len(examples.class_names), config.net)
-        self.standing = Standing(found, self.ground, emit, traced=True)
+        self.ground = ProbeInputs(x, labels, len(examples.class_names), config.net)
+        self.standing = FrozenNetwork(found, self.ground, emit, traced=True)
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
 
     @property
-    def observation(self) -> Observation:
+    def observation(self) -> ProbeSchedule:
         """Its probes."""
         return self.standing.observation
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event
-from dgn_engine.session.comparison import Beside, of_listing, of_run
-from dgn_engine.session.frozen_network import Ground, Inspection, Report
-from dgn_engine.session.opened_files import OpenedFiles, Wanted
+from dgn_engine.session.comparison import Comparison, of_listing, of_run
+from dgn_engine.session.frozen_network import InspectedNetwork, ProbeInputs, Report
+from dgn_engine.session.opened_files import FileTarget, OpenedFiles
 from dgn_engine.training.run import Run
 
-Shown = Run | Inspection
+Shown = Run | InspectedNetwork
 OfFiles = (
     do.OpenFile
     | do.CloseFile
@@ -26,17 +26,17 @@ OfFiles = (
 )
 
 
-class Opening:
+class FileCommands:
     """The files that are open, and what stands beside the run."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._files = OpenedFiles(emit)
-        self.beside = Beside(emit)
+        self.beside = Comparison(emit)
         self.forget = self._files.forget
         self.listing = self._files.listing
 
     def obey(self, command: OfFiles, shown: Shown | None) -> None:
-        """Carry it out; raises `Refusal` where it cannot be."""
+        """Carry it out; raises `UserError` where it cannot be."""
         if isinstance(command, do.CloseFile):
             self._files.forget(command.ticket)
         elif isinstance(command, do.CloseComparison):
@@ -44,7 +44,7 @@ class Opening:
             if shown is not None:
                 shown.observation.compare_anew()
         elif shown is None:
-            raise Refusal("There is no run: start one before you open a file.")
+            raise UserError("There is no run: start one before you open a file.")
         elif isinstance(command, do.OpenFile):
             self._files.open(Path(command.path), command.purpose, wanted_by(shown))
         elif isinstance(command, do.PickTensors):
@@ -81,14 +81,14 @@ class Opening:
         self._files.forget(command.ticket)
 
 
-def wanted_by(shown: Shown) -> Wanted:
+def wanted_by(shown: Shown) -> FileTarget:
     """What a file could become part of."""
-    if isinstance(shown, Inspection):
+    if isinstance(shown, InspectedNetwork):
         architecture = shown.standing.network.architecture
         shape = shown.ground.shape
-        return Wanted(architecture, architecture, False, False, shape, shown.config.net)
+        return FileTarget(architecture, architecture, False, False, shape, shown.config.net)
     network = shown.trainer.network
-    return Wanted(
+    return FileTarget(
         gates=shown.architecture,
         values=network.architecture,
         bias=bool(len(network.value.biases)),
@@ -98,26 +98,26 @@ def wanted_by(shown: Shown) -> Wanted:
     )
 
 
-def ground_of(shown: Shown) -> Ground:
+def ground_of(shown: Shown) -> ProbeInputs:
     """The examples on which two networks are compared."""
-    if isinstance(shown, Inspection):
+    if isinstance(shown, InspectedNetwork):
         return shown.ground
     sight = shown.sight()
     images = sight.x.reshape(len(sight.x), *shown.image_shape)
-    return Ground(images, sight.labels, len(shown.probe_set.class_names), shown.config.net)
+    return ProbeInputs(images, sight.labels, len(shown.probe_set.class_names), shown.config.net)
 
 
 def inspect(
-    opening: Opening,
+    opening: FileCommands,
     command: do.InspectFile,
     number: int,
     shown: Shown | None,
     emit: Callable[[Event], None],
     report: Report,
-) -> Inspection:
-    """The network of a listed file, to be shown in the place of a run; raises `Refusal`."""
+) -> InspectedNetwork:
+    """The network of a listed file, to be shown in the place of a run; raises `UserError`."""
     if shown is None:
-        raise Refusal("There is no run whose examples it could be shown on: start one first.")
+        raise UserError("There is no run whose examples it could be shown on: start one first.")
     data = command.data or shown.config.data
     listing = opening.listing(command.ticket)
-    return Inspection(number, listing, shown.config, data, emit, report)
+    return InspectedNetwork(number, listing, shown.config, data, emit, report)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.from_file import network_of
-from dgn_engine.model.importing.match_layers import Match, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.importing.pick_tensors import by_size, picked
 from dgn_engine.protocol.commands import Purpose
 from dgn_engine.protocol.events import (
@@ -20,15 +20,15 @@ from dgn_engine.protocol.events import (
     Failed,
     FileClosed,
     FileListed,
-    Offer,
+    FileUseCheck,
     Refused,
-    Tensor,
+    TensorInfo,
 )
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
 
 
 @dataclass(frozen=True)
-class Wanted:
+class FileTarget:
     """What a file could become part of: the run that goes on, or the network that is shown.
 
     `gates`: architecture of the feature network, `values`: of the value network (wider, where
@@ -48,7 +48,7 @@ class _File:
     """One that is open; `picked`: the user's tensors, one for each layer."""
 
     path: Path
-    listing: Listing
+    listing: CheckpointContents
     purpose: Purpose = ""
     picked: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ class OpenedFiles:
         self._readers: list[threading.Thread] = []
         self._closing = threading.Event()
 
-    def open(self, path: Path, purpose: Purpose, wanted: Wanted) -> None:
+    def open(self, path: Path, purpose: Purpose, wanted: FileTarget) -> None:
         """Begin to read; `FileListed` or `Refused` follows."""
         self._tickets += 1
         reader = threading.Thread(
@@ -76,7 +76,7 @@ class OpenedFiles:
         self._readers = [*(r for r in self._readers if r.is_alive()), reader]
         reader.start()
 
-    def pick(self, ticket: int, tensors: tuple[str, ...], wanted: Wanted) -> None:
+    def pick(self, ticket: int, tensors: tuple[str, ...], wanted: FileTarget) -> None:
         """Match a listed file anew with these tensors; `FileListed` follows."""
         file = replace(self._file(ticket), picked=tensors)
         told = listed(ticket, file, wanted)
@@ -84,26 +84,26 @@ class OpenedFiles:
             self._listed[ticket] = file
         self._emit(told)
 
-    def listing(self, ticket: int) -> Listing:
+    def listing(self, ticket: int) -> CheckpointContents:
         """All that a listed file holds, or what was picked of it."""
         file = self._file(ticket)
         return picked(file.listing, file.picked) if file.picked else file.listing
 
-    def gates(self, ticket: int, wanted: Wanted) -> Match:
-        """What Θ^f would become; raises `Refusal` if it does not fit.
+    def gates(self, ticket: int, wanted: FileTarget) -> LayerMatching:
+        """What Θ^f would become; raises `UserError` if it does not fit.
 
         Matched anew, because another run may have begun since the file was listed.
         """
         match = gates_of(self._file(ticket), wanted)
         if not match.fits:
-            raise Refusal(match.verdict)
+            raise UserError(match.verdict)
         return match
 
-    def weights(self, ticket: int, wanted: Wanted) -> Match:
-        """What Θ^v would become; raises `Refusal` if it does not fit."""
+    def weights(self, ticket: int, wanted: FileTarget) -> LayerMatching:
+        """What Θ^v would become; raises `UserError` if it does not fit."""
         match, why = weights_of(self._file(ticket), wanted)
         if why:
-            raise Refusal(why)
+            raise UserError(why)
         return match
 
     def forget(self, ticket: int) -> None:
@@ -124,14 +124,14 @@ class OpenedFiles:
         with self._lock:
             found = self._listed.get(ticket)
         if found is None:
-            raise Refusal("That file is no longer open; drop it again.")
+            raise UserError("That file is no longer open; drop it again.")
         return found
 
-    def _read(self, ticket: int, path: Path, purpose: Purpose, wanted: Wanted) -> None:
+    def _read(self, ticket: int, path: Path, purpose: Purpose, wanted: FileTarget) -> None:
         try:
             file = _File(path, read_tensors(path, cancelled=self._closing), purpose)
             told = listed(ticket, file, wanted)
-        except Refusal as refusal:
+        except UserError as refusal:
             if not self._closing.is_set():
                 self._emit(Refused(f"open {path.name}", str(refusal)))
             return
@@ -143,8 +143,8 @@ class OpenedFiles:
         self._emit(told)
 
 
-def listed(ticket: int, file: _File, wanted: Wanted) -> FileListed:
-    """What can be done with a file. Raises `Refusal` where picked tensors make no sense."""
+def listed(ticket: int, file: _File, wanted: FileTarget) -> FileListed:
+    """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
     listing, gates = file.listing, gates_of(file, wanted)
     weights, why = weights_of(file, wanted)
     return FileListed(
@@ -152,36 +152,36 @@ def listed(ticket: int, file: _File, wanted: Wanted) -> FileListed:
         path=str(file.path),
         file_name=listing.file_name,
         tensors=tuple(
-            Tensor(name, array.shape, listing.dtypes[name])
+            TensorInfo(name, array.shape, listing.dtypes[name])
             for name, array in listing.arrays.items()
         ),
         matches=gates.rows,
         fits=gates.fits,
         verdict=gates.verdict,
         ignored=listing.ignored,
-        weights=Offer(not why, why or _copied(listing.file_name, weights), weights.rows),
+        weights=FileUseCheck(not why, why or _copied(listing.file_name, weights), weights.rows),
         network=_alone(file, wanted),
         purpose=file.purpose,
         picked=bool(file.picked),
     )
 
 
-def gates_of(file: _File, wanted: Wanted) -> Match:
+def gates_of(file: _File, wanted: FileTarget) -> LayerMatching:
     """By what was picked; else by the order of the file, else by the sizes of its tensors."""
     if not wanted.trains:
         verdict = "This network is inspected, not trained: begin a run, then copy gates into it."
-        return Match((), False, verdict)
+        return LayerMatching((), False, verdict)
     if file.picked:
         return match_layers(picked(file.listing, file.picked), wanted.gates)
     match = match_layers(file.listing, wanted.gates)
     return match if match.fits else _by_size(file, wanted.gates, match)
 
 
-def weights_of(file: _File, wanted: Wanted) -> tuple[Match, str]:
+def weights_of(file: _File, wanted: FileTarget) -> tuple[LayerMatching, str]:
     """Likewise; with it why they cannot be copied, in one sentence, or ''."""
     if not wanted.trains:
         verdict = "This network is inspected, not trained: begin a run, then copy weights into it."
-        return Match((), False, verdict), verdict
+        return LayerMatching((), False, verdict), verdict
     if file.picked:
         match = match_layers(picked(file.listing, file.picked), wanted.values, "values")
     else:
@@ -198,7 +198,7 @@ def weights_of(file: _File, wanted: Wanted) -> tuple[Match, str]:
     return match, ""
 
 
-def _by_size(file: _File, architecture: Architecture, otherwise: Match) -> Match:
+def _by_size(file: _File, architecture: Architecture, otherwise: LayerMatching) -> LayerMatching:
     """Tensors that only stand between others are passed over; else the first verdict stands."""
     names = by_size(file.listing, architecture)
     if not all(names[:-1]):
@@ -209,7 +209,7 @@ def _by_size(file: _File, architecture: Architecture, otherwise: Match) -> Match
     return replace(match, verdict=f"{match.verdict} The tensors were matched by their sizes.")
 
 
-def _copied(name: str, match: Match) -> str:
+def _copied(name: str, match: LayerMatching) -> str:
     whole = len(match.weights) == len(match.rows)
     words = f"Weights of {name} fit all {len(match.rows)} layers of the value network."
     if not whole:
@@ -220,13 +220,13 @@ def _copied(name: str, match: Match) -> str:
     return f"{words} Its optimiser state is forgotten."
 
 
-def _alone(file: _File, wanted: Wanted) -> Offer:
+def _alone(file: _File, wanted: FileTarget) -> FileUseCheck:
     listing = picked(file.listing, file.picked) if file.picked else file.listing
     try:
         found = network_of(listing, wanted.input_shape, wanted.net)
-    except Refusal as refusal:
-        return Offer(False, str(refusal))
+    except UserError as refusal:
+        return FileUseCheck(False, str(refusal))
     layers = len(found.network.architecture.gated_shapes)
     plural = "" if layers == 1 else "s"
     said = f"{listing.file_name} is a network of {layers} gate layer{plural}."
-    return Offer(True, " ".join([said, *found.remarks]))
+    return FileUseCheck(True, " ".join([said, *found.remarks]))

@@ -21,8 +21,8 @@ from dgn_engine.protocol.commands import Command, Shutdown
 from dgn_engine.protocol.events import EngineReady, Event, Stopped, Working
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.mailbox import Mailbox
-from dgn_engine.session.restart import Revival, poisons
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.restart import EngineRestart, poisons
+from dgn_engine.session.thread_session import ThreadSession
 
 POLL = 0.01  # seconds between two looks of the child at its session
 POISONED = 86  # exit code of a child that CUDA has left
@@ -31,7 +31,7 @@ TAKEN = "taken"  # parent → child: the last frame was taken, another may be se
 
 
 class ProcessSession:
-    """Same face as `Session`; the child sends a frame only when the last one was taken.
+    """Same face as `ThreadSession`; the child sends a frame only when the last one was taken.
 
     A child that dies is started again, once a minute at most, where a recorded run can go on.
     """
@@ -44,7 +44,7 @@ class ProcessSession:
         self._arguments = (data_root, runs_root)
         self._serve = serve or serve_engine
         self._mailbox = Mailbox()
-        self._revival = Revival(runs_root, time.monotonic)
+        self._revival = EngineRestart(runs_root, time.monotonic)
         self._sending = threading.Lock()  # of what follows, too
         self._closing = False
         self._ours, self._process, self._theirs = self._prepared()
@@ -170,7 +170,7 @@ def _read_only(frame: Frame) -> Frame:
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
-    session = Session(data_root, runs_root)
+    session = ThreadSession(data_root, runs_root)
     session.start()
     ready, may_send = False, True
     waiting: Frame | None = None

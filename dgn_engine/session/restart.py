@@ -17,13 +17,13 @@ from dgn_engine.protocol.events import (
     Finished,
     Measured,
     Paused,
+    ProbeScalars,
     RegimeSwapped,
     Rewired,
     RunContinued,
     Running,
     RunStarted,
     SettingChanged,
-    Traced,
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.regular_files import read_regular
@@ -82,7 +82,7 @@ class _Death:
     state: _State
 
 
-class Revival:
+class EngineRestart:
     """Listens to an engine in a process, and knows how another can go on in its place.
 
     `clock` in seconds.
@@ -124,7 +124,7 @@ class Revival:
                 self._running = True
             case Paused() | Finished() | Diverged():
                 self._running = False
-            case Measured(step=step) | Traced(step=step):
+            case Measured(step=step) | ProbeScalars(step=step):
                 self._step = max(self._step, step)
             case Failed() if not poisons(event):
                 self._running = False

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     Event,
     Failed,
+    HistoryReplayed,
     Measured,
-    Recalled,
+    ProbeScalars,
     Refused,
     RegimeSwapped,
     Rewired,
@@ -26,7 +27,6 @@ from dgn_engine.protocol.events import (
     RunStarted,
     SessionSaved,
     SettingChanged,
-    Traced,
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
@@ -35,19 +35,24 @@ from dgn_engine.storage.runs.listing import listed
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.validate import plain_event, shown
 from dgn_engine.storage.session_file.archive_format import ENDING
-from dgn_engine.storage.session_file.session_reader import Session, adopt, is_session, unpack
-from dgn_engine.storage.session_file.session_writer import Moment, save_session
-from dgn_engine.storage.session_file.temp_dirs import PrivatePlace, remove_abandoned
+from dgn_engine.storage.session_file.session_reader import (
+    UnpackedSession,
+    adopt,
+    is_session,
+    unpack,
+)
+from dgn_engine.storage.session_file.session_writer import SavePoint, save_session
+from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
 from dgn_engine.training.recording import Recording
 
 OfRuns = do.ListRuns | do.ShowRun | do.OpenSession | do.SaveSession
 PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a session
-_SHOWN_AGAIN = (Measured, Traced, RegimeSwapped, WeightsTaken, Rewired, SettingChanged)
+_SHOWN_AGAIN = (Measured, ProbeScalars, RegimeSwapped, WeightsTaken, Rewired, SettingChanged)
 
 
-def recalled(events: Iterable[Event]) -> Recalled:
+def recalled(events: Iterable[Event]) -> HistoryReplayed:
     """Of what a run went through, all that is drawn."""
-    return Recalled(tuple(event for event in events if isinstance(event, _SHOWN_AGAIN)))
+    return HistoryReplayed(tuple(event for event in events if isinstance(event, _SHOWN_AGAIN)))
 
 
 def routed(command: do.Command) -> do.Command:
@@ -60,17 +65,17 @@ def routed(command: do.Command) -> do.Command:
 
 
 @dataclass(frozen=True)
-class Found:
+class LoadedRun:
     """A recorded run that was read. `session`: the file that it was unpacked from, if any."""
 
     folder: Path
     name: str
     started: RunStarted
-    events: Recalled
+    events: HistoryReplayed
     frame: Frame | None
     status: str
     step: int
-    session: Session | None = None
+    session: UnpackedSession | None = None
 
     def told(self, number: int, aside: str) -> tuple[Event, ...]:
         """The events that put it on show as run `number`."""
@@ -106,16 +111,16 @@ class Found:
         return Frame(number, self.step, epoch, 0.0, None, readings)
 
 
-class Shelf:
+class RunLibrary:
     """At most one recorded run is on show. Trouble becomes events, as everywhere."""
 
     def __init__(self, emit: Callable[[Event], None], runs_root: str) -> None:
         self._emit = emit
         self._root = runs_root
-        self._ready: queue.SimpleQueue[Found] = queue.SimpleQueue()
-        self._place: PrivatePlace | None = None
+        self._ready: queue.SimpleQueue[LoadedRun] = queue.SimpleQueue()
+        self._place: PrivateTempDir | None = None
         self._closing = threading.Event()
-        self.found: Found | None = None
+        self.found: LoadedRun | None = None
         cleaner = threading.Thread(target=remove_abandoned, name="dgn-shelf", daemon=True)
         self._threads = [cleaner]  # of what programs that were killed have left
         cleaner.start()
@@ -128,7 +133,7 @@ class Shelf:
             case do.ShowRun():
                 folder = Path(command.folder)
                 if recording is not None and folder == recording.path:
-                    raise Refusal(f"{folder.name} is the run in progress.")
+                    raise UserError(f"{folder.name} is the run in progress.")
                 self._begin(command, lambda: self._ready.put(_read(folder)))
             case do.OpenSession():
                 place = self._private_place()
@@ -137,7 +142,7 @@ class Shelf:
             case do.SaveSession():
                 self._save(command, recording, frame)
 
-    def ready(self) -> Found | None:
+    def ready(self) -> LoadedRun | None:
         """A run that was read since the last call."""
         try:
             return self._ready.get_nowait()
@@ -151,7 +156,7 @@ class Shelf:
             return self.found.folder
         return adopt(self.found.folder, Path(self._root), self.found.name)
 
-    def put_back(self, instead: Found | None = None) -> None:
+    def put_back(self, instead: LoadedRun | None = None) -> None:
         """Show this one, or none; what was unpacked for the one before is removed."""
         before, self.found = self.found, instead
         if before is not None and before.session is not None:
@@ -175,25 +180,27 @@ class Shelf:
             self._begin(command, lambda: self._write(path, found.folder, found.name, None, look))
             return
         if recording is None or frame is None:
-            raise Refusal("there is no recorded run, and a session is made of what was recorded.")
+            raise UserError("there is no recorded run, and a session is made of what was recorded.")
         if recording.paused:
-            raise Refusal(recording.paused)
+            raise UserError(recording.paused)
         mark, folder = recording.mark(), recording.path
 
         def write() -> None:
             if not mark.done.wait(PATIENCE) or mark.lines < 0:
-                raise Refusal(f"the disk of {folder} does not take what is recorded.")
-            self._write(path, folder, folder.name, Moment(frame.step, mark.lines, frame), look)
+                raise UserError(f"the disk of {folder} does not take what is recorded.")
+            self._write(path, folder, folder.name, SavePoint(frame.step, mark.lines, frame), look)
 
         self._begin(command, write)
 
-    def _write(self, path: Path, folder: Path, name: str, moment: Moment | None, look: Any) -> None:
+    def _write(
+        self, path: Path, folder: Path, name: str, moment: SavePoint | None, look: Any
+    ) -> None:
         save_session(folder, path, moment, look, name)
         self._emit(
             SessionSaved(RunReader(folder).step if moment is None else moment.step, str(path))
         )
 
-    def _unpacked(self, path: Path, place: Path) -> Found:
+    def _unpacked(self, path: Path, place: Path) -> LoadedRun:
         session = unpack(path, place, self._closing)
         try:
             return _read(session.folder, session)
@@ -204,7 +211,7 @@ class Shelf:
     def _private_place(self) -> Path:
         """Nobody else may look into it."""
         if self._place is None:
-            self._place = PrivatePlace()
+            self._place = PrivateTempDir()
         return self._place.path
 
     def _begin(self, command: OfRuns, act: Callable[[], None]) -> None:
@@ -213,7 +220,7 @@ class Shelf:
         def guarded() -> None:
             try:
                 act()
-            except Refusal as refusal:
+            except UserError as refusal:
                 if not self._closing.is_set():
                     self._emit(Refused(what, str(refusal)))
             except Exception as error:  # a fault of ours must not end silently
@@ -224,18 +231,18 @@ class Shelf:
         thread.start()
 
 
-def _read(folder: Path, session: Session | None = None) -> Found:
+def _read(folder: Path, session: UnpackedSession | None = None) -> LoadedRun:
     reader = RunReader(folder)
     started = reader.started
     if started is None:
-        raise Refusal(f"{folder.name} was ended before it began: there is nothing to show.")
+        raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
     step = reader.step if session is None else session.step
     frame = reader.frame(step)
     events = recalled(reader.events)
     if session is not None and frame is not None:
         frame = shown(frame)
-        events = Recalled(tuple(plain_event(event) for event in events.events))
-    return Found(
+        events = HistoryReplayed(tuple(plain_event(event) for event in events.events))
+    return LoadedRun(
         folder=folder,
         name=folder.name if session is None else session.name,
         started=started,

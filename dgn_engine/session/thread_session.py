@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 IDLE = 0.25  # seconds between two looks at a paused run
 
 
-class Session:
+class ThreadSession:
     """One engine, one thread. The viewer polls `drain` and `latest`; the engine never waits."""
 
     def __init__(self, data_root: str = "", runs_root: str = "") -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dgn_engine.config import ValueInput
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import FEATURE, VALUE
 from dgn_engine.model.routing import turned
 from dgn_engine.protocol import commands as do
@@ -58,7 +58,7 @@ class _Before:
         return sum(tensor.nbytes for tensor in tensors)
 
 
-class Undoing:
+class UndoHistory:
     """The changes of the run in progress, the newest last; another run begins without any."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Undoing:
         source, target = (self._undone, self._done) if again else (self._done, self._undone)
         word = "redo" if again else "undo"
         if run is None or not source:
-            raise Refusal(f"There is nothing to {word}.")
+            raise UserError(f"There is nothing to {word}.")
         last = source[-1]
         now = self._before(run, last.what, last.kind)
         if isinstance(last.stood, Snapshot):

@@ -10,7 +10,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 # Never wait for a FIFO, never write through a link.
 _CAREFUL = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -18,7 +18,7 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @dataclass(frozen=True)
-class Holder:
+class LockHolder:
     """Who wrote a lock. `inode`: of the lock file, so that a copied folder is not held."""
 
     pid: int
@@ -27,12 +27,12 @@ class Holder:
     inode: int
 
 
-class Held(Refusal):
+class LockHeldError(UserError):
     """Somebody else writes. `elsewhere`: the process of another machine that wrote the lock; it may
     be dead, which nobody can see from here.
     """
 
-    def __init__(self, sentence: str, elsewhere: Holder | None = None) -> None:
+    def __init__(self, sentence: str, elsewhere: LockHolder | None = None) -> None:
         super().__init__(sentence)
         self.elsewhere = elsewhere
 
@@ -45,19 +45,19 @@ class Lock:
         self._handle: int | None = None
 
     def take(self) -> None:
-        """Raise `Held` where somebody else writes; `OSError` where no file can be made."""
+        """Raise `LockHeldError` where somebody else writes; `OSError` where no file can be made."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | _CAREFUL
         handle = os.open(self._path, flags, 0o644)
         try:
             told = _told(handle)
             if not _seize(handle, told):
                 elsewhere = told is not None and told.host != platform.node()
-                raise Held(
+                raise LockHeldError(
                     f"{self._path.parent} is being written by {_words(told)}.",
                     told if elsewhere else None,
                 )
             _require_not_elsewhere(self._path, told)
-            ours = Holder(os.getpid(), platform.node(), _boot(), os.fstat(handle).st_ino)
+            ours = LockHolder(os.getpid(), platform.node(), _boot(), os.fstat(handle).st_ino)
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(asdict(ours)).encode(), 0)
         except BaseException:
@@ -72,7 +72,7 @@ class Lock:
         self.release()
         try:
             self.take()
-        except Refusal as refusal:
+        except UserError as refusal:
             raise OSError(None, str(refusal)) from None
 
     def release(self) -> None:
@@ -88,7 +88,7 @@ class Lock:
             self._handle = None
 
 
-def holder(path: Path) -> Holder | None:
+def holder(path: Path) -> LockHolder | None:
     """Who writes now; None where nobody does. Takes nothing."""
     try:
         handle = os.open(path, os.O_RDONLY | _CAREFUL)
@@ -136,7 +136,7 @@ def _same(handle: int, path: Path) -> bool:
     return path.exists() and os.path.samestat(os.fstat(handle), path.stat())
 
 
-def _seize(handle: int, told: Holder | None) -> bool:
+def _seize(handle: int, told: LockHolder | None) -> bool:
     """Lock the open file without waiting; where locks are not to be had, ask for the process."""
     if sys.platform == "win32":
         import msvcrt
@@ -158,7 +158,7 @@ def _seize(handle: int, told: Holder | None) -> bool:
     return True
 
 
-def _alive(told: Holder) -> bool:
+def _alive(told: LockHolder) -> bool:
     """A process of this machine since this start of it; its number may have been given anew."""
     if told.host != platform.node() or told.boot != _boot():
         return False
@@ -171,22 +171,24 @@ def _alive(told: Holder) -> bool:
     return True
 
 
-def _require_not_elsewhere(path: Path, told: Holder | None) -> None:
+def _require_not_elsewhere(path: Path, told: LockHolder | None) -> None:
     """Locks may not reach over a network: the same file, marked by another machine, is theirs."""
     if told is None or told.host == platform.node() or told.inode != path.stat().st_ino:
         return
-    raise Held(
+    raise LockHeldError(
         f"{path.parent} was left locked by {_words(told)}; "
         f"if nothing runs there any more, delete {path} and try again.",
         told,
     )
 
 
-def _told(handle: int) -> Holder | None:
+def _told(handle: int) -> LockHolder | None:
     os.lseek(handle, 0, os.SEEK_SET)
     try:
         tree = json.loads(os.read(handle, 4096))
-        return Holder(int(tree["pid"]), str(tree["host"]), str(tree["boot"]), int(tree["inode"]))
+        return LockHolder(
+            int(tree["pid"]), str(tree["host"]), str(tree["boot"]), int(tree["inode"])
+        )
     except (ValueError, KeyError, TypeError):  # empty, torn, or not ours
         return None
 
@@ -199,5 +201,5 @@ def _boot() -> str:
         return ""
 
 
-def _words(told: Holder | None) -> str:
+def _words(told: LockHolder | None) -> str:
     return "another process" if told is None else f"process {told.pid} on {told.host}"

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
-from dgn_engine.storage.lock import Held, free
+from dgn_engine.storage.lock import LockHeldError, free
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.perform import perform
 from dgn_engine.sweep.unit import Unit, from_json, to_json, unit_folder
-from dgn_engine.sweep.unit_update import News, Whose
+from dgn_engine.sweep.unit_update import ProcessId, UnitUpdate
 
 LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
 LAST_LINES = 20  # of a log, in a report
@@ -26,12 +26,12 @@ EVERY = 0.2  # seconds between two messages of one unit
 
 
 @dataclass(frozen=True)
-class Task:
+class UnitTask:
     """A unit to attempt. `ended`: processes that are known to be dead, whose locks do not count."""
 
     unit: Unit
     root: Path
-    ended: tuple[Whose, ...] = ()
+    ended: tuple[ProcessId, ...] = ()
 
     def to_text(self) -> str:
         """As it crosses between processes and machines."""
@@ -39,11 +39,11 @@ class Task:
         return json.dumps({"unit": to_json(self.unit), "root": str(self.root), "ended": ended})
 
     @staticmethod
-    def from_text(text: str) -> Task:
+    def from_text(text: str) -> UnitTask:
         """The inverse of `to_text`."""
         tree = json.loads(text)
-        ended = tuple(Whose(**whose) for whose in tree["ended"])
-        return Task(from_json(tree["unit"]), Path(tree["root"]), ended)
+        ended = tuple(ProcessId(**whose) for whose in tree["ended"])
+        return UnitTask(from_json(tree["unit"]), Path(tree["root"]), ended)
 
 
 def attempt(text: str, tell: Callable[[str], None], interrupted: Callable[[], bool]) -> str:
@@ -51,33 +51,35 @@ def attempt(text: str, tell: Callable[[str], None], interrupted: Callable[[], bo
 
     Never raises an `Exception`: what goes wrong is news as well.
     """
-    task = Task.from_text(text)
+    task = UnitTask.from_text(text)
     return attempt_task(task, lambda news: tell(news.to_text()), interrupted).to_text()
 
 
-def attempt_task(task: Task, tell: Callable[[News], None], interrupted: Callable[[], bool]) -> News:
+def attempt_task(
+    task: UnitTask, tell: Callable[[UnitUpdate], None], interrupted: Callable[[], bool]
+) -> UnitUpdate:
     """The same within one process."""
     unit, root = task.unit, task.root
     watcher = _Teller(unit.id, tell)
-    tell(News(unit.id, "running"))
+    tell(UnitUpdate(unit.id, "running"))
     lock = unit_folder(root, unit.id) / LOCK
     try:
         for whose in task.ended:
             free(lock, whose.pid, whose.host)
         state = perform(unit, root, watcher, interrupted)
-    except Held as held:
+    except LockHeldError as held:
         holder = None
         if held.elsewhere is not None:
-            holder = Whose(held.elsewhere.pid, held.elsewhere.host)
-        return News(unit.id, "held", trouble=str(held), holder=holder)
-    except Refusal as refusal:
+            holder = ProcessId(held.elsewhere.pid, held.elsewhere.host)
+        return UnitUpdate(unit.id, "held", trouble=str(held), holder=holder)
+    except UserError as refusal:
         write_log(root, unit.id, str(refusal))
-        return News(unit.id, "refused", trouble=str(refusal))
+        return UnitUpdate(unit.id, "refused", trouble=str(refusal))
     except Exception:
         write_log(root, unit.id, traceback.format_exc())
-        return News(unit.id, "failed", trouble=last_lines(traceback.format_exc()))
+        return UnitUpdate(unit.id, "failed", trouble=last_lines(traceback.format_exc()))
     word = "interrupted" if state not in ("done", "diverged") else state
-    return News(unit.id, word, watcher.fraction, watcher.score)
+    return UnitUpdate(unit.id, word, watcher.fraction, watcher.score)
 
 
 def write_log(root: Path, unit_id: str, text: str) -> None:
@@ -105,7 +107,7 @@ def last_lines(text: str) -> str:
 class _Teller:
     """Watches a training; tells how far it is, now and then."""
 
-    def __init__(self, unit_id: str, tell: Callable[[News], None]) -> None:
+    def __init__(self, unit_id: str, tell: Callable[[UnitUpdate], None]) -> None:
         self._unit, self._tell = unit_id, tell
         self._told = time.monotonic()
         self._steps = 0
@@ -121,7 +123,7 @@ class _Teller:
         now = time.monotonic()
         if now - self._told >= EVERY:
             self._told = now
-            self._tell(News(self._unit, "running", self.fraction, self.score))
+            self._tell(UnitUpdate(self._unit, "running", self.fraction, self.score))
 
     def on_event(self, event: Event) -> None:
         match event:

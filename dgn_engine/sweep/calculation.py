@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import read_regular, read_text
 from dgn_engine.storage.runs.folder_layout import LOCK
-from dgn_engine.sweep.unit import Calculation, Work, to_json, unit_folder
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, to_json, unit_folder
 
 RESULT = "result.json"  # what came out
 ASKED = "unit.json"  # what was asked for, with the seconds it took and the digest of the result
@@ -27,7 +27,7 @@ _SECONDS, _DIGEST = "seconds", "sha256"  # both are missing where an older versi
 def is_calculated(unit: Calculation, folder: Path) -> bool:
     """Whether its folder holds its result; a damaged one is none, so that it is calculated again.
 
-    Raises `Refusal` where the folder holds another calculation.
+    Raises `UserError` where the folder holds another calculation.
     """
     told, result = _asked(folder), _bytes(folder / RESULT)
     if told is None or result is None:
@@ -35,7 +35,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
     digest = told.pop(_DIGEST, None)
     told.pop(_SECONDS, None)
     if told != json.loads(json.dumps(to_json(unit))):
-        raise Refusal(f"{folder} holds another calculation; choose another folder with --out.")
+        raise UserError(f"{folder} holds another calculation; choose another folder with --out.")
     if digest is not None:
         return bool(digest == _digest(result))
     try:
@@ -49,8 +49,8 @@ def calculate(unit: Calculation, root: Path) -> None:
     """Call its function, and write what it returns."""
     module, _, name = unit.function.partition(":")
     if not module.startswith(PACKAGE):
-        raise Refusal(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
-    function: Callable[[Work], Any] = getattr(importlib.import_module(module), name)
+        raise UserError(f"The unit '{unit.id}' names {unit.function}, which is not part of dgn.")
+    function: Callable[[CalculationInputs], Any] = getattr(importlib.import_module(module), name)
     folder = unit_folder(root, unit.id)
     folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder / LOCK)
@@ -58,7 +58,7 @@ def calculate(unit: Calculation, root: Path) -> None:
     try:
         needs = {need: unit_folder(root, need) for need in unit.needs}
         began = time.monotonic()
-        result = json.dumps(function(Work(unit.arguments, folder, needs))).encode()
+        result = json.dumps(function(CalculationInputs(unit.arguments, folder, needs))).encode()
         took = round(time.monotonic() - began, 6)
         told = {**to_json(unit), _SECONDS: took, _DIGEST: _digest(result)}
         write_file(folder / ASKED, json.dumps(told).encode())
@@ -68,7 +68,7 @@ def calculate(unit: Calculation, root: Path) -> None:
 
 
 def read_result(folder: Path) -> Any:
-    """Its JSON value; raises `Refusal` where there is none, and where a name is looked up in it
+    """Its JSON value; raises `UserError` where there is none, and where a name is looked up in it
     that an older version of the calculation did not write.
     """
     path = folder / RESULT
@@ -79,7 +79,7 @@ def read_result(folder: Path) -> Any:
     try:
         return json.loads(read_text(path), object_hook=named)
     except (OSError, ValueError, RecursionError) as error:
-        raise Refusal(
+        raise UserError(
             f"{path} cannot be read: {error}; the command that made it calculates it again."
         ) from None
 
@@ -98,7 +98,7 @@ class _Named(dict[str, Any]):
         self._folder = folder
 
     def __missing__(self, key: str) -> Any:
-        raise Refusal(
+        raise UserError(
             f"{self._folder / RESULT} holds no '{key}': another version wrote it; delete the "
             f"folder {self._folder} and repeat the command."
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.unit import Training, Unit
 
 _SHAPE, _CLASSES = (3, 32, 32), 10  # any images: only the kinds of the layers matter here
@@ -56,6 +56,6 @@ def _convolves(net: NetConfig) -> bool:
 
     try:
         architecture = build_architecture(net, _SHAPE, _CLASSES)
-    except Refusal:  # the run itself will say so
+    except UserError:  # the run itself will say so
         return False
     return any(isinstance(node, Conv) for node in architecture.nodes)

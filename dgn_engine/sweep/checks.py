@@ -10,15 +10,15 @@ import torch
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, data_sets, load_examples, quiet
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol.forms import filled
 from dgn_engine.regimes import find_regime
 from dgn_engine.sweep.perform import state_of
 from dgn_engine.sweep.unit import Training, Unit
-from dgn_engine.training.device_data import reside
+from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device
-from dgn_engine.training.initial_weights import read_copies
+from dgn_engine.training.initial_weights import read_initial_weights
 from dgn_engine.training.trainer import Trainer
 
 _SHAPE, _CLASSES = (3, 32, 32), 10  # any images, where the data lie on another machine
@@ -26,18 +26,18 @@ _FEW = 2  # examples: of the data only shapes and classes matter here
 
 
 def check_folder(folder: Path) -> None:
-    """Raise `Refusal` where something else than a folder lies there, or on the way there."""
+    """Raise `UserError` where something else than a folder lies there, or on the way there."""
     try:
         there = next(place for place in (folder, *folder.parents) if place.exists())
         sound = there.is_dir()
     except OSError as error:
-        raise Refusal(f"{folder} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{folder} cannot be read: {error.strerror}.") from None
     if not sound:
-        raise Refusal(f"{there} is not a folder; choose a folder with --out.")
+        raise UserError(f"{there} is not a folder; choose a folder with --out.")
 
 
 def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
-    """Raise `Refusal`, one sentence with the id, for the first training that cannot be carried out.
+    """Raise `UserError`, one sentence with the id, for the first training that cannot be done.
 
     Regime, network, options and epochs are checked; and, where the work is done on this machine
     (`here`), device, data, the files that it names, and that all of them fit each other. What is
@@ -58,8 +58,8 @@ def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
                 _check_here(wanted, loaded)
             else:
                 build_architecture(wanted.config.net, _SHAPE, _CLASSES)
-        except Refusal as refusal:
-            raise Refusal(f"The run {wanted.id} is not possible: {refusal}") from None
+        except UserError as refusal:
+            raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
 
 
 def _what_counts(unit: Training) -> object:
@@ -78,17 +78,17 @@ def _whole(data: DataConfig) -> DataConfig:
 def _is_done(unit: Training, root: Path) -> bool:
     try:
         return state_of(unit, root) in ("done", "diverged")
-    except Refusal:  # a folder of other work: whoever goes on with it says so
+    except UserError:  # a folder of other work: whoever goes on with it says so
         return False
 
 
 def _check_names(config: RunConfig) -> None:
     if not config.training.epochs:
-        raise Refusal("training.epochs is 0, which never ends; say how many.")
+        raise UserError("training.epochs is 0, which never ends; say how many.")
     find_regime(config.gating.regime)
     known, data = data_sets(), config.data.name.partition(":")[0]
     if data not in known:
-        raise Refusal(f"There is no data set '{data}'; choose one of {', '.join(known)}.")
+        raise UserError(f"There is no data set '{data}'; choose one of {', '.join(known)}.")
     filled(f"Data set '{data}'", "data.options", known[data].options, config.data.options)
 
 
@@ -103,10 +103,10 @@ def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
     logits = 1 if examples.signed else len(examples.class_names)
     architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
     regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
-    copies = read_copies(config, regime, architecture, quiet)
+    copies = read_initial_weights(config, regime, architecture, quiet)
     learns = regime.offers_restart and not config.gating.gates_from and unit.gates_from is None
     first = find_regime(regime.pretrains_as) if learns else regime
-    trainer = Trainer(config, architecture, reside(examples, architecture, cpu), first, cpu)
+    trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)
     copies.put_into(trainer)
     if learns:
         trainer.swap(regime, restart_value=True)

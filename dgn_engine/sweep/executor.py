@@ -13,7 +13,7 @@ Told = Literal["queued", "running", "done", "skipped", "diverged", "failed", "in
 
 
 @dataclass(frozen=True)
-class Progress:
+class UnitProgress:
     """What became of a unit, or how far it is (`fraction` of its steps, `score` so far)."""
 
     unit: str
@@ -36,7 +36,7 @@ class Executor(Protocol):
         self,
         units: Sequence[Unit],
         root: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[UnitProgress], None],
         stop: Callable[[], bool],
     ) -> dict[str, Told]:
         """Carry the units out in `root`; see the class."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.unit import Training
 
 MOST = 100_000  # runs; more is a slip
@@ -31,7 +31,7 @@ Settings = dict[str, Any]  # field in dots → value
 
 
 @dataclass(frozen=True)
-class Run:
+class SweepRun:
     """One run of a sweep and the fields that set it apart."""
 
     unit: Training
@@ -42,41 +42,41 @@ class Run:
 class Sweep:
     """All runs, in the order of the file; `fields`: what is varied."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[SweepRun, ...]
     fields: tuple[str, ...]
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read a sweep's file; raises `Refusal`, one sentence that begins with its name."""
+    """Read a sweep's file; raises `UserError`, one sentence that begins with its name."""
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise Refusal(f"Cannot read the sweep {path}: {error}.") from None
+        raise UserError(f"Cannot read the sweep {path}: {error}.") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise Refusal(f"{path} is not valid TOML: {error}.") from None
+        raise UserError(f"{path} is not valid TOML: {error}.") from None
     try:
         return sweep_of(tree, path.parent)
-    except Refusal as refusal:
-        raise Refusal(f"{path}: {refusal}") from None
+    except UserError as refusal:
+        raise UserError(f"{path}: {refusal}") from None
 
 
 def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
     """The runs of a sweep's tree; `folder`: where a base file is looked for."""
     for key in tree:
         if key not in ("base", "grid", "list"):
-            raise Refusal(f"Unknown key '{key}'; a sweep has base, [grid] and [[list]].")
+            raise UserError(f"Unknown key '{key}'; a sweep has base, [grid] and [[list]].")
     base = _base(tree.get("base", {}), folder).to_dict()
     grid, entries = _grid(tree.get("grid", {})), _entries(tree.get("list", [{}]))
     if not grid and not any(entries):
-        raise Refusal("Nothing is varied; give a [grid] or some [[list]].")
+        raise UserError("Nothing is varied; give a [grid] or some [[list]].")
     for field in grid:
         if any(field in entry for entry in entries):
-            raise Refusal(f"'{field}' is both in [grid] and in [[list]]; leave one out.")
+            raise UserError(f"'{field}' is both in [grid] and in [[list]]; leave one out.")
     count = len(entries) * prod(len(values) for values in grid.values())
     if count > MOST:
-        raise Refusal(f"These are {count:,} runs; at most {MOST:,} are allowed.")
+        raise UserError(f"These are {count:,} runs; at most {MOST:,} are allowed.")
     fields = tuple(dict.fromkeys([*(f for entry in entries for f in entry), *grid]))
-    runs: dict[str, Run] = {}
+    runs: dict[str, SweepRun] = {}
     seen: dict[RunConfig, str] = {}
     for entry in entries:
         for combination in product(*grid.values()):
@@ -84,7 +84,7 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
             run = _run(base, settings, fields)
             same = seen.setdefault(run.unit.config, run.unit.id)
             if run.unit.id in runs or same != run.unit.id:
-                raise Refusal(f"Two runs are the same: '{same}' and '{run.unit.id}'.")
+                raise UserError(f"Two runs are the same: '{same}' and '{run.unit.id}'.")
             runs[run.unit.id] = run
     return Sweep(tuple(runs.values()), fields)
 
@@ -93,23 +93,23 @@ def _base(told: object, folder: Path) -> RunConfig:
     if isinstance(told, str):
         return RunConfig.from_file(folder / told)
     if not isinstance(told, Mapping):
-        raise Refusal("base must be the name of a configuration file or a table.")
+        raise UserError("base must be the name of a configuration file or a table.")
     return RunConfig.from_dict(told)
 
 
 def _grid(told: object) -> dict[str, list[Any]]:
     if not isinstance(told, Mapping):
-        raise Refusal("[grid] must be a table of fields and lists of values.")
+        raise UserError("[grid] must be a table of fields and lists of values.")
     grid = dict(_flat(told, ""))
     for field, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise Refusal(f"[grid] {field} is {values!r}; it must be a list of values.")
+            raise UserError(f"[grid] {field} is {values!r}; it must be a list of values.")
     return grid
 
 
 def _entries(told: object) -> list[Settings]:
     if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told) or not told:
-        raise Refusal("[[list]] must be tables of fields and values.")
+        raise UserError("[[list]] must be tables of fields and values.")
     return [dict(_flat(one, "")) for one in told]
 
 
@@ -123,18 +123,18 @@ def _flat(tree: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
             yield field, value
 
 
-def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -> Run:
+def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -> SweepRun:
     tree = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
     for field, value in settings.items():
         _put(tree, field.split("."), value, field)
     name = _name(settings, fields)
     try:
         config = RunConfig.from_dict(tree)
-    except Refusal as refusal:
-        raise Refusal(f"The run {name} is not possible: {refusal}") from None
+    except UserError as refusal:
+        raise UserError(f"The run {name} is not possible: {refusal}") from None
     if config.training.epochs == 0:
-        raise Refusal(f"The run {name} never ends: training.epochs is 0.")
-    return Run(Training(name, config), settings)
+        raise UserError(f"The run {name} never ends: training.epochs is 0.")
+    return SweepRun(Training(name, config), settings)
 
 
 def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> None:
@@ -142,7 +142,7 @@ def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> No
     for part in path[:-1]:
         inner = tree.get(part, {})
         if not isinstance(inner, dict):
-            raise Refusal(f"There is no field '{field}' in a configuration.")
+            raise UserError(f"There is no field '{field}' in a configuration.")
         tree[part] = dict(inner)
         tree = tree[part]
     tree[path[-1]] = value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import News
+from dgn_engine.sweep.unit_update import UnitUpdate
 
 TRIES = 3  # of a unit that fails, or whose worker is lost again and again at the same place
 PATIENCE = 300  # times that a unit whose run another process writes is put back
@@ -50,18 +50,18 @@ class Schedule:
             if all(self.states[need] in SOUND for need in self._units[name].needs)
         ]
 
-    def skip(self, unit_id: str, state: Told, score: float | None) -> Progress:
+    def skip(self, unit_id: str, state: Told, score: float | None) -> UnitProgress:
         """There is nothing to do for it."""
         self._queue.remove(unit_id)
         self.states[unit_id] = state
-        return Progress(unit_id, state, 1.0, score)
+        return UnitProgress(unit_id, state, 1.0, score)
 
     def begin(self, unit_id: str) -> None:
         """A worker has it."""
         self._queue.remove(unit_id)
         self.states[unit_id] = "running"
 
-    def hear(self, news: News, stopping: bool) -> list[Progress]:
+    def hear(self, news: UnitUpdate, stopping: bool) -> list[UnitProgress]:
         """What follows from news of a unit that runs, for it and for those that need it."""
         unit_id = news.unit
         if self.states.get(unit_id) != "running":
@@ -69,10 +69,10 @@ class Schedule:
         self._fraction[unit_id] = max(self._fraction[unit_id], news.fraction)
         match news.word:
             case "running":
-                return [Progress(unit_id, "running", news.fraction, news.score)]
+                return [UnitProgress(unit_id, "running", news.fraction, news.score)]
             case "done" | "diverged":
                 self.states[unit_id] = news.word
-                return [Progress(unit_id, news.word, 1.0, news.score)]
+                return [UnitProgress(unit_id, news.word, 1.0, news.score)]
             case "interrupted":
                 return [self._back(news, "")] if not stopping else [self._left(news)]
             case "held" | "lost" if stopping:
@@ -93,27 +93,27 @@ class Schedule:
                     return self._fail(unit_id, news.trouble)
                 return [self._back(news, news.trouble)]
 
-    def stop(self) -> list[Progress]:
+    def stop(self) -> list[UnitProgress]:
         """Nothing more will be begun or heard of."""
         left = self.running
         for unit_id in left:
             self.states[unit_id] = "interrupted"
-        return [Progress(unit_id, "interrupted", self._fraction[unit_id]) for unit_id in left]
+        return [UnitProgress(unit_id, "interrupted", self._fraction[unit_id]) for unit_id in left]
 
-    def _back(self, news: News, trouble: str) -> Progress:
+    def _back(self, news: UnitUpdate, trouble: str) -> UnitProgress:
         """It is begun again; in its old place, so that what needs it does not wait for all else."""
         insort(self._queue, news.unit, key=self._place.__getitem__)
         self.states[news.unit] = "queued"
-        return Progress(news.unit, "queued", self._fraction[news.unit], news.score, trouble)
+        return UnitProgress(news.unit, "queued", self._fraction[news.unit], news.score, trouble)
 
-    def _left(self, news: News) -> Progress:
+    def _left(self, news: UnitUpdate) -> UnitProgress:
         self.states[news.unit] = "interrupted"
-        return Progress(news.unit, "interrupted", news.fraction, news.score)
+        return UnitProgress(news.unit, "interrupted", news.fraction, news.score)
 
-    def _fail(self, unit_id: str, trouble: str) -> list[Progress]:
+    def _fail(self, unit_id: str, trouble: str) -> list[UnitProgress]:
         """It and, in turn, whatever needs it."""
         self.states[unit_id] = "failed"
-        told = [Progress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
+        told = [UnitProgress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
         for other in self._needed_by[unit_id]:
             if self.states[other] == "queued" and other in self._queue:
                 self._queue.remove(other)

@@ -8,32 +8,32 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs.folder_layout import LOCK, RUN
-from dgn_engine.sweep.attempt import Task
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.attempt import UnitTask
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.perform import state_of
 from dgn_engine.sweep.schedule import Schedule
-from dgn_engine.sweep.stale_lock import Silence
+from dgn_engine.sweep.stale_lock import StaleLock
 from dgn_engine.sweep.unit import Calculation, Unit, check_units, unit_folder
-from dgn_engine.sweep.unit_update import News, Whose
-from dgn_engine.sweep.unstartable import find_orphan, leave_orphan
+from dgn_engine.sweep.unit_update import ProcessId, UnitUpdate
+from dgn_engine.sweep.unstartable import find_unstartable, record_unstartable
 
 WAIT = 0.2  # seconds between two looks at whether to stop
 AGAIN = 1.0  # seconds before a unit whose run another process writes is tried again
 GRACE = 60.0  # seconds that what runs has to save itself
 
 
-class Crew(Protocol):
+class Workers(Protocol):
     """Those who carry units out. `tell` and `stop` are theirs from `gather` until its exit."""
 
     def gather(
-        self, units: Sequence[Unit], tell: Callable[[News], None], stop: Callable[[], bool]
+        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
     ) -> AbstractContextManager[None]:
         """Workers for these units; on exit none is left, whatever they were doing."""
 
-    def take(self, ready: Sequence[Task]) -> Sequence[Task]:
+    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         """Begin as many as there is room for, and say which; called in the order of the sweep."""
 
     def work(self, seconds: float) -> None:
@@ -44,13 +44,13 @@ class Crew(Protocol):
 
 
 def carry_out(
-    crew: Crew,
+    crew: Workers,
     units: Sequence[Unit],
     root: Path,
-    told: Callable[[Progress], None],
+    told: Callable[[UnitProgress], None],
     stop: Callable[[], bool],
 ) -> dict[str, Told]:
-    """`Executor.run` for a crew. Raises `Refusal` where `root` holds other work or is in use."""
+    """`Executor.run` for a crew. Raises `UserError` where `root` holds other work or is in use."""
     check_units(units)
     root = root.absolute()
     with _Writing(root):
@@ -67,18 +67,18 @@ class _Sweep:
 
     def __init__(
         self,
-        crew: Crew,
+        crew: Workers,
         schedule: Schedule,
         root: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[UnitProgress], None],
         stop: Callable[[], bool],
     ) -> None:
         self._crew, self._schedule, self._root = crew, schedule, root
         self._told, self._stop = told, stop
         self._stopping = False
         self._not_before: dict[str, float] = {}
-        self._silence = Silence(root)
-        self._ended: set[Whose] = set()  # whose locks do not count any more
+        self._silence = StaleLock(root)
+        self._ended: set[ProcessId] = set()  # whose locks do not count any more
 
     def run(self, units: Sequence[Unit]) -> None:
         with self._crew.gather(units, self._hear, self._stop):
@@ -93,7 +93,7 @@ class _Sweep:
         self._leave_orphans()
         now = time.monotonic()
         ready = [
-            Task(unit, self._root, tuple(self._ended))
+            UnitTask(unit, self._root, tuple(self._ended))
             for unit in self._schedule.ready()
             if self._not_before.get(unit.id, 0.0) <= now
         ]
@@ -102,9 +102,9 @@ class _Sweep:
 
     def _leave_orphans(self) -> None:
         for unit in self._schedule.ready():
-            orphan = find_orphan(unit, self._root) if unit.needs else None
+            orphan = find_unstartable(unit, self._root) if unit.needs else None
             if orphan is not None:
-                leave_orphan(unit.id, orphan, self._root)
+                record_unstartable(unit.id, orphan, self._root)
                 self._told(self._schedule.skip(unit.id, "diverged", None))
 
     def _wind_up(self) -> None:
@@ -116,7 +116,7 @@ class _Sweep:
         while self._schedule.running and time.monotonic() < until:
             self._crew.work(WAIT)
 
-    def _hear(self, news: News) -> None:
+    def _hear(self, news: UnitUpdate) -> None:
         if news.word == "held":
             self._not_before[news.unit] = time.monotonic() + AGAIN
             if news.holder is not None and self._silence.fell(news.unit, news.holder):
@@ -125,8 +125,8 @@ class _Sweep:
             self._told(progress)
 
 
-def _already(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[Progress]:
-    """What was done before; raises `Refusal` where a folder holds another unit's work."""
+def _already(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[UnitProgress]:
+    """What was done before; raises `UserError` where a folder holds another unit's work."""
     told = []
     for unit in units:
         state = state_of(unit, root)
@@ -140,9 +140,9 @@ def _already(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[Prog
 def _score(unit: Unit, root: Path) -> float | None:
     if isinstance(unit, Calculation) or not (unit_folder(root, unit.id) / RUN).exists():
         return None
-    from dgn_engine.sweep.unit_results import Results
+    from dgn_engine.sweep.unit_results import UnitResults
 
-    best = Results(root).trained(unit.id).best
+    best = UnitResults(root).trained(unit.id).best
     return best if best == best else None
 
 
@@ -158,7 +158,7 @@ class _Writing:
             self._root.mkdir(parents=True, exist_ok=True)
             self._lock.take()
         except OSError as error:
-            raise Refusal(f"Cannot write to {self._root}: {error.strerror}.") from None
+            raise UserError(f"Cannot write to {self._root}: {error.strerror}.") from None
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.capacity import cores
 from dgn_engine.sweep.workers.processes import ONE_THREAD
 
@@ -35,12 +35,12 @@ _SLURM: Mapping[str, type] = {
 
 @contextmanager
 def connected(cluster: str, workers: int) -> Iterator[Any]:
-    """A client of the cluster; one that was started here ends with it. Raises `Refusal`."""
+    """A client of the cluster; one that was started here ends with it. Raises `UserError`."""
     check_cluster(cluster)
     try:
         from distributed import Client
     except ImportError:
-        raise Refusal(f"The executor 'dask' needs Dask; {INSTALL}") from None
+        raise UserError(f"The executor 'dask' needs Dask; {INSTALL}") from None
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         address: Any = cluster
@@ -53,31 +53,31 @@ def connected(cluster: str, workers: int) -> Iterator[Any]:
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False, name="dgn")
         except (OSError, ValueError) as error:
-            raise Refusal(f"No Dask scheduler answers at {cluster}: {error}.") from None
+            raise UserError(f"No Dask scheduler answers at {cluster}: {error}.") from None
         with client:
             yield client
 
 
 def _knock(address: str) -> None:
-    """Raise `Refusal` where nobody listens: a `Client` that cannot connect leaves a thread."""
+    """Raise `UserError` where nobody listens: a `Client` that cannot connect leaves a thread."""
     place = urlsplit(address)
     try:
         host, port = place.hostname, place.port
     except ValueError:  # the port is no number
         host = port = None
     if not host or not port:
-        raise Refusal(f"--cluster is '{address}'; it must be of the form tcp://HOST:PORT.")
+        raise UserError(f"--cluster is '{address}'; it must be of the form tcp://HOST:PORT.")
     try:
         socket.create_connection((host, port), CONNECT).close()
     except OSError as error:
-        raise Refusal(f"No Dask scheduler answers at {address}: {error}.") from None
+        raise UserError(f"No Dask scheduler answers at {address}: {error}.") from None
 
 
 def check_cluster(cluster: str) -> None:
-    """Raise `Refusal` for a text that names none."""
+    """Raise `UserError` for a text that names none."""
     kind = cluster.partition(":")[0]
     if cluster != "local" and kind != "slurm" and not cluster.startswith(SCHEMES):
-        raise Refusal(
+        raise UserError(
             f"--cluster is '{cluster}'; it must be tcp://HOST:PORT, local, or slurm, "
             "as in slurm:jobs=8,cores=4,memory=8GB."
         )
@@ -86,17 +86,17 @@ def check_cluster(cluster: str) -> None:
 
 
 def slurm_options(cluster: str) -> dict[str, int | str]:
-    """'slurm:jobs=8,memory=8GB' as its options; raises `Refusal`."""
+    """'slurm:jobs=8,memory=8GB' as its options; raises `UserError`."""
     options: dict[str, int | str] = {}
     for text in filter(None, cluster.partition(":")[2].split(",")):
         name, equals, value = text.partition("=")
         if name not in _SLURM or not equals:
             known = ", ".join(_SLURM)
-            raise Refusal(f"--cluster slurm knows no '{text}'; give NAME=VALUE of {known}.")
+            raise UserError(f"--cluster slurm knows no '{text}'; give NAME=VALUE of {known}.")
         try:
             options[name] = _SLURM[name](value)
         except ValueError:
-            raise Refusal(f"--cluster slurm: {name} is '{value}', not a number.") from None
+            raise UserError(f"--cluster slurm: {name} is '{value}', not a number.") from None
     return options
 
 
@@ -123,9 +123,11 @@ def _slurm(text: str, workers: int) -> Iterator[Any]:
     try:
         from dask_jobqueue import SLURMCluster
     except ImportError:
-        raise Refusal(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
+        raise UserError(f"--cluster slurm needs dask-jobqueue; {INSTALL}") from None
     if shutil.which("sbatch") is None:
-        raise Refusal("--cluster slurm: there is no 'sbatch' here; run this where jobs are begun.")
+        raise UserError(
+            "--cluster slurm: there is no 'sbatch' here; run this where jobs are begun."
+        )
     options = slurm_options(text)
     jobs = int(options.pop("jobs", workers or 1))
     arguments: dict[str, Any] = {"cores": 1, "memory": "4GB", "processes": 1, **options}

@@ -13,21 +13,21 @@ from pathlib import Path
 
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOG
 from dgn_engine.sweep.unit import unit_folder
-from dgn_engine.sweep.unit_update import Whose
+from dgn_engine.sweep.unit_update import ProcessId
 
 QUIET = 120.0  # seconds
-_Trace = tuple[Whose, int, tuple[str, ...]]
+_Trace = tuple[ProcessId, int, tuple[str, ...]]
 
 
 @dataclass
-class Silence:
+class StaleLock:
     """Watches the runs of a sweep that others hold."""
 
     root: Path
     quiet: float = QUIET
     _seen: dict[str, tuple[_Trace, float]] = field(default_factory=dict)
 
-    def fell(self, unit_id: str, holder: Whose) -> bool:
+    def fell(self, unit_id: str, holder: ProcessId) -> bool:
         """Whether its run, which `holder` has locked, has not changed for so long; asked often."""
         now = time.monotonic()
         trace = self._trace(unit_id, holder)
@@ -37,7 +37,7 @@ class Silence:
         self._seen[unit_id] = (trace, since)
         return now - since >= self.quiet
 
-    def _trace(self, unit_id: str, holder: Whose) -> _Trace:
+    def _trace(self, unit_id: str, holder: ProcessId) -> _Trace:
         folder = unit_folder(self.root, unit_id)
         try:
             size = (folder / LOG).stat().st_size

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
-from dgn_engine.sweep.executor import Progress, Told
-from dgn_engine.sweep.grid import Run, Sweep
+from dgn_engine.sweep.executor import Told, UnitProgress
+from dgn_engine.sweep.grid import Sweep, SweepRun
 from dgn_engine.sweep.unit import UNITS
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit_results import UnitResults
 
 JSON, CSV = "results.json", "results.csv"
 FORMAT = "dgn-viewer sweep 1"
@@ -26,7 +26,7 @@ _READ: tuple[Told, ...] = ("done", "skipped", "diverged")
 
 
 @dataclass(frozen=True)
-class Line:
+class SummaryRow:
     """A run: accuracies 0…1, NaN where there is none. 'skipped' is said as 'done'."""
 
     id: str
@@ -41,7 +41,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Group:
+class SummaryGroup:
     """Runs that differ in nothing but the seed; means and half-widths of their 95 % intervals."""
 
     settings: Mapping[str, Any]
@@ -52,22 +52,22 @@ class Group:
     seconds: float
 
 
-def lines_of(
-    sweep: Sweep, states: Mapping[str, Told], last: Mapping[str, Progress], root: Path
-) -> list[Line]:
+def rows_of(
+    sweep: Sweep, states: Mapping[str, Told], last: Mapping[str, UnitProgress], root: Path
+) -> list[SummaryRow]:
     """Every run of the sweep, read from its folder."""
-    results = Results(root)
+    results = UnitResults(root)
     return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
 
 
-def groups_of(lines: Sequence[Line]) -> list[Group]:
+def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
     """Runs that are over, by all settings but the seed, in their order."""
-    found: dict[str, list[Line]] = {}
+    found: dict[str, list[SummaryRow]] = {}
     for line in lines:
         if line.state in ("done", "diverged"):
             found.setdefault(json.dumps(_unseeded(line), sort_keys=True), []).append(line)
     return [
-        Group(
+        SummaryGroup(
             settings=_unseeded(some[0]),
             n=len(some),
             best=_mean(line.best for line in some),
@@ -79,8 +79,8 @@ def groups_of(lines: Sequence[Line]) -> list[Group]:
     ]
 
 
-def write_results(root: Path, sweep: Sweep, lines: Sequence[Line], state: str) -> None:
-    """results.json and results.csv, whole or not at all; raises `Refusal`."""
+def write_results(root: Path, sweep: Sweep, lines: Sequence[SummaryRow], state: str) -> None:
+    """results.json and results.csv, whole or not at all; raises `UserError`."""
     tree = {
         "format": FORMAT,
         "state": state,
@@ -92,17 +92,19 @@ def write_results(root: Path, sweep: Sweep, lines: Sequence[Line], state: str) -
         write_file(root / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode())
         write_file(root / CSV, _csv(sweep, lines).encode())
     except OSError as error:
-        raise Refusal(f"Cannot write the results to {root}: {error.strerror}.") from None
+        raise UserError(f"Cannot write the results to {root}: {error.strerror}.") from None
 
 
-def _line(run: Run, state: Told, last: Mapping[str, Progress], results: Results) -> Line:
+def _line(
+    run: SweepRun, state: Told, last: Mapping[str, UnitProgress], results: UnitResults
+) -> SummaryRow:
     unit_id = run.unit.id
     word = "done" if state == "skipped" else state
     if state not in _READ:
         told = last.get(unit_id)
-        return Line(unit_id, run.settings, word, trouble=told.trouble if told else "")
+        return SummaryRow(unit_id, run.settings, word, trouble=told.trouble if told else "")
     found = results.trained(unit_id)
-    return Line(
+    return SummaryRow(
         id=unit_id,
         settings=run.settings,
         state=word,
@@ -115,7 +117,7 @@ def _line(run: Run, state: Told, last: Mapping[str, Progress], results: Results)
     )
 
 
-def _unseeded(line: Line) -> dict[str, Any]:
+def _unseeded(line: SummaryRow) -> dict[str, Any]:
     return {field: value for field, value in line.settings.items() if field != "seed"}
 
 
@@ -123,7 +125,7 @@ def _mean(values: Any) -> tuple[float, float]:
     return mean_and_half_width(tuple(value for value in values if not math.isnan(value)))
 
 
-def _tree(line: Line) -> dict[str, Any]:
+def _tree(line: SummaryRow) -> dict[str, Any]:
     return {"folder": f"{UNITS}/{line.id}", **_plain(vars(line))}
 
 
@@ -140,7 +142,7 @@ def _value(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-def _csv(sweep: Sweep, lines: Sequence[Line]) -> str:
+def _csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["run", *sweep.fields, "state", *NUMBERS, "trouble"])

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 UNITS = "units"  # the folder within a sweep's folder; each unit has one of its own in it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 
 
 @dataclass(frozen=True)
-class Made:
+class UnitFile:
     """A file that another unit makes: `file` is relative to that unit's folder."""
 
     unit: str
@@ -37,8 +37,8 @@ class Training:
 
     id: str
     config: RunConfig
-    gates_from: Made | None = None
-    weights_from: Made | None = None
+    gates_from: UnitFile | None = None
+    weights_from: UnitFile | None = None
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class Calculation:
 
 
 @dataclass(frozen=True)
-class Work:
+class CalculationInputs:
     """What a calculation is given: its arguments, where it may write, where its needs lie."""
 
     arguments: Mapping[str, Any]
@@ -87,14 +87,14 @@ def unit_folder(root: Path, unit_id: str) -> Path:
 
 
 def check_units(units: Sequence[Unit]) -> None:
-    """Raise `Refusal` where ids are no names or occur twice, or a need comes too late or never."""
+    """Raise `UserError` if ids are no names or occur twice, or a need comes too late or never."""
     seen: set[str] = set()
     for unit in units:
         if not _NAME.fullmatch(unit.id) or unit.id in seen:
-            raise Refusal(f"The unit '{unit.id}' has no proper name of its own.")
+            raise UserError(f"The unit '{unit.id}' has no proper name of its own.")
         for need in unit.needs:
             if need not in seen:
-                raise Refusal(f"The unit '{unit.id}' needs '{need}', which does not come before.")
+                raise UserError(f"The unit '{unit.id}' needs '{need}', which does not come before.")
         seen.add(unit.id)
 
 
@@ -125,5 +125,5 @@ def from_json(tree: Mapping[str, Any]) -> Unit:
     """The inverse of `to_json`."""
     if "function" in tree:
         return Calculation(tree["id"], tree["function"], tree["arguments"], tuple(tree["needs"]))
-    made = {name: Made(*tree[name]) for name in ("gates_from", "weights_from") if name in tree}
+    made = {name: UnitFile(*tree[name]) for name in ("gates_from", "weights_from") if name in tree}
     return Training(tree["id"], RunConfig.from_dict(tree["config"]), **made)

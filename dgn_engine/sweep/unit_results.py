@@ -13,11 +13,11 @@ from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.calculation import read_result, seconds_taken
 from dgn_engine.sweep.unit import unit_folder
-from dgn_engine.sweep.unstartable import read_orphan
+from dgn_engine.sweep.unstartable import read_unstartable
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """A run that is over. Accuracies (0…1) are those of its last regime; NaN where none exists.
 
     `epochs`, `train`, `test`: the accuracies at each epoch's end, `train` over the last stretch
@@ -40,7 +40,7 @@ class Trained:
         return self.train[-1] if self.train else math.nan
 
 
-class Results:
+class UnitResults:
     """The units of one sweep's folder by id; raises `Refusal` where one is not done.
 
     `failed`: trainings that are known to have come to nothing; they have no score.
@@ -49,10 +49,10 @@ class Results:
     def __init__(self, root: Path, failed: Collection[str] = ()) -> None:
         self.root = root
         self._failed = frozenset(failed)
-        self._trained: dict[str, Trained] = {}
+        self._trained: dict[str, TrainedRun] = {}
         self._calculated: dict[str, float] = {}  # seconds
 
-    def trained(self, unit_id: str) -> Trained:
+    def trained(self, unit_id: str) -> TrainedRun:
         """Of a training."""
         if unit_id not in self._trained:
             folder = unit_folder(self.root, unit_id)
@@ -83,8 +83,8 @@ class Results:
         return self._calculated.get(unit_id, math.nan) if read is None else read.seconds
 
 
-def _read(path: Path) -> Trained:
-    orphan = read_orphan(path)
+def _read(path: Path) -> TrainedRun:
+    orphan = read_unstartable(path)
     if orphan is not None:
         return _nothing(path, orphan.step)
     reader = RunReader(path)
@@ -98,7 +98,7 @@ def _read(path: Path) -> Trained:
     steps = started.steps_per_epoch if started is not None else 1
     ends = [score for score in scores if score.step % steps == 0]
     tests = [score.test_accuracy for score in scores if score.test_accuracy is not None]
-    return Trained(
+    return TrainedRun(
         path=path,
         best=max(tests, default=math.nan),
         last=tests[-1] if tests else math.nan,
@@ -111,9 +111,9 @@ def _read(path: Path) -> Trained:
     )
 
 
-def _nothing(path: Path, diverged_at: int | None) -> Trained:
+def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:
     """Of a run that has not begun."""
-    return Trained(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)
+    return TrainedRun(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)
 
 
 def _or_nan(value: float | None) -> float:

@@ -14,7 +14,7 @@ Word = Literal[
 
 
 @dataclass(frozen=True)
-class Whose:
+class ProcessId:
     """A process of a machine."""
 
     pid: int
@@ -22,7 +22,7 @@ class Whose:
 
 
 @dataclass(frozen=True)
-class News:
+class UnitUpdate:
     """How a unit stands. `fraction` of its steps; `score`: its best test accuracy so far.
 
     `trouble`: why it failed, with the end of its log; `holder`: who writes a run that is held on
@@ -34,7 +34,7 @@ class News:
     fraction: float = 0.0
     score: float | None = None
     trouble: str = ""
-    holder: Whose | None = None
+    holder: ProcessId | None = None
 
     @property
     def over(self) -> bool:
@@ -46,8 +46,8 @@ class News:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def from_text(text: str) -> News:
+    def from_text(text: str) -> UnitUpdate:
         """The inverse of `to_text`."""
         tree = json.loads(text)
         holder = tree.pop("holder")
-        return News(**tree, holder=None if holder is None else Whose(**holder))
+        return UnitUpdate(**tree, holder=None if holder is None else ProcessId(**holder))

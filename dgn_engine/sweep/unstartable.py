@@ -15,14 +15,14 @@ ORPHAN = "orphan.json"
 
 
 @dataclass(frozen=True)
-class Orphan:
+class UnstartableUnit:
     """`source`: the unit that left nothing; `step`: at which the first of them diverged."""
 
     source: str
     step: int
 
 
-def find_orphan(unit: Unit, root: Path) -> Orphan | None:
+def find_unstartable(unit: Unit, root: Path) -> UnstartableUnit | None:
     """What keeps a unit from beginning, where its needs are over; None where nothing does."""
     if not isinstance(unit, Training) or (unit_folder(root, unit.id) / RUN).exists():
         return None
@@ -30,11 +30,11 @@ def find_orphan(unit: Unit, root: Path) -> Orphan | None:
         if made is not None and not made.path(root).exists():
             step = _diverged_at(unit_folder(root, made.unit))
             if step is not None:
-                return Orphan(made.unit, step)
+                return UnstartableUnit(made.unit, step)
     return None
 
 
-def leave_orphan(unit_id: str, orphan: Orphan, root: Path) -> None:
+def record_unstartable(unit_id: str, orphan: UnstartableUnit, root: Path) -> None:
     """Write it into the unit's folder, for who reads results there."""
     folder = unit_folder(root, unit_id)
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,20 +42,20 @@ def leave_orphan(unit_id: str, orphan: Orphan, root: Path) -> None:
     write_file(folder / ORPHAN, json.dumps(tree).encode())
 
 
-def read_orphan(folder: Path) -> Orphan | None:
+def read_unstartable(folder: Path) -> UnstartableUnit | None:
     """What a unit's folder says, where it holds no run."""
     if (folder / RUN).exists():
         return None
     try:
         tree = json.loads((folder / ORPHAN).read_text(encoding="utf-8"))
-        return Orphan(str(tree["source"]), int(tree["step"]))
+        return UnstartableUnit(str(tree["source"]), int(tree["step"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _diverged_at(folder: Path) -> int | None:
     if not (folder / RUN).exists():
-        orphan = read_orphan(folder)
+        orphan = read_unstartable(folder)
         return None if orphan is None else orphan.step
     from dgn_engine.storage.runs.run_reader import RunReader
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.data import Examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.events import ProbeSet
 from dgn_engine.protocol.frames import Array
@@ -18,7 +18,7 @@ from dgn_engine.random_streams import random_stream
 
 
 @dataclass(frozen=True)
-class Resident:
+class DeviceData:
     """Inputs (n, *input_shape) and integer labels (n,) of both splits, on the device."""
 
     train_x: Tensor
@@ -27,7 +27,7 @@ class Resident:
     test_y: Tensor
 
 
-def reside(examples: Examples, architecture: Architecture, device: torch.device) -> Resident:
+def to_device(examples: Examples, architecture: Architecture, device: torch.device) -> DeviceData:
     """Copy the examples to the device once, in the shape that the network takes."""
 
     def inputs(images: Array) -> Tensor:
@@ -37,7 +37,7 @@ def reside(examples: Examples, architecture: Architecture, device: torch.device)
     def labels(values: Array) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
-    return Resident(
+    return DeviceData(
         inputs(examples.train_x),
         labels(examples.train_y),
         inputs(examples.test_x),
@@ -53,7 +53,7 @@ def epoch_order(seed: int, epoch: int, examples: int) -> Tensor:
 def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
     """Training examples balanced over the classes, drawn by the seed, sorted by class.
 
-    Raises `Refusal` where there are fewer training examples than classes.
+    Raises `UserError` where there are fewer training examples than classes.
     """
     classes = len(examples.class_names)
     labels = examples.train_y
@@ -63,7 +63,7 @@ def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
     chosen = [order[labels[order] == c][: quota[c]] for c in range(classes)]
     indices = np.concatenate(chosen)
     if len(indices) < 2:
-        raise Refusal("The probe set needs at least two training examples; choose larger data.")
+        raise UserError("The probe set needs at least two training examples; choose larger data.")
     digest = hashlib.sha256()
     digest.update(np.ascontiguousarray(examples.train_x[indices]).tobytes())
     digest.update(np.ascontiguousarray(labels[indices]).tobytes())

@@ -7,7 +7,7 @@ import os
 import torch
 
 from dgn_engine.config import Device
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv
 
 
@@ -22,12 +22,12 @@ def available_devices() -> tuple[str, ...]:
 
 
 def choose_device(wanted: Device) -> torch.device:
-    """The torch device for a configuration; raises `Refusal` for one that is not here."""
+    """The torch device for a configuration; raises `UserError` for one that is not here."""
     found = available_devices()
     if wanted == "auto":
         return torch.device("cuda" if "cuda" in found else "mps" if "mps" in found else "cpu")
     if wanted not in found:
-        raise Refusal(
+        raise UserError(
             f"Device '{wanted}' is not available on this machine; choose one of {', '.join(found)}."
         )
     return torch.device(wanted)

@@ -16,7 +16,7 @@ TEST_SHORTEST = 0.5  # seconds between two live test scores
 QUICK_TEST = 0.25  # seconds; what is quicker is done at the first step
 
 
-class Measuring:
+class EvaluationSchedule:
     """Emits `Measured`: train scores about 20 times an epoch, test scores at each epoch's end.
 
     `live`: also test in between as often as its share of time allows. Measuring draws no random

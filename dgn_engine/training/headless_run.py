@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import (
     Event,
@@ -25,10 +25,10 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import CHECKPOINT_EVERY, Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
-from dgn_engine.training.weight_keeper import KEPT, Keeping
+from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
 
-class Watcher(Protocol):
+class RunWatcher(Protocol):
     """Somebody who wants to know how it goes."""
 
     def stepped(self, step: int) -> None:
@@ -66,7 +66,7 @@ class Outcome:
         )
 
 
-class Headless:
+class HeadlessRun:
     """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
     `probes`: what is read while training and written as frames; none by default.
@@ -74,7 +74,7 @@ class Headless:
 
     def __init__(
         self,
-        watcher: Watcher,
+        watcher: RunWatcher,
         interrupted: Callable[[], bool],
         probes: Sequence[str] = (),
         checkpoint_every: float = CHECKPOINT_EVERY,
@@ -85,13 +85,13 @@ class Headless:
         self._every = checkpoint_every
         self._recording: Recording | None = None
         self._run: Run | None = None
-        self._keeping: Keeping | None = None
+        self._keeping: WeightKeeper | None = None
         self._outcome = Outcome()
 
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
-        """A new run; raises `Refusal` where it cannot be carried out or has no end."""
+        """A new run; raises `UserError` where it cannot be carried out or has no end."""
         if config.training.epochs == 0:
-            raise Refusal("training.epochs is 0, which never ends; say how many with --epochs.")
+            raise UserError("training.epochs is 0, which never ends; say how many with --epochs.")
         run = Run(1, config, self._emit, self._report, live=False)
         run.observation.watch(self._probes)
         self._emit(run.started(paused=False))
@@ -101,7 +101,7 @@ class Headless:
         return self._to_the_end(run)
 
     def go_on(self, folder: RunFolder) -> Outcome:
-        """A recorded run from where it was left; raises `Refusal` where it cannot go on."""
+        """A recorded run from where it was left; raises `UserError` where it cannot go on."""
         run, told = continue_run(folder, 1, self._emit, self._report, live=False)
         run.observation.watch(self._probes)
         self._emit(run.started(paused=False))
@@ -117,9 +117,11 @@ class Headless:
         if not (training.keep_best or training.keep_epochs):
             return
         if folder is None:
-            raise Refusal("keep_best and keep_epochs need a folder to keep weights in; record it.")
+            raise UserError(
+                "keep_best and keep_epochs need a folder to keep weights in; record it."
+            )
         self._run = run
-        self._keeping = Keeping(folder.path / KEPT, training, run.pretrain_steps)
+        self._keeping = WeightKeeper(folder.path / KEPT, training, run.pretrain_steps)
         self._keeping.begin(run.trainer)
 
     def _to_the_end(self, run: Run) -> Outcome:
@@ -176,7 +178,7 @@ def _save(run: Run, path: Path) -> str:
     """Write the weights; why that could not be done, in one sentence, or ''."""
     try:
         run.save(path)
-    except Refusal as refusal:
+    except UserError as refusal:
         return str(refusal)
     return ""
 

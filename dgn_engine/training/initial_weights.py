@@ -10,9 +10,9 @@ from torch import Tensor
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.match_layers import Match, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.protocol.events import WeightsTaken
 from dgn_engine.regimes import Regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -20,11 +20,11 @@ from dgn_engine.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
-class Copies:
+class InitialWeights:
     """What was found for the feature network and for the value network, if anything was asked."""
 
-    gates: Match | None
-    values: Match | None
+    gates: LayerMatching | None
+    values: LayerMatching | None
 
     def put_into(self, trainer: Trainer) -> None:
         """Θ^f and Θ^v := what the files hold."""
@@ -34,14 +34,14 @@ class Copies:
             trainer.take_weights(*tensors_of(self.values))
 
 
-def read_copies(
+def read_initial_weights(
     config: RunConfig, regime: Regime, architecture: Architecture, report: Report
-) -> Copies:
-    """Read the files that the configuration names; raises `Refusal` where one does not fit."""
+) -> InitialWeights:
+    """Read the files that the configuration names; raises `UserError` where one does not fit."""
     gates = values = None
     if config.gating.gates_from:
         if not regime.offers_restart:
-            raise Refusal(
+            raise UserError(
                 f"gates_from needs FL or FL-linear, not {regime.name}: its gates are not copied."
             )
         report(f"reading {config.gating.gates_from}", None)
@@ -52,11 +52,11 @@ def read_copies(
         values = match_layers(listing, architecture, "values")
     for match in (gates, values):
         if match is not None and not match.fits:
-            raise Refusal(match.verdict)
-    return Copies(gates, values)
+            raise UserError(match.verdict)
+    return InitialWeights(gates, values)
 
 
-def weights_taken(match: Match, source: str, step: int) -> WeightsTaken:
+def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
     """What is told when the value network has the weights of a file."""
     return WeightsTaken(
         step=step,
@@ -67,7 +67,7 @@ def weights_taken(match: Match, source: str, step: int) -> WeightsTaken:
     )
 
 
-def tensors_of(match: Match) -> tuple[list[Tensor], list[Tensor | None]]:
+def tensors_of(match: LayerMatching) -> tuple[list[Tensor], list[Tensor | None]]:
     """Weights and biases of a match, as tensors of their own."""
     weights = [torch.from_numpy(array.copy()) for array in match.weights]
     biases = [None if b is None else torch.from_numpy(b.copy()) for b in match.biases]

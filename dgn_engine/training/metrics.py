@@ -9,7 +9,7 @@ import torch
 
 from dgn_engine.config import Loss
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.training.device_data import Resident
+from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.losses import correct, loss
 from dgn_engine.training.out_of_memory import is_out_of_memory
 
@@ -33,7 +33,7 @@ class TestPass:
     """
 
     def __init__(
-        self, network: GatedNetwork, data: Resident, kind: Loss, most: int | None = None
+        self, network: GatedNetwork, data: DeviceData, kind: Loss, most: int | None = None
     ) -> None:
         self._network = network
         self._loss: Loss = kind

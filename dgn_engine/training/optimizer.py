@@ -12,7 +12,7 @@ from dgn_engine.config import TrainingConfig
 from dgn_engine.model.network import GatedNetwork
 
 
-class Optimisation:
+class NetworkOptimizer:
     """One torch optimiser with two groups: 0 the value network, 1 the feature network."""
 
     def __init__(self, config: TrainingConfig, network: GatedNetwork) -> None:

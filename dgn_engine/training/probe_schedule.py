@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from dgn_engine.config import OptionValue
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
-from dgn_engine.protocol.events import Event, Failed, Traced
+from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import MISFIT, Reading, freeze
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
-from dgn_engine.training.probes import Probe, Sight, all_probes
+from dgn_engine.training.probes import Probe, ProbeContext, all_probes
 
 SHARE = 0.05  # of the run's time, for each probe
 SHORTEST = 0.25  # seconds between two readings of one probe
@@ -22,7 +22,7 @@ FEWEST = 8  # probe examples: fewer show nothing
 ASSUMED_FLOPS = 2e10  # of one CPU core or better, to estimate a cost before it was measured
 
 
-class Observation:
+class ProbeSchedule:
     """The watched probes of one run, their newest readings and when they are due again."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
@@ -41,7 +41,7 @@ class Observation:
         for request in requests:
             if request.probe not in self._probes:
                 known = ", ".join(self._probes)
-                raise Refusal(f"There is no probe '{request.probe}'; there are {known}.")
+                raise UserError(f"There is no probe '{request.probe}'; there are {known}.")
             wanted[request.probe] = {**wanted.get(request.probe, {}), **dict(request.options)}
         for name, options in wanted.items():
             if self._wanted.get(name) != options:
@@ -68,7 +68,7 @@ class Observation:
             or (self._stale(name, step) and (catch_up or self._due[name] <= now))
         )
 
-    def look(self, names: tuple[str, ...], sight: Sight, step: int) -> None:
+    def look(self, names: tuple[str, ...], sight: ProbeContext, step: int) -> None:
         """Read these probes; a probe that fails is reported once and the run goes on."""
         sights = {1: sight}
         for name in names:
@@ -79,12 +79,12 @@ class Observation:
             self._due[name] = time.monotonic() + interval
             self.readings[name] = replace(reading, seconds=seconds, interval=interval)
             if reading.scalars:
-                self._emit(Traced(step, name, reading.scalars))
+                self._emit(ProbeScalars(step, name, reading.scalars))
 
     def _stale(self, name: str, step: int) -> bool:
         return name not in self.readings or self.readings[name].step != step
 
-    def _fitting(self, name: str, sights: dict[int, Sight], step: int) -> Reading:
+    def _fitting(self, name: str, sights: dict[int, ProbeContext], step: int) -> Reading:
         """A reading on as many probe examples as fit in memory: all, half of them, a quarter, …"""
         while every := self._every.get(name, 1):
             if every not in sights:
@@ -101,7 +101,7 @@ class Observation:
             self._every[name] = 2 * every if len(sight.x) >= 2 * FEWEST else 0
         return _misfit(self._probes[name], name, step)
 
-    def _read(self, name: str, sight: Sight, step: int) -> Reading | None:
+    def _read(self, name: str, sight: ProbeContext, step: int) -> Reading | None:
         """None where there is not enough memory."""
         probe, options = self._probes[name], self._wanted[name]
         estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS

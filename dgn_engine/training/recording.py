@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from dgn_engine.data import Examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import (
     Event,
     Finished,
@@ -24,8 +24,8 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs import run_info
-from dgn_engine.storage.runs.log_lines import LOGGED, fields_of
-from dgn_engine.storage.runs.recorder import Mark, Recorder
+from dgn_engine.storage.runs.log_lines import fields_of, is_logged, log_word
+from dgn_engine.storage.runs.recorder import Recorder, WriteMarker
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
 from dgn_engine.training.run import Report, Run
@@ -78,8 +78,8 @@ class Recording:
         """Write down what happened."""
         if isinstance(event, (RecordingPaused, RecordingResumed, RunContinued)):
             return  # their writer has written them
-        if isinstance(event, LOGGED):
-            self._recorder.note(type(event).__name__, fields_of(event))
+        if is_logged(event):
+            self._recorder.note(log_word(event), fields_of(event))
         if isinstance(event, TURNS):
             self._changes += 1
             self._frame_due = True
@@ -114,7 +114,7 @@ class Recording:
         self._saved = time.monotonic()
         self._every = max(self._every, min(LATEST, (self._saved - began) / COPY_SHARE))
 
-    def mark(self) -> Mark:
+    def mark(self) -> WriteMarker:
         """A checkpoint of the run as it stands, and a mark that is done when it is on disk."""
         if self._state != (self._run.step_count, self._changes):
             self.checkpoint()
@@ -146,7 +146,7 @@ def begin_recording(
     try:
         folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     except OSError as error:
-        raise Refusal(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
+        raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
     return Recording(folder, run, emit, every)
 
 
@@ -160,14 +160,14 @@ def continue_run(
 ) -> tuple[Run, RunContinued]:
     """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
 
-    Raises `Refusal` where the data are not the same, or the configuration cannot be carried out.
+    Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
     """
     snapshot = folder.newest_snapshot()
     known = folder.about
     recorded = snapshot is not None
     run = Run(number, folder.config, emit, report, live, recorded, examples)
     if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:
-        raise Refusal(
+        raise UserError(
             f"{folder.path} was trained on other data: what {run.config.data.name} holds now has "
             "another fingerprint."
         )
@@ -185,5 +185,5 @@ def continue_run(
     try:
         folder.go_on(fields_of(told))
     except OSError as error:
-        raise Refusal(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
+        raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
     return run, told

@@ -10,11 +10,11 @@ import torch
 
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.errors import Refusal
-from dgn_engine.model.importing.match_layers import Match
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.match_layers import LayerMatching
 from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.model.nets import build_architecture
-from dgn_engine.model.regime_entry import Change
+from dgn_engine.model.regime_entry import RegimeChange
 from dgn_engine.model.routing import turned
 from dgn_engine.model.wiring import need_wires
 from dgn_engine.protocol.events import (
@@ -23,17 +23,22 @@ from dgn_engine.protocol.events import (
     RegimeSwapped,
     Rewired,
     RunStarted,
-    Saved,
     SettingChanged,
+    WeightsSaved,
 )
 from dgn_engine.regimes import find_regime
-from dgn_engine.training.device_data import choose_probe_set, reside
+from dgn_engine.training.device_data import choose_probe_set, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
-from dgn_engine.training.evaluation_schedule import Measuring
-from dgn_engine.training.initial_weights import Copies, read_copies, tensors_of, weights_taken
+from dgn_engine.training.evaluation_schedule import EvaluationSchedule
+from dgn_engine.training.initial_weights import (
+    InitialWeights,
+    read_initial_weights,
+    tensors_of,
+    weights_taken,
+)
 from dgn_engine.training.out_of_memory import does_not_fit, is_out_of_memory, refused_without_memory
-from dgn_engine.training.probe_schedule import Observation
-from dgn_engine.training.probes import Beside, Sight, nobody
+from dgn_engine.training.probe_schedule import ProbeSchedule
+from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 from dgn_engine.training.trainer import Trainer
 from dgn_engine.training.weight_keeper import save_trainer
 
@@ -44,7 +49,7 @@ ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of ep
 class Run:
     """A run that is stepped from outside; all that happens is told through `emit`.
 
-    Raises `Refusal` where the configuration cannot be carried out.
+    Raises `UserError` where the configuration cannot be carried out.
     """
 
     @refused_without_memory("This run")
@@ -72,13 +77,13 @@ class Run:
         logits = 1 if examples.signed else len(examples.class_names)
         self.architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
         set_threads(self.architecture)
-        copies = Copies(None, None)
+        copies = InitialWeights(None, None)
         if not recorded:
-            copies = read_copies(config, self.target, self.architecture, report)
+            copies = read_initial_weights(config, self.target, self.architecture, report)
         self.pretrain_steps = 0
         pretrains = self.target.offers_restart and not config.gating.gates_from
         regime = find_regime(self.target.pretrains_as) if pretrains else self.target
-        data = reside(examples, self.architecture, self.device)
+        data = to_device(examples, self.architecture, self.device)
         self.trainer = Trainer(config, self.architecture, data, regime, self.device)
         if pretrains:
             epochs = config.gating.pretrain_epochs or config.training.epochs
@@ -89,8 +94,8 @@ class Run:
             self.total_steps += self.pretrain_steps
         self.pace = config.training.pace
         self.learning_rate = config.training.learning_rate
-        self.measuring = Measuring(self.trainer, emit, live)
-        self.observation = Observation(emit)
+        self.measuring = EvaluationSchedule(self.trainer, emit, live)
+        self.observation = ProbeSchedule(emit)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
         rows = self._probe_rows = torch.tensor(self.probe_set.indices, device=self.device)
         self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
@@ -158,7 +163,7 @@ class Run:
             self.trainer.step()
         except Exception as error:
             if is_out_of_memory(error):
-                raise Refusal(does_not_fit(self.trainer)) from None
+                raise UserError(does_not_fit(self.trainer)) from None
             raise
         if not self.measuring.after_step():
             self.diverged = True
@@ -173,11 +178,11 @@ class Run:
             return False
         return self.step_count > self.pretrain_steps and self.measuring.epoch_accuracy >= until
 
-    def sight(self, beside: Beside = nobody) -> Sight:
+    def sight(self, beside: ComparedGates = no_comparison) -> ProbeContext:
         """The probe set under the network as it is now, and under one that stands beside it."""
         trainer = self.trainer
         network = trainer.network_at(self._probe_rows)
-        return Sight(network, self._probe_x, self._probe_y, trainer.regime, beside)
+        return ProbeContext(network, self._probe_x, self._probe_y, trainer.regime, beside)
 
     def swap(self, name: str, restart_value: bool) -> None:
         """Another regime from the next step on."""
@@ -188,7 +193,7 @@ class Run:
         before = self.trainer.regime.name
         self._swapped(before, self.trainer.swap(after, restart))
 
-    def take_gates(self, match: Match, source: str, restart_value: bool) -> None:
+    def take_gates(self, match: LayerMatching, source: str, restart_value: bool) -> None:
         """Θ^f := the weights of a file; the regime becomes FL."""
         before, after = self.trainer.regime, find_regime("FL")
         self.before_swap(after.name)
@@ -200,7 +205,7 @@ class Run:
         copied = (f"feature weights (from {source})",)
         self._swapped(before.name, replace(change, kept=kept, copied=copied), source)
 
-    def take_weights(self, match: Match, source: str) -> None:
+    def take_weights(self, match: LayerMatching, source: str) -> None:
         """Θ^v := the weights of a file; regime and gates stay what they are."""
         self.before_swap(f"weights of {source}")
         self.trainer.take_weights(*tensors_of(match))
@@ -234,7 +239,7 @@ class Run:
     def set_beta(self, beta: float) -> None:
         """Steepness of the soft gate; must be positive."""
         gating = replace(self.config.gating, beta=beta)  # validates
-        self.trainer.network.dial(beta=beta, epsilon=gating.epsilon)
+        self.trainer.network.set_gate(beta=beta, epsilon=gating.epsilon)
         self._changed()
         self.tell_settings()
 
@@ -267,14 +272,14 @@ class Run:
     def save(self, path: Path) -> None:
         """Write both networks with what is needed to read them."""
         save_trainer(path, self.trainer)
-        self._emit(Saved(self.step_count, str(path)))
+        self._emit(WeightsSaved(self.step_count, str(path)))
 
     def _changed(self) -> None:
         """Something other than a step changed what the network computes."""
         self.observation.invalidate()
         self.measuring.restart()
 
-    def _swapped(self, before: str, change: Change, source: str = "") -> None:
+    def _swapped(self, before: str, change: RegimeChange, source: str = "") -> None:
         self._changed()
         trainer = self.trainer
         self._emit(

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
-from dgn_engine.model.regime_entry import dress
+from dgn_engine.errors import UserError
+from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.protocol.events import Measured
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.runs.snapshot import FORMAT, Snapshot
@@ -56,18 +56,18 @@ def capture(run: Run) -> Snapshot | None:
 def restore(run: Run, snapshot: Snapshot) -> None:
     """Put a fresh run where the recorded one stood.
 
-    Raises `Refusal` where the snapshot does not belong to this configuration.
+    Raises `UserError` where the snapshot does not belong to this configuration.
     """
     state = snapshot.state
     try:
         if state["format"] != FORMAT:
-            raise Refusal(f"The checkpoint has format {state['format']}, which is not read here.")
+            raise UserError(f"The checkpoint has format {state['format']}, which is not read here.")
         _restore(run, snapshot.tensors, state)
     except (
         *(KeyError, TypeError, ValueError, RuntimeError),
         *(AttributeError, IndexError, OverflowError),
     ) as error:
-        raise Refusal(f"The checkpoint does not fit its run: {error}.") from None
+        raise UserError(f"The checkpoint does not fit its run: {error}.") from None
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:
@@ -100,9 +100,9 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     trainer.regime = regime
     # What `enter` does to a network, without drawing or copying anything.
     network = trainer.network
-    dress(network, regime)
+    configure_for(network, regime)
     network.value_input = dials["value_input"]
-    network.dial(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
+    network.set_gate(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
     trainer.rewire(tuple(int(place) for place in state["wiring"]))
     trainer.reroute(
         tuple(int(turn) for turn in state.get("rotation", ())),

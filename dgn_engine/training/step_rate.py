@@ -8,7 +8,7 @@ from collections import deque
 WINDOW = 2.0  # seconds
 
 
-class Rate:
+class StepRate:
     """Counts steps as they happen."""
 
     def __init__(self) -> None:

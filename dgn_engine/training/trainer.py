@@ -11,21 +11,21 @@ from torch import Tensor
 
 from dgn_engine.config import RunConfig
 from dgn_engine.data._augmentation import Augmentation
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.random_gates import DrawnGates
-from dgn_engine.model.regime_entry import Change, enter
+from dgn_engine.model.random_gates import RandomGates
+from dgn_engine.model.regime_entry import RegimeChange, enter
 from dgn_engine.model.routing import routes
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import widened
+from dgn_engine.model.tiling import tiled
 from dgn_engine.model.wiring import check_shifts, check_wiring
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime
-from dgn_engine.training.device_data import Resident, epoch_order
+from dgn_engine.training.device_data import DeviceData, epoch_order
 from dgn_engine.training.losses import correct, loss
 from dgn_engine.training.metrics import Score, TestPass
-from dgn_engine.training.optimizer import Optimisation
+from dgn_engine.training.optimizer import NetworkOptimizer
 
 
 class Trainer:
@@ -35,7 +35,7 @@ class Trainer:
         self,
         config: RunConfig,
         architecture: Architecture,
-        data: Resident,
+        data: DeviceData,
         regime: Regime,
         device: torch.device,
     ) -> None:
@@ -45,7 +45,7 @@ class Trainer:
         self._draws = 0
         gating = config.gating
         self.base = architecture  # of the feature network; of both where nothing is tiled
-        wide = widened(architecture, gating.tiling) if gating.tiling else architecture
+        wide = tiled(architecture, gating.tiling) if gating.tiling else architecture
         self.network = GatedNetwork(wide, config.net.bias, architecture)
         self._draw(self.network.value)
         self._draw(self.network.feature)
@@ -53,15 +53,15 @@ class Trainer:
             architecture.input_shape, generator=random_stream("input", config.seed)
         )
         self.network.get_buffer("random_input").copy_(random_input)
-        self.network.dial(beta=gating.beta, epsilon=gating.epsilon)
+        self.network.set_gate(beta=gating.beta, epsilon=gating.epsilon)
         self.network.value_input = gating.value_input
         self.rewire(gating.wiring or self.network.wiring)
         self.reroute(gating.rotation, gating.shift)
         self.network.to(device)
-        self._drawn: DrawnGates | None = None
+        self._drawn: RandomGates | None = None
         self.regime = regime
         enter(self.network, None, regime, self._draw)
-        self.optimisation = Optimisation(config.training, self.network)
+        self.optimisation = NetworkOptimizer(config.training, self.network)
         self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
         self._sums = self._sums.to(device)
         self._seen = 0
@@ -102,7 +102,7 @@ class Trainer:
         if not self.regime.drawn_gates:
             return self.network
         if self._drawn is None:
-            self._drawn = DrawnGates(
+            self._drawn = RandomGates(
                 self.base,
                 len(self.data.train_y),
                 self.config.gating.gate_probability,
@@ -133,7 +133,7 @@ class Trainer:
             pass
         return score
 
-    def swap(self, regime: Regime, restart_value: bool) -> Change:
+    def swap(self, regime: Regime, restart_value: bool) -> RegimeChange:
         """Enter another regime between two steps; redrawn groups lose their optimiser state."""
         change = enter(self.network, self.regime, regime, self._draw, restart_value)
         self.regime = regime
@@ -146,7 +146,7 @@ class Trainer:
     def rewire(self, order: tuple[int, ...]) -> None:
         """Value layer l uses gate layer order[l]; each gate layer stays turned as it is.
 
-        Raises `Refusal` where shapes do not fit.
+        Raises `UserError` where shapes do not fit.
         """
         check_wiring(self.base, order)
         before, turns = self.network.wiring, self.network.routes
@@ -159,7 +159,7 @@ class Trainer:
     def reroute(self, rotation: tuple[int, ...], shift: tuple[int, ...]) -> None:
         """Turn each layer's gates by so many units, and in maps by so many rows and columns.
 
-        Raises `Refusal` where a list has another length or a layer is no map.
+        Raises `UserError` where a list has another length or a layer is no map.
         """
         shapes = self.base.gated_shapes
         found = routes(len(shapes), rotation, shift, self.config.gating.tiling)
@@ -170,7 +170,7 @@ class Trainer:
         """Θ^v := imported weights; a layer that is not among them keeps its own."""
         network = self.network
         if not network.value.has_room_for(biases):
-            raise Refusal(
+            raise UserError(
                 "These weights have biases and the value network has none; "
                 "begin a run with biases (--bias) to take them."
             )

@@ -34,7 +34,7 @@ def save_trainer(path: Path, trainer: Trainer) -> None:
     save_network(path, network.state_dict(), metadata)
 
 
-class Keeping:
+class WeightKeeper:
     """Writes into `folder` what the configuration wants kept.
 
     It is told of each measurement before that is logged: after a kill either the weights are

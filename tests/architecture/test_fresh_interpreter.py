@@ -51,7 +51,10 @@ def test_a_panel_needs_neither_torch_nor_qt(panel: str) -> None:
 
 
 def test_the_viewer_imports_without_a_display_and_without_torch() -> None:
-    statement = "import dgn_viewer, dgn_viewer.__main__, dgn_viewer.scene.panel_spec, dgn_viewer.scene.elements"
+    statement = (
+        "import dgn_viewer, dgn_viewer.__main__, dgn_viewer.scene.panel_spec;"
+        "import dgn_viewer.scene.elements"
+    )
     assert roots_after(statement).isdisjoint(HEAVY)
 
 

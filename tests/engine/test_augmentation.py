@@ -12,12 +12,12 @@ import torch
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data._augmentation import Augmentation
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array
 from dgn_engine.training.batched import packable
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.losses import loss
-from dgn_engine.training.optimizer import Optimisation
+from dgn_engine.training.optimizer import NetworkOptimizer
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
 
@@ -89,7 +89,7 @@ def test_a_step_is_taken_on_the_images_as_they_are_shown(make_run: Make, config:
     run = make_run("ReLU", config)
     data = run.trainer.data
     network = copy.deepcopy(run.trainer.network)
-    optimisation = Optimisation(config.training, network)
+    optimisation = NetworkOptimizer(config.training, network)
     twin = Augmentation(data.train_x, config.seed)
     for step in range(4):
         epoch, place = divmod(step, 3)
@@ -129,11 +129,11 @@ def test_test_and_probe_images_stay_as_they_are(make_run: Make) -> None:
 
 def test_rows_of_numbers_and_specks_are_refused(make_run: Make) -> None:
     dense = replace(TINY, net=NetConfig("fc", (("width", 8), ("depth", 3))))
-    with pytest.raises(Refusal, match="convolutional network"):
+    with pytest.raises(UserError, match="convolutional network"):
         make_run("ReLU", dense)
-    with pytest.raises(Refusal, match="at least 8×8 pixels; these have 5×9"):
+    with pytest.raises(UserError, match="at least 8×8 pixels; these have 5×9"):
         Augmentation(torch.zeros(3, 1, 5, 9), seed=0)
-    with pytest.raises(Refusal, match=r"training\.augmentation is 'flip'"):
+    with pytest.raises(UserError, match=r"training\.augmentation is 'flip'"):
         TrainingConfig(augmentation="flip")  # type: ignore[arg-type]
 
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.report_rows import facts, row_cells
-from dgn_engine.experiments.report.reproduce import Task, conduct, report_again
+from dgn_engine.experiments.report.reproduce import ReproductionTask, report_again, reproduce
 from dgn_engine.sweep.unit import Calculation
-from dgn_engine.sweep.unit_results import Results
-from dgn_engine.sweep.workers.serial import Serial
+from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.sweep.workers.serial import SerialExecutor
 
 UNIT = Calculation(
     "limit", "dgn_engine.experiments.theory_infinite_width:distances", {"widths": [4], "seed": 0}
 )
 
 
-def _findings(request: Request, results: Results) -> Findings:
+def _findings(request: Request, results: UnitResults) -> Findings:
     values = tuple(results.calculated("limit")["limit"])
     start = Row("at the start", values, unit="", epochs=0, seconds=results.seconds_of("limit"))
     return Findings((start, Row("never trained", values, unit="")))
@@ -37,11 +37,11 @@ TINY = Experiment(
 
 
 def _made(folder: Path) -> Document:
-    return conduct(_task(folder), Serial(), lambda *_: None)
+    return reproduce(_task(folder), SerialExecutor(), lambda *_: None)
 
 
-def _task(folder: Path) -> Task:
-    return Task("tiny", TINY, Request(), folder, ("reproduce", "tiny"))
+def _task(folder: Path) -> ReproductionTask:
+    return ReproductionTask("tiny", TINY, Request(), folder, ("reproduce", "tiny"))
 
 
 def test_a_calculation_tells_its_time_in_units_rows_and_the_whole(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_damaged_result_of_a_calculation_is_calculated_again(tmp_path: Path, d
     before = _made(tmp_path)
     result = tmp_path / "units" / "limit" / "result.json"
     result.write_text(damage)
-    with pytest.raises(Refusal, match="are not done"):
+    with pytest.raises(UserError, match="are not done"):
         report_again(_task(tmp_path))
     assert _made(tmp_path).rows[0].values == before.rows[0].values
 
@@ -93,21 +93,21 @@ def test_a_result_of_an_older_version_is_read_and_what_it_lacks_is_one_sentence(
     assert math.isnan(old.units[0].seconds)
     assert row_cells(old, old.rows[0])[8] == "–"
     (note.parent / "result.json").write_text('{"beta": [1.0]}')
-    with pytest.raises(Refusal, match=r"holds no 'limit': another version wrote it; delete"):
+    with pytest.raises(UserError, match=r"holds no 'limit': another version wrote it; delete"):
         _made(tmp_path)
 
 
 def test_another_calculation_in_its_place_is_refused(tmp_path: Path) -> None:
     _made(tmp_path)
     other = replace(UNIT, arguments={"widths": [5], "seed": 0})
-    with pytest.raises(Refusal, match="holds another calculation; choose another folder"):
-        Serial().run([other], tmp_path, lambda _: None, lambda: False)
+    with pytest.raises(UserError, match="holds another calculation; choose another folder"):
+        SerialExecutor().run([other], tmp_path, lambda _: None, lambda: False)
 
 
 @pytest.mark.parametrize("plan", ["[]", '"text"', "3", "{"])
 def test_a_damaged_plan_is_one_sentence(tmp_path: Path, plan: str) -> None:
     (tmp_path / "plan.json").write_text(plan)
-    with pytest.raises(Refusal, match=r"plan\.json .*choose another folder with --out"):
+    with pytest.raises(UserError, match=r"plan\.json .*choose another folder with --out"):
         _made(tmp_path)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import Contents
+from dgn_engine.storage.checkpoints.contents import ParsedFile
 from tests.faults import fuzzing, honest_files, hostile_files
 from tests.faults.hostile_files import Hostile
 from tests.faults.judging import differences, misjudged, unsound
@@ -55,7 +55,7 @@ def test_every_hostile_file_gets_its_verdict_and_runs_nothing(
 @pytest.mark.parametrize("name", hostile_files.NO_FILES)
 def test_what_is_no_file_is_refused_without_reading(name: str, tmp_path: Path) -> None:
     kind = hostile_files.NO_FILES[name]
-    with pytest.raises(Refusal, match=kind.refused):
+    with pytest.raises(UserError, match=kind.refused):
         read_tensors(kind.place(tmp_path))
 
 
@@ -65,10 +65,10 @@ def test_hostile_files_get_the_same_verdict_from_the_real_reader(
     for name in random.Random(0).sample(sorted(kinds), 12):
         try:
             listing = read_tensors(kinds[name].place(tmp_path))
-        except Refusal as refusal:
+        except UserError as refusal:
             contents, sentence = None, str(refusal)
         else:
-            contents, sentence = Contents(listing.arrays, listing.dtypes, listing.ignored), ""
+            contents, sentence = ParsedFile(listing.arrays, listing.dtypes, listing.ignored), ""
         assert misjudged(kinds[name], contents, sentence) == "", name
     assert not canary.exists()
 

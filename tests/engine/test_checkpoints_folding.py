@@ -10,7 +10,7 @@ from torch import nn
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.match_layers import match_layers
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array, natural
 
 
@@ -58,7 +58,7 @@ CNN = Architecture(
 @pytest.mark.parametrize("bias", [True, False])
 def test_what_enters_the_gates_is_the_same_after_folding(affine: bool, bias: bool) -> None:
     network = sequential(affine=affine, bias=bias)
-    found = Listing("bn.pt", arrays_of(network), {})
+    found = CheckpointContents("bn.pt", arrays_of(network), {})
     match = match_layers(found, CNN)
     assert match.fits
     x = torch.randn(4, 3, 6, 6, dtype=torch.float64)
@@ -74,7 +74,7 @@ def test_what_enters_the_gates_is_the_same_after_folding(affine: bool, bias: boo
 
 
 def test_the_verdict_says_that_and_how_it_was_folded() -> None:
-    match = match_layers(Listing("bn.pt", arrays_of(sequential()), {}), CNN)
+    match = match_layers(CheckpointContents("bn.pt", arrays_of(sequential()), {}), CNN)
     assert [row.remark for row in match.rows] == ["1 folded in", "4 folded in", "with bias"]
     assert "BatchNorm is folded in as in evaluation" in match.verdict
     assert "ε of 1e-05" in match.verdict
@@ -111,12 +111,12 @@ def test_a_batchnorm_before_every_layer_is_not_folded() -> None:
     folding = fold_normalisation(arrays_of(network))
     assert folding.into == {}
     fc = Architecture((4,), (Dense(4, 4), Dense(4, 2, gated=False)))
-    match = match_layers(Listing("x.pt", folding.arrays, {}), fc)
+    match = match_layers(CheckpointContents("x.pt", folding.arrays, {}), fc)
     assert "normalisation layers (0.weight)" in match.verdict
 
 
 def test_a_negative_variance_is_not_finite_and_does_not_fit() -> None:
     arrays = arrays_of(sequential())
     arrays["1.running_var"] = np.full(5, -1.0)
-    match = match_layers(Listing("bn.pt", arrays, {}), CNN)
+    match = match_layers(CheckpointContents("bn.pt", arrays, {}), CNN)
     assert "layer 1: 0.weight holds values that are not finite" in match.verdict

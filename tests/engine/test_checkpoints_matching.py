@@ -5,7 +5,7 @@ import pytest
 
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import match_layers
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 
 FC = Architecture((8,), (Dense(8, 16), Dense(16, 16), Dense(16, 10, gated=False)))
 IMAGES = Architecture((1, 2, 4), (Flatten(), *FC.nodes))
@@ -26,9 +26,9 @@ def listing(
     shapes: dict[str, tuple[int, ...]],
     file_name: str = "resnet18.pth",
     **metadata: str,
-) -> Listing:
+) -> CheckpointContents:
     arrays = {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
-    return Listing(file_name, arrays, dict.fromkeys(arrays, "float64"), (), metadata)
+    return CheckpointContents(file_name, arrays, dict.fromkeys(arrays, "float64"), (), metadata)
 
 
 def test_tensors_match_layers_by_order_and_shape_whatever_their_names() -> None:

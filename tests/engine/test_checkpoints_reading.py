@@ -14,14 +14,14 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import Contents, Unreadable
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
 from dgn_engine.storage.checkpoints.save_network import save_network
 
 
-def parsed(content: bytes) -> Contents:
+def parsed(content: bytes) -> ParsedFile:
     """What the child answers to these bytes, here and without its limits."""
     pipe = io.BytesIO()
     reader_child.answer(content, pipe)
@@ -186,7 +186,7 @@ def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_cal
 ) -> None:
     path = tmp_path / "model.pt"
     path.write_bytes(saved_by_torch(Evil(tmp_path / "canary")))
-    with pytest.raises(Refusal, match=r"it would call (posix|nt|os)\.mkdir; nothing was run\.$"):
+    with pytest.raises(UserError, match=r"it would call (posix|nt|os)\.mkdir; nothing was run\.$"):
         read_tensors(path)
     assert not (tmp_path / "canary").exists()
 
@@ -194,7 +194,7 @@ def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_cal
 def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "slow.npz"
     path.write_bytes(npz(a=np.ones(3)))
-    with pytest.raises(Refusal, match=r"^slow\.npz was not read within 0\.01 s"):
+    with pytest.raises(UserError, match=r"^slow\.npz was not read within 0\.01 s"):
         read_tensors(path, timeout=0.01)
 
 
@@ -211,7 +211,7 @@ def instead(code: str) -> Callable[[float], list[str]]:
 
 def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(60)"))
-    with pytest.raises(Refusal, match=r"was not read within 0\.3 s"):
+    with pytest.raises(UserError, match=r"was not read within 0\.3 s"):
         read_tensors(small, timeout=0.3)
 
 
@@ -220,7 +220,7 @@ def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) 
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
     began = time.monotonic()
-    with pytest.raises(Refusal, match="cancelled"):
+    with pytest.raises(UserError, match="cancelled"):
         read_tensors(small, cancelled=cancelled)
     assert time.monotonic() - began < 30
 
@@ -244,7 +244,7 @@ def test_a_child_that_dies_or_babbles_is_a_sentence(
     code: str, verdict: str, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint_reader, "child_command", instead(code))
-    with pytest.raises(Refusal, match=verdict):
+    with pytest.raises(UserError, match=verdict):
         read_tensors(small)
 
 
@@ -260,31 +260,31 @@ def test_nothing_of_a_child_is_left(small: Path) -> None:
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="is a folder"):
+    with pytest.raises(UserError, match="is a folder"):
         read_tensors(tmp_path)
 
 
 def test_a_fifo_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.pt")
-    with pytest.raises(Refusal, match="not a regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         read_tensors(tmp_path / "pipe.pt")
 
 
 def test_a_device_behind_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "zero.pt").symlink_to("/dev/zero")
-    with pytest.raises(Refusal, match="not a regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         read_tensors(tmp_path / "zero.pt")
 
 
 def test_a_missing_an_empty_and_a_giant_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"^gone\.pt cannot be opened"):
+    with pytest.raises(UserError, match=r"^gone\.pt cannot be opened"):
         read_tensors(tmp_path / "gone.pt")
     (tmp_path / "empty.pt").touch()
-    with pytest.raises(Refusal, match="is empty"):
+    with pytest.raises(UserError, match="is empty"):
         read_tensors(tmp_path / "empty.pt")
     with (tmp_path / "giant.pt").open("wb") as file:
         file.truncate(3 << 30)
-    with pytest.raises(Refusal, match="larger than 2 GiB"):
+    with pytest.raises(UserError, match="larger than 2 GiB"):
         read_tensors(tmp_path / "giant.pt")
 
 
@@ -345,7 +345,7 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_bytes_are_refused_with_their_reason(kind: str) -> None:
     content, reason = HOSTILE[kind]
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(UnreadableFile, match=reason):
         parsed(content)
 
 
@@ -363,7 +363,7 @@ def test_containers_shared_a_billion_times_are_looked_at_once() -> None:
 
 
 def test_a_tensor_under_a_billion_names_is_refused() -> None:
-    with pytest.raises(Unreadable, match="nests too many things"):
+    with pytest.raises(UnreadableFile, match="nests too many things"):
         parsed(saved_by_torch({"a": laughing(torch.ones(2))}))
 
 
@@ -382,7 +382,7 @@ def test_a_file_cut_at_any_byte_is_refused(kind: str) -> None:
     content = SMALL_FILES[kind]
     assert parsed(content).arrays
     for length in range(len(content)):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableFile):
             parsed(content[:length])
 
 
@@ -395,19 +395,19 @@ def test_a_file_with_any_byte_flipped_is_read_or_refused_but_never_breaks(kind: 
             flipped[place] ^= flip
             try:
                 parsed(bytes(flipped))
-            except Unreadable:
+            except UnreadableFile:
                 continue
 
 
 def test_a_torch_file_cut_anywhere_is_refused() -> None:
     content = saved_by_torch({"w": torch.ones(3, 3)})
     for length in range(1, len(content), 97):
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableFile):
             parsed(content[:length])
 
 
 def test_a_torch_file_with_a_wrong_checksum_is_refused() -> None:
     content = bytearray(saved_by_torch({"w": torch.full((64,), 7.0)}))
     content[content.index(torch.full((64,), 7.0).numpy().tobytes()) + 8] ^= 1
-    with pytest.raises(Unreadable, match="checksum"):
+    with pytest.raises(UnreadableFile, match="checksum"):
         parsed(bytes(content))

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.data._torchvision import import_torchvision
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
-from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.torchvision_nets import recognise
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array
 from tests.engine.test_checkpoints_folding import arrays_of, in_use
 
@@ -87,12 +87,12 @@ def torch_gates(network: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     return logits, gates
 
 
-def found_in(arrays: dict[str, Array], shape: tuple[int, ...]) -> Found:
-    listing = Listing("net.pth", arrays, dict.fromkeys(arrays, "float64"))
+def found_in(arrays: dict[str, Array], shape: tuple[int, ...]) -> ImportedNetwork:
+    listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"))
     return network_of(listing, shape, None, torch.float64)
 
 
-def holds(network: nn.Module, found: Found, x: Tensor) -> None:
+def holds(network: nn.Module, found: ImportedNetwork, x: Tensor) -> None:
     logits, gates = torch_gates(network, x)
     with torch.no_grad():
         trace = found.network.trace(x).value
@@ -156,7 +156,7 @@ def test_another_epsilon_of_batchnorm_can_be_said() -> None:
             part.eps = 1e-3
     arrays = arrays_of(network)
     x = torch.randn((2, 3, 32, 32), dtype=torch.float64)
-    listing = Listing("net.pth", arrays, dict.fromkeys(arrays, "float64"))
+    listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"))
     holds(network, network_of(listing, (3, 32, 32), None, torch.float64, epsilon=1e-3), x)
 
 
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(
 ) -> None:
     arrays = arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1)))
     arrays |= {name: np.zeros(sides) for name, sides in change.items()}
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         found_in(arrays, shape)
 
 
@@ -201,7 +201,7 @@ def test_what_only_looks_like_a_resnet_is_not_taken_for_one(
             del arrays[name]
         else:
             arrays[name] = np.zeros(sides)
-    assert recognise(Listing("net.pth", arrays, {}), (3, 32, 32)) is None
+    assert recognise(CheckpointContents("net.pth", arrays, {}), (3, 32, 32)) is None
 
 
 class PreActivation(nn.Module):

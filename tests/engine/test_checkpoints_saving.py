@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.save_network import save_network, write_atomically
 
 
@@ -30,7 +30,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Refusal, match=r"Cannot write .*w\.safetensors: No space left on device\."):
+    with pytest.raises(
+        UserError, match=r"Cannot write .*w\.safetensors: No space left on device\."
+    ):
         save_network(path, {"a": torch.zeros(2)}, {})
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["w.safetensors"]
@@ -38,5 +40,5 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="Cannot write"):
+    with pytest.raises(UserError, match="Cannot write"):
         write_atomically(tmp_path / "file" / "w.safetensors", b"")

@@ -13,7 +13,7 @@ from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import match_layers
 from dgn_engine.model.importing.understanding import understood_as
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 
 KNOWN = {
     "resnet18": "torchvision's ResNet-18, 1,000 classes",
@@ -32,10 +32,10 @@ KNOWN = {
 OTHER = ("wide_resnet50_2", "resnext50_32x4d", "squeezenet1_0", "mobilenet_v2", "densenet121")
 
 
-def listing(shapes: dict[str, tuple[int, ...]]) -> Listing:
+def listing(shapes: dict[str, tuple[int, ...]]) -> CheckpointContents:
     """Zeros of these shapes that take no memory."""
     arrays = {name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()}
-    return Listing("net.pth", arrays, dict.fromkeys(arrays, "float32"))
+    return CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float32"))
 
 
 def shapes_of(network: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 FULL = RunConfig(
     data=DataConfig(name="mnist", root="/data", binary=(4, 7), train_limit=200),
@@ -45,10 +45,10 @@ def test_options_are_equal_whatever_their_order() -> None:
     ],
 )
 def test_a_wrong_value_is_refused_by_name(text: str, named: str) -> None:
-    with pytest.raises(Refusal, match=named):
+    with pytest.raises(UserError, match=named):
         RunConfig.from_toml(text)
 
 
 def test_a_missing_file_is_refused_with_its_name(tmp_path) -> None:
-    with pytest.raises(Refusal, match="nowhere"):
+    with pytest.raises(UserError, match="nowhere"):
         RunConfig.from_file(tmp_path / "nowhere.toml")

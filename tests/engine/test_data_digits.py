@@ -6,7 +6,7 @@ import pytest
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, catalogue, load_examples
 from dgn_engine.data._selection import balanced, stratified_split
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,13 @@ def test_a_training_limit_is_balanced_and_leaves_the_test_set_whole(digits: Exam
 
 @pytest.mark.parametrize("pair", [(0, 10), (-1, 3)])
 def test_a_class_that_does_not_exist_is_refused(pair: tuple[int, int]) -> None:
-    with pytest.raises(Refusal, match="0 to 9"):
+    with pytest.raises(UserError, match="0 to 9"):
         load_examples(DataConfig(binary=pair))
 
 
 @pytest.mark.parametrize("name", ["minst", "digits:x", "_root"])
 def test_an_unknown_data_set_is_refused_with_the_known_names(name: str) -> None:
-    with pytest.raises(Refusal, match=r"known: .*digits"):
+    with pytest.raises(UserError, match=r"known: .*digits"):
         load_examples(replace(DataConfig(), name=name))
 
 

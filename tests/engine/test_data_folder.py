@@ -13,7 +13,7 @@ from PIL import Image
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 Files = dict[str, bytes]
 
@@ -214,7 +214,7 @@ def bomb(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("side", [9000, 12_000, 100_000])
 def test_a_decompression_bomb_is_refused_in_one_sentence(side: int, tmp_path: Path) -> None:
     files = classes("a", "b") | {"a/bomb.png": bomb(side, side)}
-    with pytest.raises(Refusal, match=r"a/bomb\.png unpacks to more than 64 million pixels"):
+    with pytest.raises(UserError, match=r"a/bomb\.png unpacks to more than 64 million pixels"):
         loaded(files, tmp_path)
 
 
@@ -222,7 +222,7 @@ def test_images_that_do_not_fit_in_memory_are_refused_before_they_are_decoded(
     tmp_path: Path,
 ) -> None:
     files = {f"{c}/{i}.png": bomb(8000, 8000) for c in "ab" for i in range(9)}
-    with pytest.raises(Refusal, match=r"18 images of 8000×8000 pixels need 13 GiB"):
+    with pytest.raises(UserError, match=r"18 images of 8000×8000 pixels need 13 GiB"):
         loaded(files, tmp_path)
 
 
@@ -231,12 +231,12 @@ def test_a_truncated_image_is_named(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "JPEG")
     files = classes("a", "b") | {"b/cut.jpg": buffer.getvalue()[:900]}
-    with pytest.raises(Refusal, match=r"some\.zip: b/cut\.jpg is damaged"):
+    with pytest.raises(UserError, match=r"some\.zip: b/cut\.jpg is damaged"):
         loaded(files, tmp_path)
 
 
 def test_a_file_that_only_pretends_to_be_an_image_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"a/fake\.png .* none of the kinds"):
+    with pytest.raises(UserError, match=r"a/fake\.png .* none of the kinds"):
         loaded(classes("a", "b") | {"a/fake.png": b"#!/bin/sh"}, tmp_path)
 
 
@@ -251,7 +251,7 @@ def test_a_file_that_only_pretends_to_be_an_image_is_named(tmp_path: Path) -> No
     ],
 )
 def test_a_layout_without_two_classes_is_refused(files: Files, reason: str, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=reason):
+    with pytest.raises(UserError, match=reason):
         loaded(files, tmp_path)
 
 
@@ -262,7 +262,7 @@ def test_an_archive_cut_off_is_one_sentence(
     make(classes("a", "b", each=40), tmp_path / "whole")
     content = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(content[: len(content) // 2])
-    with pytest.raises(Refusal, match="cut is damaged, or no archive of images"):
+    with pytest.raises(UserError, match="cut is damaged, or no archive of images"):
         load(tmp_path / "cut")
 
 
@@ -275,11 +275,11 @@ def test_an_encrypted_zip_is_one_sentence(tmp_path: Path) -> None:
             content[place + offset] |= 1
             place = content.find(mark, place + 1)
     (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(Refusal, match="is encrypted"):
+    with pytest.raises(UserError, match="is encrypted"):
         load(tmp_path / "a.zip")
 
 
 @pytest.mark.parametrize("name", ["folder", "folder:", "folder:/no/such/place"])
 def test_a_path_that_is_not_there_is_refused(name: str) -> None:
-    with pytest.raises(Refusal, match=r"folder:PATH|no folder or archive"):
+    with pytest.raises(UserError, match=r"folder:PATH|no folder or archive"):
         load_examples(DataConfig(name=name))

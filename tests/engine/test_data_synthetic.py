@@ -11,7 +11,7 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, OptionValue, RunConfig
 from dgn_engine.data import Examples, catalogue, load_examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 
@@ -115,7 +115,7 @@ def test_the_catalogue_tells_the_form_of_a_data_set() -> None:
 def test_an_answer_that_a_data_set_did_not_ask_for_is_refused(
     name: str, options: dict[str, OptionValue], sentence: str
 ) -> None:
-    with pytest.raises(Refusal, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         drawn(name, **options)
 
 

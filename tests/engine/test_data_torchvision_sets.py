@@ -16,7 +16,7 @@ import pytest
 from dgn_engine.config import DataConfig
 from dgn_engine.data import catalogue, load_examples
 from dgn_engine.data._torchvision import import_torchvision
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 MNIST_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 
@@ -144,7 +144,7 @@ def test_the_environment_names_the_root(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "cifar100"])
 def test_a_missing_set_is_one_sentence_that_says_how_to_get_it(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"--download.*--data-root or DGN_DATA_ROOT"):
+    with pytest.raises(UserError, match=r"--download.*--data-root or DGN_DATA_ROOT"):
         load_examples(DataConfig(name=name, root=str(tmp_path)))
     assert not list(tmp_path.iterdir())
 
@@ -156,7 +156,7 @@ def test_a_damaged_mnist_file_is_named(damage: object, tmp_path: Path) -> None:
     put_mnist(tmp_path)
     path = tmp_path / "MNIST" / "raw" / "t10k-images-idx3-ubyte"
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(Refusal, match=r"t10k-images-idx3-ubyte is damaged"):
+    with pytest.raises(UserError, match=r"t10k-images-idx3-ubyte is damaged"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path)))
 
 
@@ -185,7 +185,7 @@ def test_a_download_with_another_checksum_leaves_nothing(
 ) -> None:
     serve_mnist(served, monkeypatch)
     (served[0] / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
-    with pytest.raises(Refusal, match=r"could not be downloaded .*checksum"):
+    with pytest.raises(UserError, match=r"could not be downloaded .*checksum"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path / "root"), download=True))
     assert not list((tmp_path / "root" / "MNIST" / "raw").iterdir())
 
@@ -195,7 +195,7 @@ def test_no_network_is_one_sentence(
 ) -> None:
     serve_mnist(served, monkeypatch)
     monkeypatch.setattr(import_torchvision()[0].MNIST, "mirrors", ["http://127.0.0.1:9/"])
-    with pytest.raises(Refusal, match="could not be downloaded"):
+    with pytest.raises(UserError, match="could not be downloaded"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path), download=True))
 
 
@@ -204,7 +204,7 @@ def test_a_root_that_cannot_be_written_is_one_sentence(
 ) -> None:
     serve_mnist(served, monkeypatch)
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(Refusal, match="Cannot make the folder"):
+    with pytest.raises(UserError, match="Cannot make the folder"):
         load_examples(DataConfig(name="mnist", root=str(tmp_path / "file"), download=True))
 
 
@@ -233,7 +233,7 @@ def test_a_cifar_file_with_another_checksum_is_not_unpickled(
     load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
     path = tmp_path / "cifar-10-batches-py" / "data_batch_2"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(Refusal, match="data_batch_2 is damaged"):
+    with pytest.raises(UserError, match="data_batch_2 is damaged"):
         load_examples(DataConfig(name="cifar10", root=str(tmp_path)))
 
 
@@ -250,6 +250,6 @@ def test_a_cifar_pickle_builds_arrays_and_nothing_else_even_with_the_right_check
 ) -> None:
     canary = tmp_path / "canary"
     serve_cifar(served, monkeypatch, data_batch_1=pickle.dumps(Evil(canary)))
-    with pytest.raises(Refusal, match="not part of an array"):
+    with pytest.raises(UserError, match="not part of an array"):
         load_examples(DataConfig(name="cifar10", root=str(tmp_path), download=True))
     assert not canary.exists()

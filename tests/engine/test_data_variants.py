@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 N, CLASSES = 1437, 10
 VARIANTS = [
@@ -131,5 +131,5 @@ def test_noise_of_a_pair_draws_from_the_pair() -> None:
     ],
 )
 def test_a_variant_that_does_not_exist_is_refused(change: dict[str, object], named: str) -> None:
-    with pytest.raises(Refusal, match=named):
+    with pytest.raises(UserError, match=named):
         DataConfig(**change)  # type: ignore[arg-type]

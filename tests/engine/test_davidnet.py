@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels import SharedKernels
 from dgn_engine.model.gates import HARD
 from dgn_engine.model.importing.from_tensors import our_network
@@ -294,5 +294,5 @@ def test_the_tangent_kernel_is_that_of_the_folded_weights(
 
 
 def test_images_that_are_too_small_are_refused() -> None:
-    with pytest.raises(Refusal, match="window"):
+    with pytest.raises(UserError, match="window"):
         build_architecture(NetConfig("davidnet"), (3, 7, 7), 10)

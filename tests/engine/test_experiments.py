@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import (
     Findings,
     Plan,
@@ -26,9 +26,14 @@ from dgn_engine.experiments.report.experiment_list import (
     quick_words,
 )
 from dgn_engine.experiments.report.option_check import answered
-from dgn_engine.experiments.report.reproduce import Task, conduct, plan_of, report_again
+from dgn_engine.experiments.report.reproduce import (
+    ReproductionTask,
+    plan_of,
+    report_again,
+    reproduce,
+)
 from dgn_engine.sweep.unit import Training, Unit, check_units
-from dgn_engine.sweep.unit_results import Results, Trained
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers.choose import find_executor
 
 EXPERIMENTS = all_experiments()
@@ -49,8 +54,8 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
         plan = experiment.plan(request)
         return replace(plan, units=tuple(_short(unit) for unit in plan.units))
 
-    task = Task(name, replace(experiment, plan=three_steps), TINY, tmp_path)
-    made = conduct(task, find_executor("serial"), lambda *_: None)
+    task = ReproductionTask(name, replace(experiment, plan=three_steps), TINY, tmp_path)
+    made = reproduce(task, find_executor("serial"), lambda *_: None)
     assert [unit.trouble for unit in made.units if unit.trouble] == []
     assert made.state == "done"
     assert made.rows or made.figures
@@ -121,14 +126,14 @@ def test_davidnet_is_trained_on_augmented_images_only_where_that_is_asked_for() 
 
 def test_a_limit_keeps_so_many_examples_of_every_run_and_is_said() -> None:
     request = Request(train_limit=96, test_limit=40)
-    plan = plan_of(Task("npf-table2", EXPERIMENTS["npf-table2"], request, Path()))
+    plan = plan_of(ReproductionTask("npf-table2", EXPERIMENTS["npf-table2"], request, Path()))
     data = [unit.config.data for unit in plan.units if isinstance(unit, Training)]
     assert {(one.train_limit, one.test_limit) for one in data} == {(96, 40)}
     assert "at most 96 training examples, balanced over the classes" in plan.scaled_down
 
 
 def _planned(name: str, **asked: Any) -> Plan:
-    return plan_of(Task(name, EXPERIMENTS[name], Request(**asked), Path()))
+    return plan_of(ReproductionTask(name, EXPERIMENTS[name], Request(**asked), Path()))
 
 
 def test_what_is_said_of_a_plan_follows_from_what_was_asked() -> None:
@@ -158,8 +163,8 @@ def test_a_step_that_diverges_is_told_and_the_others_give_the_cell(
 ) -> None:
     """FL of a ReLU network that diverged before it left any gates counts as diverged."""
     asked = Request(epochs=1, seeds=1, only="SGD", steps=(0.1, 500.0), train_limit=96, device="cpu")
-    task = Task("npf-table2", EXPERIMENTS["npf-table2"], asked, tmp_path)
-    made = conduct(task, find_executor(executor, plan_of(task).units), lambda *_: None)
+    task = ReproductionTask("npf-table2", EXPERIMENTS["npf-table2"], asked, tmp_path)
+    made = reproduce(task, find_executor(executor, plan_of(task).units), lambda *_: None)
     assert made.state == "done"
     states = {unit.id: unit.state for unit in made.units}
     assert states["fc-sgd-500-ReLU-s0"] == states["fc-sgd-500-FL-s0"] == "diverged"
@@ -171,7 +176,7 @@ def test_a_step_that_diverges_is_told_and_the_others_give_the_cell(
     assert "'fc-sgd-500-FL-s0' (of 'fc-sgd-500-ReLU-s0')" in told
     again = report_again(task)
     assert (again.rows, again.remarks) == (made.rows, made.remarks)
-    assert conduct(task, find_executor("serial"), lambda *_: None).rows == made.rows
+    assert reproduce(task, find_executor("serial"), lambda *_: None).rows == made.rows
 
 
 def test_rows_and_claims_at_quick_are_labelled_as_trained() -> None:
@@ -213,8 +218,8 @@ def test_what_was_never_trained_leaves_holes_and_no_trouble(
     experiment, request = EXPERIMENTS[name], Request(scale=scale)  # type: ignore[arg-type]
     trainings = [u.id for u in experiment.plan(request).units if isinstance(u, Training)]
     try:
-        found = experiment.findings(request, Results(tmp_path, trainings))
-    except Refusal:
+        found = experiment.findings(request, UnitResults(tmp_path, trainings))
+    except UserError:
         return  # there are calculations, and none is done
     assert found.rows
     assert not any(value == value for row in found.rows for value in row.values)
@@ -233,15 +238,15 @@ def _made_up(
     units = EXPERIMENTS[name].plan(request).units
     missing_ids = [unit.id for unit in units if unit.id.endswith(missing)]
 
-    class MadeUp(Results):
-        def trained(self, unit_id: str) -> Trained:
+    class MadeUp(UnitResults):
+        def trained(self, unit_id: str) -> TrainedRun:
             if unit_id.endswith(missing):
                 return super().trained(unit_id)
             best = next((v for part, v in (scores or {}).items() if part in unit_id), 0.9)
             best += 1e-4 * int(unit_id[-1]) + 1e-6 * (sum(map(ord, unit_id)) % 97)
             at = re.search(r"-sgd-([\d.]+)-", unit_id)
             step = float(at[1]) if at else 0.0
-            return Trained(Path(), best, best, (1.0,), (step,), (0.1,), (best,), 1.0, None)
+            return TrainedRun(Path(), best, best, (1.0,), (step,), (0.1,), (best,), 1.0, None)
 
     return EXPERIMENTS[name].findings(request, MadeUp(Path(), missing_ids))
 

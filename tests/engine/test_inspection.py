@@ -12,9 +12,9 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
-from dgn_engine.data._preprocessing import IMAGENET_MEAN, Preparation
-from dgn_engine.errors import Refusal
-from dgn_engine.kernels.gate_statistics import InspectionSettings, accuracy, look_at
+from dgn_engine.data._preprocessing import IMAGENET_MEAN, Preprocessing
+from dgn_engine.errors import UserError
+from dgn_engine.kernels.gate_statistics import GateStatisticsSettings, accuracy, gate_statistics
 from dgn_engine.model.importing.from_file import network_of
 from tests.engine.test_checkpoints_folding import arrays_of
 from tests.engine.test_checkpoints_recognising import found_in, narrow_resnet
@@ -49,7 +49,7 @@ def test_every_figure_of_a_layer_is_counted_from_its_gates() -> None:
     network = found_in(arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1))), (3, 32, 32)).network
     x = torch.randn((4, 3, 32, 32), dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1])
-    look = look_at(network, x, labels, InspectionSettings(layers=(1, 2)))
+    look = gate_statistics(network, x, labels, GateStatisticsSettings(layers=(1, 2)))
     gates = network.trace(x).value.gates[1]
     first = look.layers[0]
     assert (first.name, first.shape) == ("conv 2", (4, 8, 8))
@@ -73,8 +73,8 @@ def test_an_estimate_lies_near_the_exact_kernel_weighted_by_width() -> None:
     network = found_in(arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1))), (3, 32, 32)).network
     x = torch.randn((4, 3, 32, 32), dtype=torch.float64)
     labels = torch.tensor([0, 0, 1, 1])
-    settings = InspectionSettings(road="estimate", draws=300, seed=1)
-    look = look_at(network, x, labels, settings)
+    settings = GateStatisticsSettings(road="estimate", draws=300, seed=1)
+    look = gate_statistics(network, x, labels, settings)
     trace = network.trace(x).value
     exact = k.neural_path_kernel(network.architecture, trace.gates, x, "width", trace.masks)
     exact = (exact / exact.trace()).detach()
@@ -92,9 +92,12 @@ def test_a_network_too_large_for_the_exact_kernel_is_estimated_and_for_a_pass_re
     network = found_in(arrays_of(narrow_resnet("BasicBlock", (1, 1, 1, 1))), (3, 32, 32)).network
     x = torch.randn((3, 3, 32, 32), dtype=torch.float64)
     labels = torch.tensor([0, 1, 1])
-    assert look_at(network, x, labels, InspectionSettings(seconds=0, draws=2)).relative is not None
-    with pytest.raises(Refusal, match=r"A pass of 3 examples needs .* GiB"):
-        look_at(network, x, labels, InspectionSettings(memory_bytes=1000))
+    assert (
+        gate_statistics(network, x, labels, GateStatisticsSettings(seconds=0, draws=2)).relative
+        is not None
+    )
+    with pytest.raises(UserError, match=r"A pass of 3 examples needs .* GiB"):
+        gate_statistics(network, x, labels, GateStatisticsSettings(memory_bytes=1000))
 
 
 def test_a_dense_file_is_shown_with_its_own_accuracy(
@@ -160,15 +163,15 @@ def test_what_makes_no_sense_is_refused(
 
 def test_images_are_resized_cut_and_normalised_as_said() -> None:
     images = torch.rand((2, 3, 20, 40))
-    found = Preparation(10, "imagenet", 3)(images)
+    found = Preprocessing(10, "imagenet", 3)(images)
     assert found.shape == (2, 3, 10, 10)
     flat = torch.full((1, 3, 20, 40), 0.5)
     expected = (0.5 - IMAGENET_MEAN[1]) / 0.224
     torch.testing.assert_close(
-        Preparation(10, "imagenet", 3)(flat)[:, 1], torch.full((1, 10, 10), expected)
+        Preprocessing(10, "imagenet", 3)(flat)[:, 1], torch.full((1, 10, 10), expected)
     )
     grey = torch.rand((2, 1, 8, 8))
-    torch.testing.assert_close(Preparation(channels=3)(grey)[:, 2], grey[:, 0])
-    assert Preparation(8, "none", 3).in_words((1, 8, 8)) == (
+    torch.testing.assert_close(Preprocessing(channels=3)(grey)[:, 2], grey[:, 0])
+    assert Preprocessing(8, "none", 3).in_words((1, 8, 8)) == (
         "grey in all 3 channels, shorter side resized to 8, the middle cut out, pixels in [0, 1]"
     )

@@ -9,11 +9,11 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import BEST, KEPT, epoch_file
 
@@ -33,7 +33,7 @@ class Nobody:
 
 def trained(path, config):
     folder = RunFolder.create(path, config)
-    return Headless(Nobody(), lambda: False).train(config, folder)
+    return HeadlessRun(Nobody(), lambda: False).train(config, folder)
 
 
 def relu(config, **training):
@@ -65,8 +65,8 @@ def test_chosen_epochs_and_the_best_are_kept(tmp_path):
 
 
 def test_weights_to_keep_need_a_folder():
-    with pytest.raises(Refusal, match="folder"):
-        Headless(Nobody(), lambda: False).train(CONFIG, None)
+    with pytest.raises(UserError, match="folder"):
+        HeadlessRun(Nobody(), lambda: False).train(CONFIG, None)
 
 
 def test_a_run_ends_after_the_epoch_that_reaches_the_train_accuracy(tmp_path):

@@ -9,12 +9,12 @@ import torch
 
 import dgn_engine.kernels as k
 from dgn_engine.config import DataConfig, NetConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Dense, Gating, Merge
 from dgn_engine.model.importing.resnet_keys import resnet
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.tiling import widened
+from dgn_engine.model.tiling import tiled
 
 
 def test_a_dense_resnet_has_b_plus_two_blocks_and_two_to_the_b_sub_networks() -> None:
@@ -82,9 +82,9 @@ def test_tiling_needs_equal_numbers_where_layers_are_added() -> None:
     architecture = build_architecture(net, (1, 8, 8), 10)
     layers = len(architecture.gated)
     with pytest.raises(
-        Refusal, match="gate layer 3 the number 2, but it stands behind an addition"
+        UserError, match="gate layer 3 the number 2, but it stands behind an addition"
     ):
-        widened(architecture, (1, 1, *[2] * (layers - 2)))
+        tiled(architecture, (1, 1, *[2] * (layers - 2)))
     dense = build_architecture(NetConfig("resnet_fc", (("width", 3),)), (1, 2, 2), 10)
-    wide = widened(dense, (2,) * len(dense.gated))
+    wide = tiled(dense, (2,) * len(dense.gated))
     assert set(wide.gated_shapes) == {(6,)}

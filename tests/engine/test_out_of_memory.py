@@ -17,11 +17,11 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import MISFIT
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.out_of_memory import batch_that_fits, is_out_of_memory
-from dgn_engine.training.probes import Result, Sight
+from dgn_engine.training.probes import ProbeContext, ProbeResult
 from dgn_engine.training.run import Run
 
 Make = Callable[..., Run]
@@ -61,7 +61,7 @@ def hungry(run: Run, probe: str, most: int) -> None:
     """The probe runs out of memory with more examples than `most`."""
     known = run.observation._probes[probe]
 
-    def read(sight: Sight, options: object, memory: object) -> Result:
+    def read(sight: ProbeContext, options: object, memory: object) -> ProbeResult:
         if len(sight.x) > most:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return known.read(sight, options, memory)  # type: ignore[arg-type]
@@ -104,7 +104,7 @@ def test_what_does_not_fit_at_all_is_said_and_not_tried_again(make_run: Make) ->
     assert run.observation.readings["npk"].facts == {"fault": MISFIT}
 
 
-def _never(*_: object) -> Result:
+def _never(*_: object) -> ProbeResult:
     raise AssertionError("it was read")
 
 
@@ -152,7 +152,7 @@ def test_a_test_pass_takes_fewer_examples_at_once_where_memory_is_short(
 def test_training_that_does_not_fit_stops_in_words_and_another_run_can_start(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    session = Session(runs_root=str(tmp_path))
+    session = ThreadSession(runs_root=str(tmp_path))
     heard: list[told.Event] = []
 
     def first(kind: type, count: int = 1) -> told.Event:

@@ -12,9 +12,9 @@ from dgn_engine.data import load_examples
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.batched import packable, why_not
 from dgn_engine.training.batched.grouping import stacks_of
-from dgn_engine.training.batched.shared_data import Sources
-from dgn_engine.training.batched.stacked_network import Pack
-from dgn_engine.training.device_data import Resident
+from dgn_engine.training.batched.shared_data import SharedData
+from dgn_engine.training.batched.stacked_network import TrainerStack
+from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.run import Run
 
 BASE = RunConfig(
@@ -24,7 +24,7 @@ BASE = RunConfig(
 )
 PACKED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
 STEPS = 200
-SOURCES = Sources()
+SOURCES = SharedData()
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def begun(config, dtype=torch.float32):
     run = Run(1, config, lambda _: None, lambda *_: None, live=False, examples=examples)
     data = SOURCES.shared(config.data, run.trainer.data)
     if dtype is torch.float64:
-        data = Resident(doubled(data.train_x), data.train_y, doubled(data.test_x), data.test_y)
+        data = DeviceData(doubled(data.train_x), data.train_y, doubled(data.test_x), data.test_y)
         run.trainer.network.double()
     run.trainer.data = data
     return run
@@ -91,7 +91,7 @@ def packed_and_alone(configs, dtype, steps=STEPS):
     """Runs trained in stacks, and their twins trained one by one."""
     for places in stacks_of(configs):
         runs = [begun(configs[place], dtype) for place in places]
-        pack = Pack([run.trainer for run in runs])
+        pack = TrainerStack([run.trainer for run in runs])
         for _ in range(steps):
             pack.step()
         pack.publish()

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
@@ -20,7 +20,7 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.batched import Job, train_pack
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.weight_keeper import KEPT
 
 BASE = RunConfig(
@@ -50,7 +50,7 @@ def jobs_in(root, **training):
 
 
 def alone(path, config):
-    return Headless(Nobody(), lambda: False).train(config, RunFolder.create(path, config))
+    return HeadlessRun(Nobody(), lambda: False).train(config, RunFolder.create(path, config))
 
 
 def after_steps(asked):
@@ -179,11 +179,11 @@ def test_a_job_that_cannot_begin_fails_alone(tmp_path):
 def test_jobs_that_are_no_pack_are_refused_in_a_sentence(tmp_path):
     one = Job(config_of("DL"), tmp_path / "a")
     wider = replace(one.config, net=NetConfig(options=(("width", 9), ("depth", 3))))
-    with pytest.raises(Refusal, match="shape"):
+    with pytest.raises(UserError, match="shape"):
         train_pack([one, Job(wider, tmp_path / "b")])
-    with pytest.raises(Refusal, match="same folder"):
+    with pytest.raises(UserError, match="same folder"):
         train_pack([one, one])
-    with pytest.raises(Refusal, match="FRG"):
+    with pytest.raises(UserError, match="FRG"):
         train_pack([Job(config_of("FRG"), tmp_path / "c")])
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.session.run_library import Shelf
+from dgn_engine.session.run_library import RunLibrary
 from dgn_engine.storage.session_file import temp_dirs
-from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivatePlace, remove_abandoned
+from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivateTempDir, remove_abandoned
 
 LIVING = """
 import sys, time
@@ -57,7 +57,7 @@ def test_the_next_start_removes_what_a_killed_program_left(root: Path) -> None:
     finally:
         end(process)
     assert place.parent == root
-    shelf = Shelf(lambda _event: None, "")
+    shelf = RunLibrary(lambda _event: None, "")
     shelf.close()  # waits for it
     assert not place.exists()
 
@@ -140,7 +140,7 @@ def test_a_link_inside_is_removed_and_not_followed(root: Path) -> None:
 
 
 def test_a_place_of_ones_own_goes_with_its_owner(root: Path) -> None:
-    place = PrivatePlace()
+    place = PrivateTempDir()
     assert oct(place.path.stat().st_mode)[-3:] == "700"
     assert remove_abandoned() == []
     place.remove()

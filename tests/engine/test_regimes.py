@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, RegimeSwapped
 from dgn_engine.regimes import all_regimes, find_regime, regime_entries
 
@@ -42,7 +42,7 @@ def test_the_papers_own_names_are_understood(alias):
 
 
 def test_an_unknown_regime_is_refused_with_the_known_ones():
-    with pytest.raises(Refusal, match="FR-II"):
+    with pytest.raises(UserError, match="FR-II"):
         find_regime("FR-III")
 
 
@@ -238,5 +238,5 @@ def test_rotated_gates_are_shifted_by_as_many_units(make_run):
     ],
 )
 def test_a_wiring_that_does_not_fit_is_refused(make_run, regime, gating, words):
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         make_run(regime, **gating)

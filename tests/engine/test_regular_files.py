@@ -13,7 +13,7 @@ import torch
 
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document, progress
 from dgn_engine.experiments.report.progress import PROGRESS
 from dgn_engine.experiments.report.result_layout import RESULTS
@@ -133,7 +133,7 @@ def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
     put(thing, run / folder_layout.LOCK)
     assert lock.holder(run / folder_layout.LOCK) is None
     assert RunReader(run).status == "interrupted"
-    with pytest.raises(Refusal, match="Cannot write"):
+    with pytest.raises(UserError, match="Cannot write"):
         RunFolder(run)
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_written_through_a_link(name: str, run: Path, tmp_path: Path)
     precious.write_text("not a log")
     (run / name).unlink()
     (run / name).symlink_to(precious)
-    with pytest.raises(Refusal):
+    with pytest.raises(UserError):
         RunFolder(run)
     assert precious.read_text() == "not a log"
 
@@ -155,8 +155,8 @@ def test_results_and_indices_that_are_no_files_are_told_of_or_passed_over(
     put(thing, run / RESULTS)
     put(thing, run / PROGRESS)
     put(thing, run.parent / index.FILE)
-    with pytest.raises(Refusal):
+    with pytest.raises(UserError):
         document.read(run)
-    with pytest.raises(Refusal):
+    with pytest.raises(UserError):
         progress.read(run)
     assert [entry.name for entry in index.runs(run.parent)] == ["one"]

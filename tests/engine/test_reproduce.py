@@ -15,23 +15,23 @@ import pytest
 from dgn_engine.cli import main
 from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._judging import judge
 from dgn_engine.experiments.report import document, formatting, progress
 from dgn_engine.experiments.report.cost import cost_of, operations
-from dgn_engine.experiments.report.progress import Tally
+from dgn_engine.experiments.report.progress import ProgressTally
 from dgn_engine.experiments.report.report_figures import apart
-from dgn_engine.experiments.report.reproduce import Task, conduct, report_again
+from dgn_engine.experiments.report.reproduce import ReproductionTask, report_again, reproduce
 from dgn_engine.experiments.report.result_folders import default_folder
 from dgn_engine.model.nets import build_architecture
-from dgn_engine.protocol.results import Figure, Line, Printed
+from dgn_engine.protocol.results import Figure, PlottedLine, Printed
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep.executor import Progress
+from dgn_engine.sweep.executor import UnitProgress
 from dgn_engine.sweep.unit import Training
-from dgn_engine.sweep.unit_results import Results
-from dgn_engine.sweep.workers.serial import Serial
-from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.sweep.workers.serial import SerialExecutor
+from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 
 NET = NetConfig(options=(("width", 16), ("depth", 3)))
 CONFIG = RunConfig(
@@ -53,12 +53,18 @@ def _plan(request: Request) -> Plan:
     return Plan(tuple(units), scaled_down=("96 digits",), choices=("a <b> & |c|",))
 
 
-def _findings(request: Request, results: Results) -> Findings:
+def _findings(request: Request, results: UnitResults) -> Findings:
     best = tuple(100 * results.trained(f"run-s{seed}").best for seed in range(3))
     figure = Figure(
-        "curve", "A curve", "epoch", "accuracy (%)",
-        (Line("<ours>", (1.0, 2.0), best[:2], (1.0, 1.0)), Line("printed", (), (50.0,))),
-    )  # fmt: skip
+        "curve",
+        "A curve",
+        "epoch",
+        "accuracy (%)",
+        (
+            PlottedLine("<ours>", (1.0, 2.0), best[:2], (1.0, 1.0)),
+            PlottedLine("printed", (), (50.0,)),
+        ),
+    )
     claim = judge(request, ("npf-1", "FR below DL and ReLU"), "best", best, "above", 0.0)
     return Findings((Row("ReLU", best, Printed(98.14, 0.07), epochs=2),), (claim,), (figure,))
 
@@ -66,8 +72,8 @@ def _findings(request: Request, results: Results) -> Findings:
 TINY = Experiment("A tiny table", "[NPF] Table 0", "For the tests.", _plan, _findings, 0.0, 0.0)
 
 
-def _task(folder: Path, **request: int) -> Task:
-    return Task("tiny", TINY, Request(**request), folder, ("reproduce", "tiny"))  # type: ignore[arg-type]
+def _task(folder: Path, **request: int) -> ReproductionTask:
+    return ReproductionTask("tiny", TINY, Request(**request), folder, ("reproduce", "tiny"))  # type: ignore[arg-type]
 
 
 def _never(*_: object) -> None:
@@ -75,7 +81,7 @@ def _never(*_: object) -> None:
 
 
 def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> None:
-    made = conduct(_task(tmp_path), Serial(), _never)
+    made = reproduce(_task(tmp_path), SerialExecutor(), _never)
     (row,) = made.rows
     assert row.mean == pytest.approx(float(np.mean(row.values)))
     assert row.difference == pytest.approx(row.mean - 98.14)
@@ -101,19 +107,19 @@ def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> Non
 
 
 def test_a_result_is_read_again_as_it_was_written(tmp_path: Path) -> None:
-    made = conduct(_task(tmp_path), Serial(), _never)
+    made = reproduce(_task(tmp_path), SerialExecutor(), _never)
     assert document.to_bytes(document.read(tmp_path)) == document.to_bytes(made)
     figures = document.read(tmp_path).figures
     assert figures == made.figures
     tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     tree["rows"][0]["values"] = ["no number"]
     (tmp_path / "results.json").write_text(json.dumps(tree), encoding="utf-8")
-    with pytest.raises(Refusal, match="is damaged: 'no number' is no number"):
+    with pytest.raises(UserError, match="is damaged: 'no number' is no number"):
         document.read(tmp_path)
 
 
 def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: Path) -> None:
-    whole = conduct(_task(tmp_path / "whole"), Serial(), _never)
+    whole = reproduce(_task(tmp_path / "whole"), SerialExecutor(), _never)
     asked = 0
 
     def soon() -> bool:
@@ -121,36 +127,36 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
         asked += 1
         return asked > 6
 
-    half = conduct(_task(tmp_path / "half"), Serial(), _never, soon)
+    half = reproduce(_task(tmp_path / "half"), SerialExecutor(), _never, soon)
     assert half.state == "interrupted"
     assert half.rows == ()
     assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
     assert "queued" in {unit.state for unit in half.units}
     assert progress.read(tmp_path / "half").state == "interrupted"
-    with pytest.raises(Refusal, match=r"of 3 runs and calculations in .* are not done"):
+    with pytest.raises(UserError, match=r"of 3 runs and calculations in .* are not done"):
         report_again(_task(tmp_path / "half"))
-    again = conduct(_task(tmp_path / "half"), Serial(), _never)
+    again = reproduce(_task(tmp_path / "half"), SerialExecutor(), _never)
     assert again.state == "done"
     assert again.rows[0].values == whole.rows[0].values
 
 
 def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
-    conduct(_task(tmp_path), Serial(), _never)
-    with pytest.raises(Refusal, match="holds 'run-s0' with other settings"):
-        conduct(_task(tmp_path, epochs=3), Serial(), _never)
+    reproduce(_task(tmp_path), SerialExecutor(), _never)
+    with pytest.raises(UserError, match="holds 'run-s0' with other settings"):
+        reproduce(_task(tmp_path, epochs=3), SerialExecutor(), _never)
 
 
 def test_a_folder_begun_before_a_setting_existed_can_be_gone_on_with(tmp_path: Path) -> None:
-    conduct(_task(tmp_path), Serial(), _never)
+    reproduce(_task(tmp_path), SerialExecutor(), _never)
     tree = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
     for unit in tree.values():
         assert unit["config"]["training"].pop("augmentation") == "none"
     (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
-    assert conduct(_task(tmp_path), Serial(), _never).state == "done"
+    assert reproduce(_task(tmp_path), SerialExecutor(), _never).state == "done"
     tree["run-s0"]["config"]["training"]["augmentation"] = "davidnet"
     (tmp_path / "plan.json").write_text(json.dumps(tree), encoding="utf-8")
-    with pytest.raises(Refusal, match="holds 'run-s0' with other settings"):
-        conduct(_task(tmp_path), Serial(), _never)
+    with pytest.raises(UserError, match="holds 'run-s0' with other settings"):
+        reproduce(_task(tmp_path), SerialExecutor(), _never)
 
 
 def test_leave_to_fetch_the_data_does_not_make_another_run_of_it() -> None:
@@ -161,10 +167,10 @@ def test_leave_to_fetch_the_data_does_not_make_another_run_of_it() -> None:
 
 
 def test_the_device_does_not_make_another_run_of_it(tmp_path: Path) -> None:
-    before = conduct(_task(tmp_path), Serial(), _never)  # on 'cpu', as its runs say
+    before = reproduce(_task(tmp_path), SerialExecutor(), _never)  # on 'cpu', as its runs say
     units = [replace(u, config=replace(u.config, device="auto")) for u in _plan(Request()).units]  # type: ignore[attr-defined,type-var]
     task = replace(_task(tmp_path), experiment=replace(TINY, plan=lambda _: Plan(tuple(units))))
-    again = conduct(task, Serial(), _never)
+    again = reproduce(task, SerialExecutor(), _never)
     assert again.rows[0].values == before.rows[0].values
     assert report_again(task).state == "done"
     assert RunReader(tmp_path / "units" / "run-s0").config.device == "cpu", "nothing was retrained"
@@ -183,7 +189,7 @@ def test_a_default_folder_is_that_of_all_that_decides_its_report(
     for name, value in asked.items():
         folder = default_folder("npf-nu", Request(**{name: value}))
         assert folder not in known, name
-        assert folder == Wish("npf-nu", **{name: value}).folder, "the window finds it"
+        assert folder == ReproduceRequest("npf-nu", **{name: value}).folder, "the window finds it"
         known.add(folder)
     assert default_folder("npf-nu", Request(only="FC/Adam")).name == "npf-nu-quick-only_FC_Adam"
     long = [default_folder("npf-nu", Request(data=f"{'x' * 300}{end}")).name for end in "ab"]
@@ -194,8 +200,8 @@ def test_a_default_folder_is_that_of_all_that_decides_its_report(
 def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
     bad = replace(CONFIG, gating=replace(CONFIG.gating, regime="FL", gates_from="/nowhere.pt"))
     plan = Plan((*_plan(Request()).units, Training("bad", bad)))
-    task = Task("tiny", replace(TINY, plan=lambda _: plan), Request(), tmp_path)
-    made = conduct(task, Serial(), _never)
+    task = ReproductionTask("tiny", replace(TINY, plan=lambda _: plan), Request(), tmp_path)
+    made = reproduce(task, SerialExecutor(), _never)
     assert made.state == "failed"
     (failed,) = [unit for unit in made.units if unit.trouble]
     assert failed.id == "bad"
@@ -205,13 +211,13 @@ def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
 def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
     units = _plan(Request()).units
     now = 0.0
-    tally = Tally("tiny", units, lambda: now)
-    tally.told(Progress("run-s0", "skipped", 1.0))
-    tally.told(Progress("run-s1", "running"))
+    tally = ProgressTally("tiny", units, lambda: now)
+    tally.told(UnitProgress("run-s0", "skipped", 1.0))
+    tally.told(UnitProgress("run-s1", "running"))
     assert tally.standing().left is None
     now = 10.0
-    tally.told(Progress("run-s1", "running", 0.5, 0.9))
-    tally.told(Progress("run-s2", "failed", trouble="no"))
+    tally.told(UnitProgress("run-s1", "running", 0.5, 0.9))
+    tally.told(UnitProgress("run-s2", "failed", trouble="no"))
     told = tally.standing()
     assert (told.done, told.failed, told.total) == (1, 1, 3)
     assert told.fraction == pytest.approx(2.5 / 3)
@@ -302,7 +308,7 @@ def test_the_list_tells_what_lies_among_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
-    conduct(replace(_task(tmp_path / "npf-nu-quick"), name="npf-nu"), Serial(), _never)
+    reproduce(replace(_task(tmp_path / "npf-nu-quick"), name="npf-nu"), SerialExecutor(), _never)
     assert main(["reproduce", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (mine,) = [line for line in lines if line.startswith("npf-nu ")]
@@ -346,7 +352,7 @@ def _own(file: Path) -> float:
 
 
 def test_every_field_of_a_document_survives(tmp_path: Path) -> None:
-    made = conduct(_task(tmp_path), Serial(), _never)
+    made = reproduce(_task(tmp_path), SerialExecutor(), _never)
     names = {item.name for item in dataclasses.fields(made)}
     tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert set(tree) == names

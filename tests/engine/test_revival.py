@@ -13,7 +13,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.session.restart import AT_MOST_EVERY, Revival, poisons
+from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, poisons
 
 STARTED = told.RunStarted(
     run=1,
@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "20260101-b"
 
 
-def training(revival: Revival) -> None:
+def training(revival: EngineRestart) -> None:
     revival.on_command(WATCH)
     revival.on_event(STARTED, 77)
     revival.on_event(DIALS, 77)
@@ -62,7 +62,7 @@ def training(revival: Revival) -> None:
 
 
 def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(folder: Path) -> None:
-    revival = Revival(str(folder.parent), Clock())
+    revival = EngineRestart(str(folder.parent), Clock())
     training(revival)
     assert revival.after_death("signal 9") == (WATCH, do.ContinueRun(str(folder), paused=False))
     other = replace(STARTED, regime="FR-II")
@@ -83,7 +83,7 @@ def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(fo
 
 def test_a_run_that_stood_still_stands_still_again(folder: Path) -> None:
     for event in (told.Paused(5), told.Finished(5), told.Diverged(5), told.Failed("x", "y")):
-        revival = Revival(str(folder.parent), Clock())
+        revival = EngineRestart(str(folder.parent), Clock())
         training(revival)
         revival.on_event(event, 77)
         assert revival.after_death("exit code 1")[-1] == do.ContinueRun(str(folder), paused=True)
@@ -91,7 +91,7 @@ def test_a_run_that_stood_still_stands_still_again(folder: Path) -> None:
 
 def test_a_second_death_within_a_minute_is_the_last(folder: Path) -> None:
     clock = Clock()
-    revival = Revival(str(folder.parent), clock)
+    revival = EngineRestart(str(folder.parent), clock)
     training(revival)
     assert revival.after_death("signal 9")
     clock.now += AT_MOST_EVERY - 1
@@ -107,10 +107,10 @@ def test_a_second_death_within_a_minute_is_the_last(folder: Path) -> None:
 
 def test_without_a_recorded_run_nothing_is_started_again(folder: Path) -> None:
     for root in ("", str(folder.parent / "nowhere")):
-        revival = Revival(root, Clock())
+        revival = EngineRestart(root, Clock())
         training(revival)
         assert revival.after_death("signal 9") == ()
-    other = Revival(str(folder.parent), Clock())
+    other = EngineRestart(str(folder.parent), Clock())
     other.on_event(STARTED, 78)
     other.on_event(DIALS, 78)  # no folder is of process 78
     assert other.after_death("signal 9") == ()

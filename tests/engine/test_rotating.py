@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Rewired
-from dgn_engine.storage.runs.log_lines import Line, decode, encode, event_of, fields_of
+from dgn_engine.storage.runs.log_lines import LogLine, decode, encode, event_of, fields_of
 from dgn_engine.training.run_snapshot import capture, restore
 
 
@@ -57,7 +57,7 @@ def test_maps_are_shifted_in_space_too(make_run):
 
 def test_own_gates_cannot_be_rotated(make_run, events):
     run = make_run("ReLU")
-    with pytest.raises(Refusal, match=r"own gates: there is nothing to rotate"):
+    with pytest.raises(UserError, match=r"own gates: there is nothing to rotate"):
         run.rotate((1, 0, 0))
     assert not any(isinstance(event, Rewired) for event in events)
 
@@ -67,7 +67,7 @@ def test_own_gates_cannot_be_rotated(make_run, events):
 )
 def test_a_rotation_that_does_not_fit_is_refused_and_changes_nothing(make_run, turns, words):
     run = make_run("FR-II", rotation=(0, 3, 0))
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         run.rotate(*turns)
     assert [route.rotate for route in run.trainer.network.routes] == [0, 3, 0]
 
@@ -89,6 +89,6 @@ def test_a_run_that_is_put_back_says_how_its_gates_are_turned(make_run):
 
 def test_a_rotation_survives_the_log():
     event = Rewired(7, (1, 0, 2), (0, 3, 0), (0, 0, 1))
-    line = decode(encode(Line(1, 0.0, "Rewired", fields_of(event))).rstrip(b"\n"))
+    line = decode(encode(LogLine(1, 0.0, "Rewired", fields_of(event))).rstrip(b"\n"))
     assert line is not None
     assert event_of(line) == event

@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
-from dgn_engine.protocol.events import Measured, RegimeSwapped, SettingChanged, Traced
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Measured, ProbeScalars, RegimeSwapped, SettingChanged
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogWriter, mended, read_log
-from dgn_engine.storage.runs.log_lines import Line, decode, encode, event_of, fields_of
+from dgn_engine.storage.runs.log_lines import LogLine, decode, encode, event_of, fields_of
 from dgn_engine.storage.runs.retention import to_drop
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 EVENTS = (
     Measured(3, 0.5, math.nan, 0.25),
     Measured(9, 1.5, math.inf, 0.25, 0.1, 0.9),
-    Traced(3, "npk", {"nu": 1.25, "rank": math.nan}),
+    ProbeScalars(3, "npk", {"nu": 1.25, "rank": math.nan}),
     RegimeSwapped(4, "DL", "FL", ("value weights",), (), (), ("feature weights",), "µ.pth"),
     SettingChanged(5, 1e-3, 8.0, "ones", 0.0),
 )
@@ -66,7 +66,7 @@ def frame(step, layers=1):
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_an_event_comes_back_from_its_line(event):
-    raw = encode(Line(3, 1.5, type(event).__name__, fields_of(event)))
+    raw = encode(LogLine(3, 1.5, type(event).__name__, fields_of(event)))
     json.loads(raw, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     line = decode(raw.rstrip(b"\n"))
     assert (line.seq, line.at) == (3, 1.5)
@@ -74,7 +74,7 @@ def test_an_event_comes_back_from_its_line(event):
 
 
 def test_no_byte_of_a_line_can_change_unseen():
-    raw = encode(Line(3, 1.5, "Measured", fields_of(EVENTS[1]))).rstrip(b"\n")
+    raw = encode(LogLine(3, 1.5, "Measured", fields_of(EVENTS[1]))).rstrip(b"\n")
     for place in range(len(raw)):
         assert decode(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]) is None
         assert decode(raw[:place]) is None
@@ -150,7 +150,7 @@ def test_a_damaged_frame_is_refused_and_named(tmp_path):
     for damaged in (content[:50], bytes(len(content)), b""):
         stored.path.write_bytes(damaged)
         assert "sha256" in frame_files.trouble(stored)
-        with pytest.raises(Refusal, match="damaged"):
+        with pytest.raises(UserError, match="damaged"):
             frame_files.read(stored)
 
 
@@ -247,7 +247,7 @@ def test_a_snapshot_that_is_not_finite_is_known():
 
 def test_two_writers_are_kept_apart_and_the_second_is_told_of_the_first(tmp_path):
     first = RunFolder.create(tmp_path / "run", RunConfig())
-    with pytest.raises(Refusal, match=f"process {os.getpid()}"):
+    with pytest.raises(UserError, match=f"process {os.getpid()}"):
         RunFolder(tmp_path / "run")
     assert lock.holder(first.path / folder_layout.LOCK).pid == os.getpid()
     first.close()
@@ -278,7 +278,7 @@ def test_a_lock_of_another_machine_is_respected_but_not_in_a_copy(tmp_path):
     path.touch()
     told = {"pid": 1, "host": "elsewhere", "boot": "b", "inode": path.stat().st_ino}
     path.write_text(json.dumps(told))
-    with pytest.raises(Refusal, match="elsewhere"):
+    with pytest.raises(UserError, match="elsewhere"):
         lock.Lock(path).take()
     path.write_text(json.dumps({**told, "inode": told["inode"] + 1}))
     taken = lock.Lock(path)
@@ -294,19 +294,19 @@ def test_a_damaged_run_json_is_refused_and_a_strangers_is_not_believed(tmp_path)
     path = tmp_path / "run" / folder_layout.RUN
     assert run_info.read(tmp_path / "run")["config"]["seed"] == 0
     path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
-    with pytest.raises(Refusal, match="repair"):
+    with pytest.raises(UserError, match="repair"):
         RunReader(tmp_path / "run")
     for text in ("", "[]", "null", '{"sha256": 3}', "[" * 10_000):
         path.write_text(text)
-        with pytest.raises(Refusal, match="damaged"):
+        with pytest.raises(UserError, match="damaged"):
             RunReader(tmp_path / "run")
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Refusal, match="Cannot write"):
+    with pytest.raises(UserError, match="Cannot write"):
         RunFolder.create(tmp_path / "file" / "run", RunConfig())
-    with pytest.raises(Refusal, match="not empty"):
+    with pytest.raises(UserError, match="not empty"):
         RunFolder.create(tmp_path / "file", RunConfig())
 
 

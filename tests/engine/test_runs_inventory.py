@@ -26,7 +26,7 @@ from dgn_engine.storage.runs.snapshot import Snapshot
 from dgn_engine.storage.runs.verify import unchecked, verify
 from dgn_engine.storage.session_file.session_reader import adopt, unpack
 from dgn_engine.storage.session_file.session_writer import export
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
 
 KEEPING = replace(SMALL, training=replace(SMALL.training, keep_epochs=(0, 1)))
@@ -43,7 +43,7 @@ class Silent:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", KEEPING)
-    Headless(Silent(), lambda: False, ("gates",), 0.0).train(KEEPING, folder)
+    HeadlessRun(Silent(), lambda: False, ("gates",), 0.0).train(KEEPING, folder)
     assert verify(folder.path) == []
     assert not unchecked(folder.path)
     return folder.path
@@ -154,7 +154,7 @@ def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
 def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) -> None:
     stopped = RunFolder.create(tmp_path / "run", KEEPING)
     asked = iter(range(1000))
-    Headless(Silent(), lambda: next(asked) > 20, ("gates",), 0.0).train(KEEPING, stopped)
+    HeadlessRun(Silent(), lambda: next(asked) > 20, ("gates",), 0.0).train(KEEPING, stopped)
     path = stopped.path
     assert verify(path) == []
     assert RunReader(path).status == "stopped"
@@ -166,7 +166,7 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
         f"{folder_layout.KEPT}/epoch-0000.safetensors",
     ]
     again = RunFolder(path)
-    assert Headless(Silent(), lambda: False).go_on(again).step == 45
+    assert HeadlessRun(Silent(), lambda: False).go_on(again).step == 45
     assert [one.path for one in verify(path)] == gone
 
 

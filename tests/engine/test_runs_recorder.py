@@ -25,7 +25,7 @@ from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 
@@ -47,7 +47,7 @@ class Deaf:
 
 def trained(path, config=SMALL, probes=()):
     folder = RunFolder.create(path, config)
-    return Headless(Deaf(), lambda: False, probes, checkpoint_every=0.0).train(config, folder)
+    return HeadlessRun(Deaf(), lambda: False, probes, checkpoint_every=0.0).train(config, folder)
 
 
 def measured(step):
@@ -249,7 +249,7 @@ def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, caps
     assert len(after.frames) == len(before.frames) - 1
     assert [one.step for one in after.checkpoints] == [one.step for one in before.checkpoints[:-1]]
     assert (out / folder_layout.DAMAGED / folder_layout.CHECKPOINTS / newest.name).is_dir()
-    assert Headless(Deaf(), lambda: False).go_on(RunFolder(out)).step == 45
+    assert HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(out)).step == 45
 
 
 def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path, capsys):

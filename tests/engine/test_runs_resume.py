@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, restore
 
@@ -133,14 +133,14 @@ def test_a_pending_test_pass_is_taken_again(make_run, events):
 def test_a_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path, regime):
     config = config_of(regime)
     whole = RunFolder.create(tmp_path / "whole", config)
-    reference = Headless(Listener(), lambda: False).train(config, whole)
+    reference = HeadlessRun(Listener(), lambda: False).train(config, whole)
     parts = RunFolder.create(tmp_path / "parts", config)
     first = Listener(stop_after=30)
-    Headless(first, first.asked).train(config, parts)
+    HeadlessRun(first, first.asked).train(config, parts)
     second = Listener(stop_after=60)
-    Headless(second, second.asked).go_on(RunFolder(tmp_path / "parts"))
+    HeadlessRun(second, second.asked).go_on(RunFolder(tmp_path / "parts"))
     last = Listener()
-    outcome = Headless(last, last.asked).go_on(RunFolder(tmp_path / "parts"))
+    outcome = HeadlessRun(last, last.asked).go_on(RunFolder(tmp_path / "parts"))
     assert outcome == reference
     continued = [event for event in last.events if isinstance(event, RunContinued)]
     assert [event.remark for event in continued] == [""]
@@ -166,9 +166,9 @@ def test_a_run_without_a_checkpoint_begins_again_from_its_seed(tmp_path):
     config = config_of()
     folder = RunFolder.create(tmp_path / "run", config)
     listener = Listener(stop_after=20)
-    Headless(listener, listener.asked).train(config, folder)
+    HeadlessRun(listener, listener.asked).train(config, folder)
     shutil.rmtree(tmp_path / "run" / "checkpoints")
-    outcome = Headless(Listener(), lambda: False).go_on(RunFolder(tmp_path / "run"))
+    outcome = HeadlessRun(Listener(), lambda: False).go_on(RunFolder(tmp_path / "run"))
     assert outcome.step == 45
     reader = RunReader(tmp_path / "run")
     assert [event.step for event in reader.measured] == sorted(
@@ -181,11 +181,11 @@ def test_other_data_are_refused(tmp_path):
     config = config_of()
     folder = RunFolder.create(tmp_path / "run", config)
     listener = Listener(stop_after=5)
-    Headless(listener, listener.asked).train(config, folder)
+    HeadlessRun(listener, listener.asked).train(config, folder)
     folder = RunFolder(tmp_path / "run")
     folder.about = {**folder.about, "data_fingerprint": "other"}
-    with pytest.raises(Refusal, match="fingerprint"):
-        Headless(listener, listener.asked).go_on(folder)
+    with pytest.raises(UserError, match="fingerprint"):
+        HeadlessRun(listener, listener.asked).go_on(folder)
     folder.close()
 
 
@@ -193,10 +193,10 @@ def test_why_a_continued_run_may_differ_is_said(tmp_path):
     config = config_of()
     folder = RunFolder.create(tmp_path / "run", config)
     listener = Listener(stop_after=5)
-    Headless(listener, listener.asked).train(config, folder)
+    HeadlessRun(listener, listener.asked).train(config, folder)
     folder = RunFolder(tmp_path / "run")
     folder.about = {**folder.about, "versions": {**folder.about["versions"], "torch": "1.0"}}
     again = Listener(stop_after=10)
-    Headless(again, again.asked).go_on(folder)
+    HeadlessRun(again, again.asked).go_on(folder)
     told = next(event for event in again.events if isinstance(event, RunContinued))
     assert "torch was 1.0" in told.remark

@@ -15,7 +15,7 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
 
@@ -58,7 +58,7 @@ class Talk:
 
 @pytest.fixture
 def start(request, tmp_path):
-    kind = getattr(request, "param", Session)
+    kind = getattr(request, "param", ThreadSession)
     sessions = []
 
     def begin():
@@ -71,7 +71,7 @@ def start(request, tmp_path):
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 
-@pytest.mark.parametrize("start", [Session, ProcessSession], indirect=True)
+@pytest.mark.parametrize("start", [ThreadSession, ProcessSession], indirect=True)
 def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     talk = start()
     talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
@@ -102,7 +102,7 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     started = again.wait_for(told.RunStarted)
     assert (started.regime, started.wiring) == ("FR-II", (2, 0, 1))
     assert again.wait_for(told.RunContinued).step == last
-    before = again.wait_for(told.Recalled).events
+    before = again.wait_for(told.HistoryReplayed).events
     assert [event for event in before if isinstance(event, told.RegimeSwapped)] == swaps
     assert not [event for event in again.events if isinstance(event, told.RegimeSwapped)]
     again.wait_until(lambda: again.step() > last + 20)
@@ -137,7 +137,7 @@ def test_a_run_is_not_continued_while_it_is_written(start, tmp_path):
 
 def test_a_place_that_cannot_be_written_does_not_stop_a_run(tmp_path):
     (tmp_path / "file").touch()
-    session = Session(runs_root=str(tmp_path / "file"))
+    session = ThreadSession(runs_root=str(tmp_path / "file"))
     talk = Talk(session)
     talk.session.send(do.StartRun(CONFIG))
     assert "not recorded" in talk.wait_for(told.RecordingPaused).reason
@@ -156,7 +156,7 @@ def test_a_fault_of_the_engine_marks_the_run_and_keeps_its_data(tmp_path, monkey
         step(self)
 
     monkeypatch.setattr(Trainer, "step", faulty)
-    session = Session(runs_root=str(tmp_path))
+    session = ThreadSession(runs_root=str(tmp_path))
     talk = Talk(session)
     talk.session.send(do.StartRun(CONFIG))
     talk.wait_for(told.Failed)
@@ -173,7 +173,7 @@ def test_a_fault_of_the_engine_marks_the_run_and_keeps_its_data(tmp_path, monkey
 @pytest.fixture
 def stopped(tmp_path):
     """The folder of a run that was watched and stopped after its first steps."""
-    session = Session(runs_root=str(tmp_path / "runs"))
+    session = ThreadSession(runs_root=str(tmp_path / "runs"))
     talk = Talk(session)
     talk.session.send(do.Watch((do.ProbeRequest("gates"),)))
     talk.session.send(do.StartRun(CONFIG))
@@ -228,12 +228,12 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
     talk.session.send(do.SaveSession(str(tmp_path / "no" / "a.dgn")))
     assert "Cannot write" in talk.wait_for(told.Refused).reason
 
-    elsewhere = Session(runs_root=str(tmp_path / "there"))
+    elsewhere = ThreadSession(runs_root=str(tmp_path / "there"))
     other = Talk(elsewhere)
     other.session.send(do.OpenFile(str(file)))  # whatever it was dropped as
     shown = other.wait_for(told.RunShown)
     assert (shown.file_name, shown.step, shown.look) == ("a.dgn", saved.step, '{"theme": "dark"}')
-    recalled = other.wait_for(told.Recalled).events
+    recalled = other.wait_for(told.HistoryReplayed).events
     scores = [event for event in talk.events if isinstance(event, told.Measured)]
     scores = [event for event in scores if event.step <= saved.step]
     again = [event for event in recalled if isinstance(event, told.Measured)]
@@ -264,12 +264,12 @@ def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_s
     tmp_path, stopped
 ):
     (tmp_path / "file").touch()
-    session = Session(runs_root=str(tmp_path / "file"))
+    session = ThreadSession(runs_root=str(tmp_path / "file"))
     talk = Talk(session)
     talk.session.send(do.StartRun(CONFIG))
     talk.wait_until(lambda: talk.step() > 5)
     talk.session.send(do.ShowRun(str(stopped)))
-    asked = talk.wait_for(told.EndsRun)
+    asked = talk.wait_for(told.DiscardConfirmation)
     assert (asked.name, asked.shown) == (stopped.name, True)
     there = talk.step()
     talk.wait_until(lambda: talk.step() > there)

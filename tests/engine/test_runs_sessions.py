@@ -18,18 +18,18 @@ import pytest
 from safetensors.numpy import save
 
 from dgn_engine.cli.__main__ import main
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
-from dgn_engine.storage.checkpoints.contents import Unreadable
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.runs import folder_layout, frame_files, log_lines, run_info
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
 from dgn_engine.storage.session_file import archive_format, session_reader
 from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
-from dgn_engine.storage.session_file.session_writer import Moment, export, save_session
+from dgn_engine.storage.session_file.session_writer import SavePoint, export, save_session
 from dgn_engine.storage.session_file.unpack_child import answer
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
 
 Members = dict[str, bytes]
@@ -46,7 +46,7 @@ class Silent:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "first", SMALL)
-    Headless(Silent(), lambda: False, ("gates",)).train(folder.config, folder)
+    HeadlessRun(Silent(), lambda: False, ("gates",)).train(folder.config, folder)
     return folder.path
 
 
@@ -83,7 +83,7 @@ def test_what_came_after_the_moment_is_left_out(
     frame = reader.frame(reader.step)
     assert frame is not None
     log = reader.log.lines
-    save_session(recorded, tmp_path / "s", Moment(20, log[3].seq, frame), {"theme": "dark"})
+    save_session(recorded, tmp_path / "s", SavePoint(20, log[3].seq, frame), {"theme": "dark"})
     session = unpack(tmp_path / "s", place)
     after = RunReader(session.folder)
     assert (session.step, session.look) == (20, {"theme": "dark"})
@@ -108,7 +108,7 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
     told = [run_info.read(path)["id"] for path in (recorded, first, second)]
     assert len(set(told)) == 3
     assert verify(first) == []
-    outcome = Headless(Silent(), lambda: True).go_on(RunFolder(first))
+    outcome = HeadlessRun(Silent(), lambda: True).go_on(RunFolder(first))
     assert outcome.step == RunReader(recorded).step
 
 
@@ -173,7 +173,7 @@ def with_run(members: Members, **fields: object) -> Members:
 
 def with_line(members: Members, name: str, **fields: object) -> Members:
     raw = members["run/log.jsonl"]
-    line = log_lines.Line(raw.count(b"\n"), 0.0, name, fields)
+    line = log_lines.LogLine(raw.count(b"\n"), 0.0, name, fields)
     return {**members, "run/log.jsonl": raw + log_lines.encode(line)}
 
 
@@ -386,8 +386,8 @@ def read_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         said.seek(0)
         try:
             receive(said, len(content))
-        except Unreadable as verdict:
-            raise Refusal(f"{path.name} {verdict}.") from None
+        except UnreadableFile as verdict:
+            raise UserError(f"{path.name} {verdict}.") from None
 
     monkeypatch.setattr(session_reader, "ask_child", ask)
 
@@ -400,7 +400,7 @@ def test_a_hostile_session_is_refused_in_one_sentence(
     make, why = HOSTILE[kind]
     file = tmp_path / "stranger.dgn"
     file.write_bytes(make(honest))
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(UserError) as refusal:
         unpack(file, place)
     told = str(refusal.value)
     assert why in told
@@ -447,13 +447,13 @@ def test_what_is_no_regular_file_is_refused(thing: str, tmp_path: Path, place: P
         path.touch()
         os.truncate(path, 3 << 30)
     assert not is_session(path)
-    with pytest.raises(Refusal, match=r"^x\.dgn "):
+    with pytest.raises(UserError, match=r"^x\.dgn "):
         unpack(path, place)
     assert list(place.iterdir()) == []
 
 
 def test_a_session_that_cannot_be_written_leaves_nothing(recorded: Path, tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match="Cannot write"):
+    with pytest.raises(UserError, match="Cannot write"):
         export(recorded, tmp_path / "nowhere" / "a.dgn")
     assert list(tmp_path.iterdir()) == []
 
@@ -467,7 +467,7 @@ def test_gates_are_not_unpacked_beyond_their_bits() -> None:
 
 def test_an_event_with_words_for_numbers_is_no_event() -> None:
     told = {"step": 1, "epoch": 0.0, "train_loss": "many", "train_accuracy": 0.5}
-    assert log_lines.event_of(log_lines.Line(0, 0.0, Measured.__name__, told)) is None
+    assert log_lines.event_of(log_lines.LogLine(0, 0.0, Measured.__name__, told)) is None
 
 
 @pytest.mark.parametrize("regime", [["DL"], 7, "no such regime"])
@@ -484,5 +484,5 @@ def test_a_checkpoint_that_makes_no_sense_is_refused_before_it_is_used(
     told["state.json"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     file = tmp_path / "stranger.dgn"
     file.write_bytes(packed({**honest, name: content, manifest: json.dumps(told).encode()}))
-    with pytest.raises(Refusal, match=r"^stranger\.dgn holds a run that is refused: "):
+    with pytest.raises(UserError, match=r"^stranger\.dgn holds a run that is refused: "):
         unpack(file, place)

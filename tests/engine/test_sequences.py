@@ -14,25 +14,27 @@ from torch import nn
 
 from dgn_engine.cli import main
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import Refusal
-from dgn_engine.model.importing.from_file import Found, network_of
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.storage.checkpoints import reader_child, stated_layers
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
 from tests.engine.test_checkpoints_folding import arrays_of, in_use
 from tests.engine.test_checkpoints_recognising import found_in, holds
 
 SHAPE = (3, 14, 12)
 
 
-def listed(saved: object) -> Listing:
+def listed(saved: object) -> CheckpointContents:
     """What the reading process says of a file, here without the process."""
     content = io.BytesIO()
     torch.save(saved, content)
     found = reader_child.tidy(reader_child.read(content.getvalue()))
-    return Listing("net.pt", found.arrays, found.dtypes, found.ignored, layers=found.layers)
+    return CheckpointContents(
+        "net.pt", found.arrays, found.dtypes, found.ignored, layers=found.layers
+    )
 
 
-def shown(saved: object, shape: tuple[int, ...] = SHAPE) -> Found:
+def shown(saved: object, shape: tuple[int, ...] = SHAPE) -> ImportedNetwork:
     return network_of(listed(saved), shape, None, torch.float64)
 
 
@@ -119,8 +121,8 @@ def test_numbered_keys_have_the_logits_and_gates_of_the_module_or_are_refused() 
         x = torch.randn((5, *SHAPE), dtype=torch.float64)
         try:
             found = found_in(arrays_of(network), SHAPE)
-        except Refusal:
-            with pytest.raises(Refusal, match="more than one usual padding"):
+        except UserError:
+            with pytest.raises(UserError, match="more than one usual padding"):
                 found_in(arrays_of(network), SHAPE)
             continue
         holds(network, found, x)
@@ -197,7 +199,7 @@ def pooled(*more: nn.Module, inputs: int = 5) -> nn.Module:
 def test_numbers_that_tell_too_little_are_refused_in_a_sentence(
     network: nn.Module, shape: tuple[int, ...], said: str
 ) -> None:
-    with pytest.raises(Refusal, match=said) as refusal:
+    with pytest.raises(UserError, match=said) as refusal:
         found_in(arrays_of(in_use(network)), shape)
     assert str(refusal.value).count("\n") == 0
 
@@ -205,9 +207,9 @@ def test_numbers_that_tell_too_little_are_refused_in_a_sentence(
 def test_a_network_that_is_named_says_how_its_convolutions_go() -> None:
     network = in_use(pooled(nn.AdaptiveAvgPool2d(1)))
     arrays = arrays_of(network)
-    listing = Listing("net.pth", arrays, dict.fromkeys(arrays, "float64"))
+    listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"))
     net = NetConfig(name="cnn4", options=(("channels", 4),))
-    with pytest.raises(Refusal, match="name the network with --net"):
+    with pytest.raises(UserError, match="name the network with --net"):
         network_of(listing, SHAPE, net)  # it has four convolutions: the first verdict stands
 
 
@@ -222,7 +224,7 @@ def test_a_layer_of_another_kind_is_named_and_none_of_it_runs() -> None:
     for layer, named in ((nn.GELU(), "GELU"), (Loud(), "Loud"), (nn.LeakyReLU(), "LeakyReLU")):
         listing = listed(in_use(pooled(layer)))
         assert any(each.kind.endswith(named) for each in listing.layers)
-        with pytest.raises(Refusal, match=rf"layer 4 \({named}\) is not supported"):
+        with pytest.raises(UserError, match=rf"layer 4 \({named}\) is not supported"):
             network_of(listing, SHAPE, None)
 
 
@@ -250,7 +252,7 @@ def changed(**attributes: object) -> nn.Module:
     ],
 )
 def test_a_layer_that_states_nonsense_is_refused(attributes: dict[str, Any], said: str) -> None:
-    with pytest.raises(Refusal, match=said):
+    with pytest.raises(UserError, match=said):
         shown(changed(**attributes))
 
 

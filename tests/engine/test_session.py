@@ -14,7 +14,7 @@ from dgn_engine.model.nets import all_nets
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.thread_session import ThreadSession
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -57,7 +57,7 @@ class Talk:
         raise AssertionError(f"never happened; heard {self.events[-5:]}")
 
 
-@pytest.fixture(params=[Session, ProcessSession], ids=["thread", "process"])
+@pytest.fixture(params=[ThreadSession, ProcessSession], ids=["thread", "process"])
 def talk(request):
     session = request.param()
     session.start()
@@ -68,7 +68,7 @@ def talk(request):
 
 @pytest.fixture
 def thread_talk():
-    session = Session()
+    session = ThreadSession()
     session.start()
     yield Talk(session)
     assert session.close(60.0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dgn_engine.config import DataConfig, NetConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Diverged, Measured
 from dgn_engine.training.device_data import choose_probe_set, epoch_order
@@ -59,14 +59,14 @@ def test_a_permutation_sends_gate_layer_pi_l_to_value_layer_l(make_run):
 
 
 def test_own_gates_cannot_be_permuted(make_run):
-    with pytest.raises(Refusal, match="own gates"):
+    with pytest.raises(UserError, match="own gates"):
         make_run("ReLU").rewire((1, 0, 2))
 
 
 def test_layers_of_different_shape_cannot_be_exchanged(make_run):
     config = replace(make_run().config, net=NetConfig(name="gconv"), probe_examples=4)
     run = make_run("DL", config)
-    with pytest.raises(Refusal, match=r"Gate layer 3 \(128 channels of 8×8\)"):
+    with pytest.raises(UserError, match=r"Gate layer 3 \(128 channels of 8×8\)"):
         run.rewire((2, 1, 0, 3, 4, 5))
     run.rewire((1, 0, 3, 2, 5, 4))
 

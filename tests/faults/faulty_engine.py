@@ -5,16 +5,16 @@ from __future__ import annotations
 from multiprocessing.connection import Connection
 
 from dgn_engine.session.process_session import serve_engine
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.thread_session import ThreadSession
 
 BREAKS_AT = 60
 
 
 def serve_until_cuda_breaks(pipe: Connection, data_root: str, runs_root: str) -> None:
     """As the real one; a run that was begun here ends in a device-side assertion."""
-    loop = Session._loop
+    loop = ThreadSession._loop
 
-    def broken_loop(session: Session, engine: object) -> None:
+    def broken_loop(session: ThreadSession, engine: object) -> None:
         from dgn_engine.training.trainer import Trainer
 
         step = Trainer.step
@@ -29,5 +29,5 @@ def serve_until_cuda_breaks(pipe: Connection, data_root: str, runs_root: str) ->
         Trainer.step = broken  # type: ignore[method-assign]
         loop(session, engine)  # type: ignore[arg-type]
 
-    Session._loop = broken_loop  # type: ignore[method-assign]
+    ThreadSession._loop = broken_loop  # type: ignore[method-assign]
     serve_engine(pipe, data_root, runs_root)

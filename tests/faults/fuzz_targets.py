@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 
 from dgn_engine.storage.checkpoints import confinement, limits, reader_child, wire
-from dgn_engine.storage.checkpoints.contents import Unreadable
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from tests.faults import fuzzing, hostile_headers, hostile_pickles
 from tests.faults.pickle_assembly import legacy, torch_zip
 
@@ -55,7 +55,7 @@ def checked(target: str) -> Callable[[bytes], None]:
         told.seek(0)
         try:
             contents = wire.receive(told, limits.expanded(len(content)))
-        except Unreadable as verdict:
+        except UnreadableFile as verdict:
             if "cannot be read (" in str(verdict) or "\n" in str(verdict):
                 raise AssertionError(str(verdict)) from None
         else:
@@ -88,7 +88,7 @@ class _Watch:
         if self._listening:
             try:
                 confinement._forbid(event, arguments)
-            except Unreadable:
+            except UnreadableFile:
                 self.reached.append(event)
 
 

@@ -1,7 +1,8 @@
 """Coverage-guided fuzzing of the reader: `make fuzz`, or `python -m tests.faults.guided_fuzzing`.
 
-atheris (libFuzzer for Python) changes seeds so that new branches of `dgn_engine.storage.checkpoints` are
-reached; where it is not installed, hypothesis changes the same seeds blindly. Each target runs in
+atheris (libFuzzer for Python) changes seeds so that new branches of
+`dgn_engine.storage.checkpoints` are reached; where it is not installed,
+hypothesis changes the same seeds blindly. Each target runs in
 a process of its own; nothing that it does may open, import or call anything. A number of runs is
 given, not a time, so that it ends; the counts are printed.
 """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.storage.checkpoints import checkpoint_reader, wire
-from dgn_engine.storage.checkpoints.contents import Contents, Unreadable
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for one file
@@ -23,7 +23,7 @@ PATIENCE = 60.0  # seconds for one file
 class Verdict:
     """What became of a file: its tensors, or the sentence; how long it took, how much memory."""
 
-    contents: Contents | None
+    contents: ParsedFile | None
     sentence: str
     seconds: float
     grown: int  # bytes
@@ -60,7 +60,7 @@ class Sandbox:
             return Verdict(None, f"ended or stopped its reader ({type(error).__name__})", 0.0, 0)
         try:
             contents, sentence = wire.receive(io.BytesIO(told), 1 << 40), ""
-        except Unreadable as verdict:
+        except UnreadableFile as verdict:
             contents, sentence = None, str(verdict)
         return Verdict(contents, sentence, report["seconds"], report["grown"])
 

@@ -17,10 +17,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import checkpoint_reader
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing, read_tensors
-from dgn_engine.storage.checkpoints.contents import Contents
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
+from dgn_engine.storage.checkpoints.contents import ParsedFile
 from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
@@ -40,7 +40,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @dataclass(frozen=True)
 class Measured:
-    listing: Listing | None
+    listing: CheckpointContents | None
     sentence: str
     seconds: float
     parent: int  # bytes by which its peak rose
@@ -65,10 +65,10 @@ class Measured:
         }
 
     @property
-    def contents(self) -> Contents | None:
+    def contents(self) -> ParsedFile | None:
         """What was found, as the reader has it."""
         found = self.listing
-        return Contents(found.arrays, found.dtypes, found.ignored) if found else None
+        return ParsedFile(found.arrays, found.dtypes, found.ignored) if found else None
 
 
 class _Patient(subprocess.Popen[bytes]):
@@ -101,7 +101,7 @@ class Reader:
         listing, sentence = None, ""
         try:
             listing = read_tensors(path)
-        except Refusal as refusal:
+        except UserError as refusal:
             sentence = str(refusal)
         seconds = time.perf_counter() - begun
         parent = _peak() - before

@@ -21,7 +21,7 @@ from safetensors.numpy import load
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunContinued
 from dgn_engine.storage.atomic_write import leftovers
 from dgn_engine.storage.runs import folder_layout
@@ -29,7 +29,7 @@ from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
-from dgn_engine.training.headless_run import Headless
+from dgn_engine.training.headless_run import HeadlessRun
 from tests.faults.tables import Table
 from tests.faults.victims import Victim, dgn
 
@@ -392,11 +392,11 @@ def test_sessions_are_killed(tmp_path: Path, table: Table) -> None:
 def live(root: Path) -> int:
     from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
     from dgn_engine.protocol import commands as do
-    from dgn_engine.session.thread_session import Session
+    from dgn_engine.session.thread_session import ThreadSession
 
     net = NetConfig(options=(("width", 16), ("depth", 4)))
     config = RunConfig(net=net, training=TrainingConfig(epochs=0), probe_examples=20)
-    session = Session(runs_root=str(root))
+    session = ThreadSession(runs_root=str(root))
     session.start()
     session.send(do.Watch((do.ProbeRequest("gates"), do.ProbeRequest("npk"))))
     session.send(do.StartRun(config))
@@ -420,7 +420,7 @@ def going_on(path: Path) -> None:
     begun = time.monotonic()
     folder = RunFolder(path)
     try:
-        Headless(Deaf(), lambda: time.monotonic() - begun > 0.1).go_on(folder)
-    except Refusal as refusal:
+        HeadlessRun(Deaf(), lambda: time.monotonic() - begun > 0.1).go_on(folder)
+    except UserError as refusal:
         raise AssertionError(str(refusal)) from None
     assert_sound(path)

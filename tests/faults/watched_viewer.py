@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from dgn_engine.session.thread_session import Session
+from dgn_engine.session.thread_session import ThreadSession
 
 STEPS = 100_000  # whose times are kept
 
@@ -28,9 +28,9 @@ def main(file: str, *arguments: str) -> None:
     """Note the steps, then be the viewer."""
     with Path(file).open("r+b") as opened:
         times = mmap.mmap(opened.fileno(), 8 * STEPS)
-    loop = Session._loop
+    loop = ThreadSession._loop
 
-    def watched_loop(session: Session, engine: object) -> None:
+    def watched_loop(session: ThreadSession, engine: object) -> None:
         from dgn_engine.training.trainer import Trainer  # torch is there now
 
         step = Trainer.step
@@ -42,7 +42,7 @@ def main(file: str, *arguments: str) -> None:
         Trainer.step = watched  # type: ignore[method-assign]
         loop(session, engine)  # type: ignore[arg-type]
 
-    Session._loop = watched_loop  # type: ignore[method-assign]
+    ThreadSession._loop = watched_loop  # type: ignore[method-assign]
     sys.argv = ["dgn-viewer", *arguments]
     runpy.run_module("dgn_viewer", run_name="__main__")
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.gates import Gate
 
 MODULES: dict[str, tuple[Callable[[], nn.Sequential], tuple[int, ...]]] = {
@@ -98,7 +98,7 @@ def test_two_modules_make_a_deep_gated_network() -> None:
     trace = network.trace(x)
     H = k.neural_path_kernel(network.architecture, trace.value.gates, x, masks=trace.value.masks)
     assert bool((H.diagonal() > 0).all())
-    with pytest.raises(Refusal, match="another architecture"):
+    with pytest.raises(UserError, match="another architecture"):
         k.adapt(value, shape, gates_from=nn.Sequential(nn.Flatten(), nn.Linear(60, 2)).double())
 
 
@@ -135,5 +135,5 @@ def test_padded_max_pooling_and_a_bias_in_some_layers_only_are_as_in_torch() -> 
     ],
 )
 def test_what_has_no_kernel_here_is_refused_by_name(module: nn.Sequential, words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         k.adapt(module, (4,))

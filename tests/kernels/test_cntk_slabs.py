@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels import cntk, cntk_slabs, slabs
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.kernels.tiny import images
@@ -40,7 +40,7 @@ def geometries() -> Iterator[Architecture]:
         tail = (GlobalAveragePool(), Dense(4, 3), Dense(3, 1, gated=False))
         try:
             yield Architecture((2, 7, 6), (first, *others, *tail))
-        except Refusal:  # the map is too small for this window
+        except UserError:  # the map is too small for this window
             continue
 
 

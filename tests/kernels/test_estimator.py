@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, random_gates, random_masks
 
 
@@ -14,7 +14,7 @@ def test_the_estimate_lies_within_its_error_bars(name: str, normalise: k.Normali
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
     if architecture.residual and normalise == "none":
-        with pytest.raises(Refusal, match="weighted by σ"):
+        with pytest.raises(UserError, match="weighted by σ"):
             k.estimate_path_kernel(architecture, gates, x, 2, torch.Generator())
         return
     masks = random_masks(architecture, 4)
@@ -40,5 +40,5 @@ def test_four_times_the_draws_halve_the_error() -> None:
 def test_one_draw_has_no_error_bar_and_is_refused() -> None:
     architecture = ARCHITECTURES["fc"]
     x, gates = images(architecture, 2), random_gates(architecture, 2, hard=True)
-    with pytest.raises(Refusal, match="at least 2"):
+    with pytest.raises(UserError, match="at least 2"):
         k.estimate_path_kernel(architecture, gates, x, 1, torch.Generator())

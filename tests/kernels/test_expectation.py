@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -173,7 +173,7 @@ def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:
 
 
 def test_a_constant_for_the_wrong_number_of_layers_is_refused() -> None:
-    with pytest.raises(Refusal, match="3 positive standard deviations"):
+    with pytest.raises(UserError, match="3 positive standard deviations"):
         k.value_kernel_constant(DENSE, [0.5, 0.5])
 
 

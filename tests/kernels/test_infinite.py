@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.mehler import diagonal, expectations
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.gates import Gate
@@ -212,8 +212,8 @@ def widened_kernel(nodes: list[object], w: int, x: Tensor, seed: int) -> Tensor:
 
 
 def test_nonsense_is_refused() -> None:
-    with pytest.raises(Refusal, match="at least one weight layer"):
+    with pytest.raises(UserError, match="at least one weight layer"):
         k.relu_limit(torch.ones((2, 2)), 0)
     dense = Architecture((2,), (Dense(2, 2), Dense(2, 1, gated=False)))
-    with pytest.raises(Refusal, match="starts with a convolution"):
+    with pytest.raises(UserError, match="starts with a convolution"):
         k.convolutional_limit(dense, torch.ones((2, 2)))

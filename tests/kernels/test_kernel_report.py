@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dgn_engine import kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from tests.kernels.tiny import ARCHITECTURES, images, make_network
 
@@ -37,17 +37,17 @@ def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
 def test_the_number_that_fits_fits_and_one_more_does_not(name: str, logits: k.Logits) -> None:
     network = make_network(ARCHITECTURES[name])
     budget = 200 << 20
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(UserError) as refused:
         k.check_budget(network, 10**6, budget, logits)
     fits = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
     k.check_budget(network, fits, budget, logits)
-    with pytest.raises(Refusal, match=f"{fits:,} inputs fit"):
+    with pytest.raises(UserError, match=f"{fits:,} inputs fit"):
         k.check_budget(network, fits + 1, budget, logits)
 
 
 def test_shared_kernels_refuse_what_exceeds_their_budget() -> None:
     network = make_network(ARCHITECTURES["gap"])
     x = images(ARCHITECTURES["gap"], 3)
-    with pytest.raises(Refusal, match="0 inputs fit"):
+    with pytest.raises(UserError, match="0 inputs fit"):
         k.SharedKernels(network, x, budget_bytes=1000)
     k.SharedKernels(network, x, budget_bytes=1 << 30)

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
@@ -230,7 +230,7 @@ def test_float32_agrees_with_float64_to_single_precision(name: str) -> None:
 
 def test_an_unknown_logits_mode_is_refused() -> None:
     network = make_network(ARCHITECTURES["fc"])
-    with pytest.raises(Refusal, match="logits is 'softmax'"):
+    with pytest.raises(UserError, match="logits is 'softmax'"):
         k.tangent_kernels(network, images(network.architecture, 2), "softmax")  # type: ignore[arg-type]  # wrong on purpose
 
 

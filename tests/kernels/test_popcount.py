@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.kernels import popcount, recursion, slabs
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, random_gates
@@ -45,7 +45,7 @@ def geometries() -> Iterator[Architecture]:
         features = 70 * high * wide if flat else 70
         try:
             yield Architecture((2, 7, 6), (one, two, head, Dense(features, 1, gated=False)))
-        except Refusal:  # the map is too small for this window
+        except UserError:  # the map is too small for this window
             continue
 
 

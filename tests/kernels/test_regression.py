@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 def problem(classes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,13 +41,13 @@ def test_separable_classes_are_told_apart_whatever_the_scale(classes: int) -> No
 def test_what_cannot_be_fitted_is_refused() -> None:
     K, y = problem(2)
     train, test = torch.arange(20), torch.arange(20, 30)
-    with pytest.raises(Refusal, match="both the training and the test part"):
+    with pytest.raises(UserError, match="both the training and the test part"):
         k.kernel_regression(K, y, train, train)
-    with pytest.raises(Refusal, match="greater than 0"):
+    with pytest.raises(UserError, match="greater than 0"):
         k.kernel_regression(K, y, train, test, ridge=0.0)
-    with pytest.raises(Refusal, match="not finite"):
+    with pytest.raises(UserError, match="not finite"):
         k.kernel_regression(K * torch.nan, y, train, test)
-    with pytest.raises(Refusal, match="zero on the training examples"):
+    with pytest.raises(UserError, match="zero on the training examples"):
         k.kernel_regression(K * 0.0, y, train, test)
 
 
@@ -69,5 +69,5 @@ def test_wide_random_gates_approach_the_closed_form() -> None:
 
 
 def test_probabilities_outside_their_range_are_refused() -> None:
-    with pytest.raises(Refusal, match="0 < p ≤ 1"):
+    with pytest.raises(UserError, match="0 < p ≤ 1"):
         k.random_gating_kernel(4, 1.5, 3)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -75,13 +75,13 @@ def test_a_block_whose_gates_are_closed_leaves_only_its_skip() -> None:
     ],
 )
 def test_blocks_that_do_not_fit_are_refused(nodes: tuple[Node, ...], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         Architecture((3,), nodes)
 
 
 def test_pooling_inside_a_block_is_refused() -> None:
     nodes = (Conv(1, 1), Fork(), GlobalAveragePool(), Merge(), Dense(1, 1, gated=False))
-    with pytest.raises(Refusal, match="inside a block"):
+    with pytest.raises(UserError, match="inside a block"):
         Architecture((1, 3, 3), nodes)
 
 
@@ -95,7 +95,7 @@ def test_pooling_inside_a_block_is_refused() -> None:
     ],
 )
 def test_pooling_and_gates_that_do_not_fit_are_refused(nodes: tuple[Node, ...], words: str) -> None:
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(UserError, match=words):
         Architecture((1, 4, 4), (*nodes, GlobalAveragePool(), Dense(1, 1, gated=False)))
 
 
@@ -121,12 +121,12 @@ def test_gates_after_the_additions_of_nested_blocks_multiply_each_path() -> None
 
 def test_sub_networks_that_do_not_exist_are_refused() -> None:
     architecture = Architecture((3,), (Dense(3, 3), *BLOCKS, *TAIL))
-    with pytest.raises(Refusal, match=r"Blocks \[1\]"):
+    with pytest.raises(UserError, match=r"Blocks \[1\]"):
         k.sub_network(architecture, (1,))
     many = Architecture((3,), (Dense(3, 3), *(BLOCKS * 13), *TAIL))
     x, gates = images(many, 2), random_gates(many, 2, hard=True)
-    with pytest.raises(Refusal, match=r"2\^13"):
+    with pytest.raises(UserError, match=r"2\^13"):
         k.sub_network_shares(many, gates, x)
     nested = Architecture((3,), (Dense(3, 3), Fork(), *BLOCKS, Merge(), *TAIL))
-    with pytest.raises(Refusal, match="nested"):
+    with pytest.raises(UserError, match="nested"):
         k.sub_network(nested, ())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from tests.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 
@@ -54,7 +54,7 @@ def test_churn_is_the_share_of_gates_that_switched() -> None:
     before = [torch.tensor([[1.0, 0.0], [0.4, 0.6]]), torch.ones(2, 3)]
     after = [torch.tensor([[0.0, 0.0], [0.6, 0.9]]), torch.ones(2, 3)]
     assert k.gate_churn(before, after) == (2 / 10, [2 / 4, 0.0])
-    with pytest.raises(Refusal):
+    with pytest.raises(UserError):
         k.gate_churn(before, after[:1])
 
 

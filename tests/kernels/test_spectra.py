@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 def kernel_of_rank(n: int, rank: int, seed: int = 0) -> Tensor:
@@ -106,7 +106,7 @@ def test_a_small_kernel_gives_all_its_eigenvalues_as_leading_ones() -> None:
     H = kernel_of_rank(6, 3)
     found = k.leading_spectrum(H, 6)
     torch.testing.assert_close(found.eigenvalues, k.spectrum(H).eigenvalues)
-    with pytest.raises(Refusal, match="7 eigenvalues"):
+    with pytest.raises(UserError, match="7 eigenvalues"):
         k.leading_spectrum(H, 7)
 
 
@@ -132,18 +132,18 @@ def test_two_classes_become_plus_and_minus_one() -> None:
 def test_a_kernel_that_is_not_finite_is_refused(value: float) -> None:
     H = torch.eye(3)
     H[0, 1] = value
-    with pytest.raises(Refusal, match="not finite"):
+    with pytest.raises(UserError, match="not finite"):
         k.spectrum(H)
 
 
 def test_kernels_and_targets_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(Refusal, match="trace is 0"):
+    with pytest.raises(UserError, match="trace is 0"):
         k.spectrum(torch.zeros((3, 3)))
-    with pytest.raises(Refusal, match="square"):
+    with pytest.raises(UserError, match="square"):
         k.spectrum(torch.zeros((3, 2)))
-    with pytest.raises(Refusal, match="4 targets"):
+    with pytest.raises(UserError, match="4 targets"):
         k.spectrum(torch.eye(3), torch.ones(4))
-    with pytest.raises(Refusal, match="between 0 and 2"):
+    with pytest.raises(UserError, match="between 0 and 2"):
         k.class_targets(torch.tensor([3]), 3)
 
 
@@ -161,9 +161,9 @@ def test_the_ridge_of_a_singular_kernel_is_found_and_reported() -> None:
     found, ridge = k.ridge_nu(kernel, targets)
     assert 0 < ridge < 1e-10
     assert found == pytest.approx(k.spectrum(kernel, targets, ridge=ridge).nu, rel=1e-2)
-    with pytest.raises(Refusal, match="ridge"):
+    with pytest.raises(UserError, match="ridge"):
         k.ridge_nu(kernel - 2 * torch.eye(30) * kernel.trace() / 100, targets, ridge=1e-9)
-    with pytest.raises(Refusal, match="targets"):
+    with pytest.raises(UserError, match="targets"):
         k.ridge_nu(kernel, targets[:4])
 
 

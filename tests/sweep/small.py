@@ -11,8 +11,8 @@ from safetensors.numpy import load
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep.executor import Executor, Progress, Told
-from dgn_engine.sweep.unit import Made, Training, Unit, unit_folder
+from dgn_engine.sweep.executor import Executor, Told, UnitProgress
+from dgn_engine.sweep.unit import Training, Unit, UnitFile, unit_folder
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
 SMALL = RunConfig(
@@ -37,19 +37,19 @@ def small(seed: int, regime: str = "FR-II", epochs: int = 3) -> Training:
 def learnt(seed: int) -> list[Unit]:
     """A ReLU network, and another that is gated by its best weights."""
     relu, fixed = small(seed, "ReLU"), small(seed, "FL")
-    return [relu, replace(fixed, gates_from=Made(relu.id, f"{KEPT}/{BEST}"))]
+    return [relu, replace(fixed, gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}"))]
 
 
 class Seen:
     """What an executor told, in order."""
 
     def __init__(self) -> None:
-        self.all: list[Progress] = []
+        self.all: list[UnitProgress] = []
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: UnitProgress) -> None:
         self.all.append(progress)
 
-    def of(self, unit: str) -> list[Progress]:
+    def of(self, unit: str) -> list[UnitProgress]:
         return [progress for progress in self.all if progress.unit == unit]
 
 
@@ -61,7 +61,7 @@ def run(
     executor: Executor,
     units: list[Unit],
     root: Path,
-    told: Callable[[Progress], None] = lambda _: None,
+    told: Callable[[UnitProgress], None] = lambda _: None,
     stop: Callable[[], bool] = never,
 ) -> dict[str, Told]:
     return executor.run(units, root, told, stop)

@@ -9,11 +9,11 @@ import pytest
 
 from dgn_engine import cli
 from dgn_engine.config import DataConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.checks import check_folder, check_start
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
-from dgn_engine.sweep.workers.serial import Serial
+from dgn_engine.sweep.workers.serial import SerialExecutor
 from dgn_engine.training.devices import available_devices
 from tests.sweep.small import learnt, run, small
 
@@ -24,7 +24,7 @@ def test_what_can_be_carried_out_is_not_refused(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_fits_only_other_data_is_refused(tmp_path: Path) -> None:
     taught = small(0)
-    run(Serial(), [taught], tmp_path)
+    run(SerialExecutor(), [taught], tmp_path)
     file = str(unit_folder(tmp_path, taught.id) / WEIGHTS)
     held = small(1, "FL")
     held = replace(
@@ -32,7 +32,7 @@ def test_a_checkpoint_that_fits_only_other_data_is_refused(tmp_path: Path) -> No
     )
     check_start([held], tmp_path)
     other = replace(held, config=replace(held.config, data=DataConfig("correlated")))
-    with pytest.raises(Refusal, match=f"The run {other.id} is not possible: .*256"):
+    with pytest.raises(UserError, match=f"The run {other.id} is not possible: .*256"):
         check_start([other], tmp_path)
 
 
@@ -53,21 +53,21 @@ def test_what_lies_on_another_machine_is_not_looked_for_here(tmp_path: Path) -> 
     config = replace(unit.config, data=DataConfig("mnist", root="/nowhere"))
     far: list[Unit] = [Training("far", config)]
     check_start(far, tmp_path, here=False)
-    with pytest.raises(Refusal, match="is not in /nowhere"):
+    with pytest.raises(UserError, match="is not in /nowhere"):
         check_start(far, tmp_path)
 
 
 def test_a_run_that_is_done_needs_its_file_no_more(tmp_path: Path) -> None:
     (tmp_path / "gates").mkdir()
     taught, held = small(0), small(1, "FL")
-    run(Serial(), [taught], tmp_path / "gates")
+    run(SerialExecutor(), [taught], tmp_path / "gates")
     file = unit_folder(tmp_path / "gates", taught.id) / WEIGHTS
     gating = replace(held.config.gating, gates_from=str(file))
     held = replace(held, config=replace(held.config, gating=gating))
-    run(Serial(), [held], tmp_path / "out")
+    run(SerialExecutor(), [held], tmp_path / "out")
     file.unlink()
     check_start([held], tmp_path / "out")
-    with pytest.raises(Refusal, match="cannot be opened"):
+    with pytest.raises(UserError, match="cannot be opened"):
         check_start([held], tmp_path / "elsewhere")
 
 
@@ -75,5 +75,5 @@ def test_a_file_in_the_place_of_a_folder_is_refused_by_name(tmp_path: Path) -> N
     (tmp_path / "file").write_text("")
     check_folder(tmp_path / "new" / "deep")
     for place in (tmp_path / "file", tmp_path / "file" / "deep"):
-        with pytest.raises(Refusal, match=r"file is not a folder; choose a folder with --out"):
+        with pytest.raises(UserError, match=r"file is not a folder; choose a folder with --out"):
             check_folder(place)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from dgn_engine.errors import Refusal
-from dgn_engine.sweep.executor import Progress
+from dgn_engine.errors import UserError
+from dgn_engine.sweep.executor import UnitProgress
 from dgn_engine.sweep.workers.choose import find_executor
-from dgn_engine.sweep.workers.dask_workers import OnDask
-from dgn_engine.sweep.workers.serial import Serial
+from dgn_engine.sweep.workers.dask_workers import DaskExecutor
+from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.sweep.small import LONG, Seen, content, mixed, run
 
 distributed = pytest.importorskip(
@@ -61,11 +61,11 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
     cluster: Any, tmp_path: Path, seen: Seen
 ) -> None:
     units, root = mixed(), tmp_path / "sweep"
-    run(Serial(), units, tmp_path / "serial")
+    run(SerialExecutor(), units, tmp_path / "serial")
     executor = find_executor("dask", units, cluster.scheduler_address)
     far: dict[str, float] = {}
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: UnitProgress) -> None:
         far[progress.unit] = progress.fraction
 
     states = run(executor, units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.1)
@@ -73,7 +73,7 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
 
     killed: list[int] = []
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: UnitProgress) -> None:
         seen(progress)
         if progress.unit == LONG.id and progress.fraction > 0.3 and not killed:
             told = (root / "units" / LONG.id / "lock").read_text()
@@ -91,11 +91,11 @@ def test_a_cluster_that_is_not_there_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dgn_engine.sweep.slurm.CONNECT", 0.5)
-    with pytest.raises(Refusal, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
-        run(OnDask("tcp://127.0.0.1:9"), [LONG], tmp_path)
+    with pytest.raises(UserError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        run(DaskExecutor("tcp://127.0.0.1:9"), [LONG], tmp_path)
 
 
 def test_slurm_that_is_not_there_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
-    with pytest.raises(Refusal, match="no 'sbatch' here"):
-        run(OnDask("slurm:jobs=1"), [LONG], tmp_path)
+    with pytest.raises(UserError, match="no 'sbatch' here"):
+        run(DaskExecutor("slurm:jobs=1"), [LONG], tmp_path)

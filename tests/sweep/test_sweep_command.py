@@ -11,7 +11,7 @@ import pytest
 
 from dgn_engine import cli
 from dgn_engine.cli import _interrupt
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.grid import read_sweep
 
 BASE = """
@@ -104,8 +104,8 @@ def test_a_file_that_cannot_be_carried_out_is_one_sentence(
     path = file(tmp_path, text)
     assert sweep(path, tmp_path / "out") == 2
     said = capsys.readouterr().err
-    with pytest.raises(Refusal, match=words):
-        raise Refusal(said)
+    with pytest.raises(UserError, match=words):
+        raise UserError(said)
     assert said.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_carried_out_is_one_sentence(
 def test_more_runs_than_anybody_means_are_refused(tmp_path: Path) -> None:
     many = ", ".join(str(number) for number in range(400))
     text = f"[grid]\nseed = [{many}]\nprobe_examples = [{many}]"
-    with pytest.raises(Refusal, match="160,000 runs"):
+    with pytest.raises(UserError, match="160,000 runs"):
         read_sweep(file(tmp_path, text))
 
 

@@ -35,16 +35,16 @@ from dgn_engine.protocol.events import (
     EngineReady,
     FileClosed,
     FileListed,
+    FileUseCheck,
     LayerInfo,
     LayerMatch,
-    Offer,
     ProbeSet,
     Refused,
     RegimeSwapped,
     Rewired,
     RunStarted,
     SettingChanged,
-    Tensor,
+    TensorInfo,
     Working,
 )
 from dgn_viewer.inspector.formula import typeset
@@ -124,7 +124,7 @@ LISTED = FileListed(
     ticket=7,
     path="/somewhere/<b>bold</b>.pt",
     file_name="<b>bold</b>.pt",
-    tensors=(Tensor("<i>net.0</i>.weight", (64, 64), "float32"), Tensor("n", (), "int64")),
+    tensors=(TensorInfo("<i>net.0</i>.weight", (64, 64), "float32"), TensorInfo("n", (), "int64")),
     matches=(
         LayerMatch("layer 1", (64, 64), "<i>net.0</i>.weight", (64, 64), True),
         LayerMatch("layer 2", (64, 64), "", None, True),
@@ -375,8 +375,8 @@ def test_a_file_that_does_not_fit_can_only_be_closed(
 def test_each_use_of_a_file_has_its_verdict_and_its_command(
     inspector: Inspector, sent: list[Command]
 ) -> None:
-    weights = Offer(False, "Its weights do not fit.", LISTED.matches)
-    inspector.on_event(replace(LISTED, weights=weights, network=Offer(True, "A network.")))
+    weights = FileUseCheck(False, "Its weights do not fit.", LISTED.matches)
+    inspector.on_event(replace(LISTED, weights=weights, network=FileUseCheck(True, "A network.")))
     page = inspector.page
     assert isinstance(page, FilePage)
     assert page.purpose == "gates"
@@ -403,10 +403,10 @@ def test_a_comparison_is_begun_at_once_and_asks_only_where_it_cannot(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     dropped = replace(LISTED, purpose="compare")
-    inspector.on_event(replace(dropped, network=Offer(True, "A network.")))
+    inspector.on_event(replace(dropped, network=FileUseCheck(True, "A network.")))
     assert sent == [CompareFile(7)]
     assert inspector.page is None
-    inspector.on_event(replace(dropped, network=Offer(False, "No network.")))
+    inspector.on_event(replace(dropped, network=FileUseCheck(False, "No network.")))
     assert isinstance(inspector.page, FilePage)
     assert inspector.page.verdict.text() == "No network."
 
@@ -414,9 +414,9 @@ def test_a_comparison_is_begun_at_once_and_asks_only_where_it_cannot(
 def test_tensors_are_picked_among_those_that_have_the_shape(
     inspector: Inspector, sent: list[Command]
 ) -> None:
-    tensors = tuple(Tensor(f"t{i}", (64, 64), "float32") for i in range(3))
+    tensors = tuple(TensorInfo(f"t{i}", (64, 64), "float32") for i in range(3))
     rows = tuple(LayerMatch(f"layer {i + 1}", (64, 64), f"t{i}", (64, 64), True) for i in range(2))
-    listed = replace(LISTED, tensors=(*tensors, Tensor("b", (64,), "float32")), matches=rows)
+    listed = replace(LISTED, tensors=(*tensors, TensorInfo("b", (64,), "float32")), matches=rows)
     inspector.on_event(listed)
     page = inspector.page
     assert isinstance(page, FilePage)
@@ -450,7 +450,7 @@ def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Comm
 
 
 def test_a_file_with_very_many_tensors_is_cut_short(inspector: Inspector) -> None:
-    many = tuple(Tensor(f"w{i}", (1,), "float32") for i in range(5000))
+    many = tuple(TensorInfo(f"w{i}", (1,), "float32") for i in range(5000))
     inspector.on_event(replace(LISTED, tensors=many, ignored=("optimizer",)))
     assert isinstance(inspector.page, FilePage)
     lines = inspector.page.tensors.toPlainText().splitlines()

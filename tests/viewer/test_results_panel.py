@@ -13,12 +13,12 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli.reproduce import add_arguments
 from dgn_engine.experiments.report import document
-from dgn_engine.experiments.report.document import Document, RowLine, UnitLine
-from dgn_engine.experiments.report.progress import Running, Standing
+from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
+from dgn_engine.experiments.report.progress import ReproductionProgress, RunningUnit
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_engine.protocol.results import Claim, Figure, Line, Printed
+from dgn_engine.protocol.results import Claim, Figure, PlottedLine, Printed
 from dgn_viewer.application import Viewer
-from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.results_panel import EMPTY, ResultsPanel
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
@@ -29,22 +29,37 @@ ENTRY = ExperimentEntry(
 )
 NOTHING = Catalogue((), (), (), (), ("cpu",))
 FIGURE = Figure(
-    "nu", "ν", "epoch", "ν", (Line("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), Line("p", (), (1.5,))),
+    "nu",
+    "ν",
+    "epoch",
+    "ν",
+    (PlottedLine("ν", (0.0, 1.0), (2.0, 1.0), (0.5, 2.0)), PlottedLine("p", (), (1.5,))),
     log_y=True,
-)  # fmt: skip
+)
 DONE = Document(
-    name="npf-nu", title="ν falls", paper="[NPF] Figure 2", about="", scale="quick",
-    protocol="as-published", request={}, made="2026-01-02T03:04:05+00:00", state="done",
-    versions={}, machine={}, seconds=61.0,
-    rows=(RowLine("ReLU", (97.5, 97.7, 97.6), 97.6, 0.25, Printed(98.14, 0.07), -0.54),),
+    name="npf-nu",
+    title="ν falls",
+    paper="[NPF] Figure 2",
+    about="",
+    scale="quick",
+    protocol="as-published",
+    request={},
+    made="2026-01-02T03:04:05+00:00",
+    state="done",
+    versions={},
+    machine={},
+    seconds=61.0,
+    rows=(ReportRow("ReLU", (97.5, 97.7, 97.6), 97.6, 0.25, Printed(98.14, 0.07), -0.54),),
     claims=(
         Claim("npf-4", "falls", "Spearman; below 0", -0.9, -1.0, -0.8, 3, "held"),
         Claim("npf-1", "is below", "d; above 0", -2.0, -3.0, -1.0, 3, "not held"),
         Claim("npf-2", "is near", "d; below 1", 0.5, math.nan, math.nan, 1, "not decided"),
     ),
-    figures=(FIGURE,), scaled_down=("digits",), units=(UnitLine("relu-s0", "done", 5.0),),
+    figures=(FIGURE,),
+    scaled_down=("digits",),
+    units=(ReportUnit("relu-s0", "done", 5.0),),
     command=("reproduce", "npf-nu", "--quick"),
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -63,8 +78,18 @@ def test_a_panel_without_a_result_says_where_one_comes_from(panel: ResultsPanel)
 
 def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     panel.show_beginning("ν falls", "[NPF] Figure 2")
-    now = Standing("npf-nu", "running", 6, 2, 1, 0.5, 30.0, 90.0, Running("a", 1.0, 0.9731),
-                   (Running("relu-s1", 0.4, 0.9),))  # fmt: skip
+    now = ReproductionProgress(
+        "npf-nu",
+        "running",
+        6,
+        2,
+        1,
+        0.5,
+        30.0,
+        90.0,
+        RunningUnit("a", 1.0, 0.9731),
+        (RunningUnit("relu-s1", 0.4, 0.9),),
+    )
     panel.show_standing(now)
     assert panel.words.text() == "2 of 6 done, 1 failed · 90 s left · best 97.31 %"
     assert panel.bar.value() == 500
@@ -73,7 +98,7 @@ def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     assert told == ("relu-s1", "40 %", "90.00 %")
     assert line.bar.value() == 400
     assert not panel.running.more.isVisible()
-    many = tuple(Running(f"relu-s{seed}", 0.1) for seed in range(11))
+    many = tuple(RunningUnit(f"relu-s{seed}", 0.1) for seed in range(11))
     panel.show_standing(replace(now, running=many))
     assert panel.running.more.text() == "and 3 more"
     panel.show_standing(replace(now, running=many[:2]))
@@ -100,7 +125,7 @@ def test_a_result_stands_beside_what_was_printed_and_verdicts_are_words(
 
 
 def test_an_interrupted_result_can_be_gone_on_with(panel: ResultsPanel, qtbot: QtBot) -> None:
-    units = (*DONE.units, UnitLine("relu-s1", "queued"))
+    units = (*DONE.units, ReportUnit("relu-s1", "queued"))
     left = replace(DONE, state="interrupted", rows=(), claims=(), figures=(), units=units)
     panel.show_document(left)
     assert panel.words.text().startswith("interrupted · 1 of 2 runs and calculations · ")
@@ -120,7 +145,7 @@ def test_a_figure_becomes_the_scene_of_its_numbers() -> None:
 
 
 def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
-    asked: list[Wish] = []
+    asked: list[ReproduceRequest] = []
     page = ExperimentPage(ENTRY, NOTHING, lambda _entry, wish: asked.append(wish) or "", "")
     qtbot.addWidget(page)
     page.show()
@@ -132,7 +157,7 @@ def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
     page.seeds.setValue(2)
     page.begin.click()
     (wish,) = asked
-    assert wish == Wish("npf-nu", scale="full", seeds=2)
+    assert wish == ReproduceRequest("npf-nu", scale="full", seeds=2)
     assert wish.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
     assert wish.folder.name == "npf-nu-full-2_seeds"
 
@@ -140,7 +165,7 @@ def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
 def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
     qtbot: QtBot,
 ) -> None:
-    asked: list[Wish] = []
+    asked: list[ReproduceRequest] = []
     entry = replace(ENTRY, rows=("FC/SGD", "GCONV/Adam"), asks=("steps", "augmentation"))
     page = ExperimentPage(entry, NOTHING, lambda _entry, wish: asked.append(wish) or "", "")
     qtbot.addWidget(page)
@@ -161,9 +186,19 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
     page.begin.click()
     (wish,) = asked
     assert wish.arguments[5:-2] == (
-        "--only", "GCONV/Adam", "--train-limit", "500", "--augmentation", "davidnet",
-        "--device", "cpu", "--executor", "serial", "--steps", "0.1,0.01",
-    )  # fmt: skip
+        "--only",
+        "GCONV/Adam",
+        "--train-limit",
+        "500",
+        "--augmentation",
+        "davidnet",
+        "--device",
+        "cpu",
+        "--executor",
+        "serial",
+        "--steps",
+        "0.1,0.01",
+    )
     assert wish.folder.name == (
         "npf-nu-quick-only_GCONV_Adam-steps_0.1_0.01-augmented-500_training"
     )

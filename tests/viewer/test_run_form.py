@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QStyleOptionViewItem
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import (
     Catalogue,
     DataEntry,
@@ -90,7 +90,7 @@ def test_gates_are_neither_tiled_nor_turned_where_a_network_makes_its_own(form: 
 def test_a_list_that_is_none_is_refused_in_a_sentence(form: RunForm) -> None:
     form.regime.pick("DL")
     form.advanced.tiling.setText("2, x")
-    with pytest.raises(Refusal, match="Tiling is '2, x'; it must be whole numbers"):
+    with pytest.raises(UserError, match="Tiling is '2, x'; it must be whole numbers"):
         form.config()
 
 

@@ -9,13 +9,13 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import (
     Measured,
     Paused,
+    ProbeScalars,
     ProbeSet,
     RegimeSwapped,
     Rewired,
     Running,
     RunStarted,
     SettingChanged,
-    Traced,
 )
 from dgn_engine.protocol.frames import Frame, Reading, freeze
 from dgn_viewer.state.history import History
@@ -62,7 +62,7 @@ def test_measured_values_become_series_of_training(history: History) -> None:
 
 def test_a_view_does_not_change_when_more_arrives(history: History) -> None:
     for step in range(1000):
-        history.on_event(Traced(step, "ntk", {"trace": float(step)}))
+        history.on_event(ProbeScalars(step, "ntk", {"trace": float(step)}))
         if step == 300:
             early = history.view({}).series[("ntk", "trace")]
     assert early.values.tolist() == [float(step) for step in range(301)]
@@ -70,11 +70,11 @@ def test_a_view_does_not_change_when_more_arrives(history: History) -> None:
 
 
 def test_nobody_can_write_to_a_series(history: History) -> None:
-    history.on_event(Traced(1, "ntk", {"trace": 1.0}))
+    history.on_event(ProbeScalars(1, "ntk", {"trace": 1.0}))
     series = history.view({}).series[("ntk", "trace")]
     with pytest.raises(ValueError, match="read-only"):
         series.values[0] = 2.0
-    history.on_event(Traced(2, "ntk", {"trace": 2.0}))
+    history.on_event(ProbeScalars(2, "ntk", {"trace": 2.0}))
     assert history.view({}).series[("ntk", "trace")].values.tolist() == [1.0, 2.0]
 
 

@@ -20,8 +20,8 @@ from safetensors.numpy import load_file
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import Advance, SaveWeights, StartRun, Watch
-from dgn_engine.protocol.events import Event, Paused, Saved
-from dgn_engine.session.thread_session import Session
+from dgn_engine.protocol.events import Event, Paused, WeightsSaved
+from dgn_engine.session.thread_session import ThreadSession
 from dgn_viewer.application import Viewer
 
 FROZEN = 5.0  # seconds
@@ -39,7 +39,7 @@ def run(pace: float) -> RunConfig:
 
 
 def weights_without_a_viewer(path: Path, steps: int) -> dict[str, bytes]:
-    session = Session()
+    session = ThreadSession()
     session.start()
     try:
         for command in (
@@ -50,7 +50,7 @@ def weights_without_a_viewer(path: Path, steps: int) -> dict[str, bytes]:
             session.send(command)
         wait_for(session, lambda event: isinstance(event, Paused) and event.step == steps)
         session.send(SaveWeights(str(path)))
-        wait_for(session, lambda event: isinstance(event, Saved))
+        wait_for(session, lambda event: isinstance(event, WeightsSaved))
     finally:
         assert session.close(10.0)
     return tensors(path)
@@ -61,7 +61,7 @@ def tensors(path: Path) -> dict[str, bytes]:
     return {name: array.tobytes() for name, array in load_file(path).items()}
 
 
-def wait_for(session: Session, wanted: Callable[[Event], bool]) -> None:
+def wait_for(session: ThreadSession, wanted: Callable[[Event], bool]) -> None:
     deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline:
         events = session.drain()
@@ -85,7 +85,7 @@ def test_weights_are_bit_identical_with_and_without_the_window(
     saved: list[Event] = []
     window.event_taken.connect(saved.append)
     window.send(SaveWeights(str(tmp_path / "watched.safetensors")))
-    qtbot.waitUntil(lambda: any(isinstance(event, Saved) for event in saved), timeout=20_000)
+    qtbot.waitUntil(lambda: any(isinstance(event, WeightsSaved) for event in saved), timeout=20_000)
     assert tensors(tmp_path / "watched.safetensors") == alone
     assert sum("weights" in name for name in alone) == 8  # four layers of two networks
 

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Command, Rewire, Rotate
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
-from dgn_viewer.layer_strip.rotation_menu import TurnMenu
+from dgn_viewer.layer_strip.rotation_menu import RotationMenu
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from tests.viewer.strips import shown, started
 
@@ -43,7 +43,7 @@ def wheel(strip: LayersStrip, feature: int, notches: int, held: Qt.KeyboardModif
     QApplication.sendEvent(chip, event)
 
 
-def menu_of(strip: LayersStrip, feature: int) -> TurnMenu:
+def menu_of(strip: LayersStrip, feature: int) -> RotationMenu:
     chip = strip.canvas.chips[feature]
     at = chip.rect().center()
     reason = QContextMenuEvent.Reason.Mouse
@@ -150,4 +150,4 @@ def test_a_network_with_its_own_gates_turns_nothing(
     reason = QContextMenuEvent.Reason.Mouse
     QApplication.sendEvent(chip, QContextMenuEvent(reason, at, chip.mapToGlobal(at)))
     assert sent == []
-    assert strip.findChild(TurnMenu) is None
+    assert strip.findChild(RotationMenu) is None

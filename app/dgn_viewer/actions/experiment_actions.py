@@ -11,7 +11,7 @@ from dgn_viewer.actions.registry import ActionSpec, Shell
 MENU = "Experiments"
 
 
-class Asked(Protocol):
+class ExperimentActions(Protocol):
     """Who does it."""
 
     @property
@@ -21,7 +21,7 @@ class Asked(Protocol):
     def gate_information(self) -> None: ...  # noqa: D102
 
 
-def result_actions(asked: Asked, show: Callable[[], None]) -> tuple[ActionSpec, ...]:
+def result_actions(asked: ExperimentActions, show: Callable[[], None]) -> tuple[ActionSpec, ...]:
     """What does not depend on the list of experiments."""
     return (
         ActionSpec(

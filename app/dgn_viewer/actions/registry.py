@@ -13,7 +13,7 @@ from dgn_engine.protocol.commands import Command
 from dgn_viewer.state.situation import Situation
 
 
-class Files(Protocol):
+class FileQuestions(Protocol):
     """The questions for a file that an action may ask."""
 
     def open_checkpoint(self) -> None: ...  # noqa: D102
@@ -29,7 +29,7 @@ class Shell(Protocol):
     @property
     def theme_choice(self) -> str: ...  # noqa: D102
     @property
-    def files(self) -> Files: ...  # noqa: D102
+    def files(self) -> FileQuestions: ...  # noqa: D102
     def send(self, command: Command) -> None: ...  # noqa: D102
     def panel_is_open(self, panel: str) -> bool: ...  # noqa: D102
     def toggle_panel(self, panel: str) -> None: ...  # noqa: D102

@@ -7,7 +7,7 @@ from typing import Protocol
 from dgn_viewer.actions.registry import ActionSpec, Shell
 
 
-class Sessions(Protocol):
+class SessionActions(Protocol):
     """Who does it."""
 
     def open_run(self) -> None: ...  # noqa: D102
@@ -18,7 +18,7 @@ class Sessions(Protocol):
     def aside(self) -> str: ...  # noqa: D102
 
 
-def session_actions(sessions: Sessions) -> tuple[ActionSpec, ...]:
+def session_actions(sessions: SessionActions) -> tuple[ActionSpec, ...]:
     """In the order of the menu."""
     return (
         ActionSpec(

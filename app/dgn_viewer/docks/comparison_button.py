@@ -8,7 +8,7 @@ from dgn_viewer.docks.panel_text import in_seconds
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 
 
-class BesideOffer(QPushButton):
+class ComparisonButton(QPushButton):
     """'Compute B anyway', for as long as the same B stands beside the run."""
 
     def __init__(self, spec: PanelSpec) -> None:

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.docks.comparison_button import BesideOffer, expected_beside
+from dgn_viewer.docks.comparison_button import ComparisonButton, expected_beside
 from dgn_viewer.docks.panel_message import PanelMessage
 from dgn_viewer.docks.panel_text import State, expected_seconds, footer, message, readings_of
 from dgn_viewer.docks.text_line import FactsLine, TextLine
@@ -37,7 +37,7 @@ _PATIENCE = 2.0  # … and at least this many seconds
 _log = logging.getLogger(__name__)
 
 
-class PanelHost(QWidget):
+class PanelDock(QWidget):
     """Draws one panel from the views it is given; a fault in its drawing stays in its frame."""
 
     choices_changed = Signal()
@@ -80,7 +80,7 @@ class PanelHost(QWidget):
         self._pages.addWidget(self._message)
         self._pages.addWidget(self._scene)
         self._footer = TextLine(theme)
-        self._offer = BesideOffer(self.spec)
+        self._offer = ComparisonButton(self.spec)
         self._offer.clicked.connect(self._compute_beside)
         self._lay_out()
         self.set_theme(theme)

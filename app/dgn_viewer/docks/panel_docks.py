@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
 
 from dgn_viewer.docks.dock_layout import arranged, described
 from dgn_viewer.docks.dock_title import DockTitle
-from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.style.theme import Theme
 
@@ -32,7 +32,7 @@ class PanelDocks(QObject):
         self._front = ""
         self._comparing = False
         self._before = QByteArray()
-        self.hosts: dict[str, PanelHost] = {}
+        self.hosts: dict[str, PanelDock] = {}
         self._docks: dict[str, QDockWidget] = {}
         self._titles: list[DockTitle] = []
         for name, spec in specs.items():
@@ -44,7 +44,7 @@ class PanelDocks(QObject):
     def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
         dock = QDockWidget(spec.title, self.window)
         dock.setObjectName(f"panel.{name}")
-        host = PanelHost(name, spec, theme)
+        host = PanelDock(name, spec, theme)
         dock.setWidget(host)
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)
@@ -161,7 +161,7 @@ class PanelDocks(QObject):
 
     def _panel_of(self, widget: QWidget | None) -> str:
         while widget is not None:
-            if isinstance(widget, PanelHost):
+            if isinstance(widget, PanelDock):
                 return next((name for name, host in self.hosts.items() if host is widget), "")
             widget = widget.parentWidget()
         return ""

@@ -12,14 +12,14 @@ from PySide6.QtCore import QObject, Qt, QTimer
 from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.docks.redraw_budget import LONGEST, Pace
+from dgn_viewer.docks.redraw_budget import LONGEST, RedrawBudget
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.state.history import TRAINING, History
 
 OVERDUE = 2.0  # seconds after which a panel is told the time again, to see that its data are late
 
 
-class Display(QObject):
+class PanelScheduler(QObject):
     """One panel a turn, a prompt one or else the one longest due; input is handled in between."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Display(QObject):
         self._docks = docks
         self._specs = specs
         self._send = send
-        self._pace = Pace([name for name, spec in specs.items() if spec.prompt])
+        self._pace = RedrawBudget([name for name, spec in specs.items() if spec.prompt])
         self._drawn: dict[str, Hashable] = {}  # what each panel showed when it was last drawn
         self._when: dict[str, float] = {}
         self._steps: dict[str, int] = {}

@@ -12,7 +12,7 @@ _STEPS = (SHORTEST, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, LONGEST)
 _SMOOTHING = 0.3  # weight of the newest cost
 
 
-class Pace:
+class RedrawBudget:
     """Learns what drawings cost, in processor time, and derives the intervals between them.
 
     Prompt panels are drawn as soon as they change; what they and the rest of the window leave of

@@ -6,7 +6,7 @@ from PySide6.QtCore import QEvent, QPointF, QSize
 from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from dgn_viewer.plots.rich_text import Type
+from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.elements import Fact
 from dgn_viewer.scene.typeset import html, plain
 from dgn_viewer.style.theme import Theme
@@ -52,8 +52,8 @@ class TextLine(QWidget):
         base = QPointF(0.0, (self.height() - type_.height) / 2 + type_.ascent)
         type_.paint(painter, base, shown, QColor(self._theme.muted))
 
-    def _type(self) -> Type:
-        return Type(self.font().family(), 11)
+    def _type(self) -> TextStyle:
+        return TextStyle(self.font().family(), 11)
 
 
 class FactsLine(QWidget):
@@ -106,9 +106,9 @@ class FactsLine(QWidget):
         """The names that have room now."""
         return tuple(fact.name for fact, _, _ in self._places())
 
-    def _types(self) -> tuple[Type, Type]:
+    def _types(self) -> tuple[TextStyle, TextStyle]:
         family = self.font().family()
-        return Type(family, 12), Type(family, 13, bold=True)
+        return TextStyle(family, 12), TextStyle(family, 13, bold=True)
 
     def _places(self) -> list[tuple[Fact, float, float]]:
         names, values = self._types()

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import progress
-from dgn_engine.experiments.report.progress import Standing
+from dgn_engine.experiments.report.progress import ReproductionProgress
 
 EVERY = 500  # milliseconds between two looks at its progress
 PATIENCE = 8000  # milliseconds that it has to put away what it is at
 
 
-class Child(QObject):
+class DgnProcess(QObject):
     """One command at a time. `told`: how far it is; `ended`: its exit code and its last words."""
 
     told = Signal(object)
@@ -33,7 +33,7 @@ class Child(QObject):
         self._timer = QTimer(self)
         self._timer.setInterval(EVERY)
         self._timer.timeout.connect(self._look)
-        self._last: Standing | None = None
+        self._last: ReproductionProgress | None = None
 
     @property
     def running(self) -> bool:
@@ -71,7 +71,7 @@ class Child(QObject):
     def _look(self) -> None:
         try:
             now = progress.read(self._folder)
-        except Refusal:  # it is loading torch
+        except UserError:  # it is loading torch
             return
         if now != self._last and now.state == "running":
             self._last = now

@@ -24,7 +24,7 @@ _NUMBERS_AND_WORDS = (
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReproduceRequest:
     """An experiment with its settings; 0 and '' leave the choice to the experiment."""
 
     name: str

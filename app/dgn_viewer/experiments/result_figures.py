@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dgn_engine.experiments.report.colours import series_of
-from dgn_engine.protocol.results import Figure, Line
+from dgn_engine.protocol.results import Figure, PlottedLine
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, Role, Scene
 
 
@@ -50,7 +50,7 @@ def _picture(figure: Figure, row: int) -> Chart:
     )
 
 
-def _curves(line: Line, index: int, ends: tuple[float, float], log: bool) -> Iterator[Curve]:
+def _curves(line: PlottedLine, index: int, ends: tuple[float, float], log: bool) -> Iterator[Curve]:
     """The curve, and the edges of its spread as thin dots."""
     role, dash = _look(line, index)
     if not line.x:
@@ -67,7 +67,7 @@ def _curves(line: Line, index: int, ends: tuple[float, float], log: bool) -> Ite
             yield Curve("", x, _positive(edge) if log else edge, role=role, dash="dot")
 
 
-def _look(line: Line, index: int) -> tuple[Role, Dash]:
+def _look(line: PlottedLine, index: int) -> tuple[Role, Dash]:
     if line.style == "printed":
         return "muted", "dot"
     role, dash = series_of(index)

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableWidget, QTableWidgetItem
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.experiments.report.document import RowLine
+from dgn_engine.experiments.report.document import ReportRow
 from dgn_viewer.style.stylesheet import font, tip
 
 HEADS = ("", "measured", "printed", "difference", "n", "epochs")
@@ -38,7 +38,7 @@ class RowTable(QTableWidget):
             if item is not None:
                 item.setTextAlignment(_side(head))
 
-    def show_rows(self, rows: tuple[RowLine, ...]) -> None:
+    def show_rows(self, rows: tuple[ReportRow, ...]) -> None:
         """Fill it anew."""
         cells = [_cells(row) for row in rows]
         self.setRowCount(len(rows))
@@ -56,7 +56,7 @@ class RowTable(QTableWidget):
         self.setFixedHeight(self.horizontalHeader().sizeHint().height() + _ROW * len(rows) + 2)
 
 
-def _cells(row: RowLine) -> tuple[str, ...]:
+def _cells(row: ReportRow) -> tuple[str, ...]:
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
@@ -68,7 +68,7 @@ def _cells(row: RowLine) -> tuple[str, ...]:
     )
 
 
-def _about(row: RowLine) -> str:
+def _about(row: ReportRow) -> str:
     parts = (row.label, row.remark, f"{formatting.duration(row.seconds)} of computing")
     return "; ".join(part for part in (parts if row.seconds > 0 else parts[:2]) if part)
 

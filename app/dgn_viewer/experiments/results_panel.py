@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.progress import OVER, Standing
+from dgn_engine.experiments.report.progress import OVER, ReproductionProgress
 from dgn_viewer.experiments.claim_list import ClaimList
 from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.result_tables import RowTable
@@ -91,7 +91,7 @@ class ResultsPanel(QFrame):
         self._state("Loading torch and the data…", running=True)
         self._body(None)
 
-    def show_standing(self, now: Standing) -> None:
+    def show_standing(self, now: ReproductionProgress) -> None:
         """How far it is."""
         self.bar.setRange(0, 1000)
         self.bar.setValue(round(1000 * now.fraction))
@@ -202,7 +202,7 @@ class ResultsPanel(QFrame):
         whole.addWidget(self._pages)
 
 
-def in_words(now: Standing) -> str:
+def in_words(now: ReproductionProgress) -> str:
     """'12 of 60 done, 1 failed · 4 min left · best 97.31 %'."""
     parts = [f"{now.done} of {now.total} done" + (f", {now.failed} failed" if now.failed else "")]
     if now.left is not None:

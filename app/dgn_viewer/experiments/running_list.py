@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
 
-from dgn_engine.experiments.report.progress import Running, Standing
+from dgn_engine.experiments.report.progress import ReproductionProgress, RunningUnit
 from dgn_viewer.style.stylesheet import font
 from dgn_viewer.widgets.elided_label import ElidedLabel
 
@@ -33,7 +33,7 @@ class RunningList(QWidget):
         self.more = _small("", _LEFT)
         self._grid.addWidget(self.more, MOST + 1, 0, 1, 4)
 
-    def show_running(self, now: Standing) -> None:
+    def show_running(self, now: ReproductionProgress) -> None:
         """Fill the lines; what is over goes away."""
         shown = now.running[:MOST]
         while len(self.lines) < len(shown):
@@ -65,7 +65,7 @@ class _Line:
         for column, widget in enumerate(self._widgets):
             grid.addWidget(widget, row, column)
 
-    def show_unit(self, one: Running | None) -> None:
+    def show_unit(self, one: RunningUnit | None) -> None:
         """Nothing hides the line."""
         for widget in self._widgets:
             widget.setVisible(one is not None)

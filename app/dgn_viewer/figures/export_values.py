@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dgn_engine.errors import Refusal
-from dgn_viewer.figures.provenance import Context
+from dgn_engine.errors import UserError
+from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.scene.axis_ticks import axis_label
 from dgn_viewer.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
@@ -19,10 +19,10 @@ from dgn_viewer.scene.typeset import plain
 FORMATS = (".npz", ".csv")
 
 
-def save_numbers(shown: Shown, path: Path, context: Context) -> tuple[Path, ...]:
+def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, ...]:
     """Write one NPZ, or one CSV for each chart (`NAME.CHART.csv`); returns what was written."""
     if isinstance(shown, Empty):
-        raise Refusal(f"{context.title} shows nothing to export: {shown.reason}")
+        raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
     match path.suffix.lower():
         case ".npz":
             write_file(path, npz_bytes(shown, context))
@@ -34,17 +34,17 @@ def save_numbers(shown: Shown, path: Path, context: Context) -> tuple[Path, ...]
                 write_file(file, csv_text(chart).encode("utf-8"))
                 written.append(file)
             return tuple(written)
-    raise Refusal(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
+    raise UserError(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
 
 
-def npz_bytes(scene: Scene, context: Context) -> bytes:
+def npz_bytes(scene: Scene, context: Provenance) -> bytes:
     """The arrays of `arrays` as a compressed NPZ that loads without pickle."""
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays(scene, context))
     return content.getvalue()
 
 
-def arrays(scene: Scene, context: Context) -> dict[str, Array]:
+def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
     """Every array of the scene under its chart's name.
 
     A curve: `CHART.CURVE.x` and `.y`; a matrix: `CHART.values` with `CHART.rows` and

@@ -13,7 +13,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dgn_viewer.figures.provenance import Context
+from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.scene.axes import Range, chart_range, thinned
 from dgn_viewer.scene.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.scene.chart_layout import Box, Margins, Place, arrange, spread
@@ -50,7 +50,7 @@ def print_style() -> Iterator[None]:
         yield
 
 
-def draw_figure(scene: Scene, context: Context) -> Figure:
+def draw_figure(scene: Scene, context: Provenance) -> Figure:
     """The figure of a scene; call inside `print_style`, in which it has to be saved as well."""
     lines = _caption(scene, context)
     below = len(lines) * (SMALL + 3.0) + 6.0
@@ -97,7 +97,7 @@ class _Page:
         self.figure.text(x / WIDTH, 1.0 - y / self.height, words, size=size, color=colour, **more)  # type: ignore[arg-type]  # matplotlib's Text properties
 
 
-def _caption(scene: Scene, context: Context) -> list[str]:
+def _caption(scene: Scene, context: Provenance) -> list[str]:
     facts = ", ".join(f"{fact.name} = {fact.value}" for fact in scene.facts)
     lines = [context.caption, facts, scene.note]
     return [line for line in lines if line]

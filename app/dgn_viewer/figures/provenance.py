@@ -9,7 +9,7 @@ from dgn_viewer.scene.run_text import data_in_words, net_in_words
 
 
 @dataclass(frozen=True)
-class Context:
+class Provenance:
     """The caption of a figure, and the metadata of exported numbers."""
 
     title: str
@@ -32,12 +32,12 @@ class Context:
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
 
-def context_of(view: View, title: str, step: int) -> Context:
+def context_of(view: View, title: str, step: int) -> Provenance:
     """The context of data of one step, seen in this view."""
     run = view.run
     if run is None:
-        return Context(title, view.regime, step=step)
+        return Provenance(title, view.regime, step=step)
     config = run.config
-    return Context(
+    return Provenance(
         title, view.regime, data_in_words(config.data), net_in_words(run), config.seed, step
     )

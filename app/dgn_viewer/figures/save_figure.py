@@ -6,9 +6,9 @@ import io
 import json
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_viewer.figures.figure_charts import PAPER, draw_figure, print_style
-from dgn_viewer.figures.provenance import Context
+from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.scene.elements import Empty, Shown
 
@@ -16,13 +16,13 @@ FORMATS = (".png", ".svg", ".pdf")
 DPI = 300
 
 
-def save_figure(shown: Shown, path: Path, context: Context) -> Path:
-    """Draw and write; raises `Refusal` where there is nothing to draw or it cannot be written."""
+def save_figure(shown: Shown, path: Path, context: Provenance) -> Path:
+    """Draw and write; raises `UserError` where there is nothing to draw or it cannot be written."""
     if isinstance(shown, Empty):
-        raise Refusal(f"{context.title} shows nothing to export: {shown.reason}")
+        raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
     kind = path.suffix.lower().removeprefix(".")
     if f".{kind}" not in FORMATS:
-        raise Refusal(f"{path.name} is no figure; end its name in {', '.join(FORMATS)}.")
+        raise UserError(f"{path.name} is no figure; end its name in {', '.join(FORMATS)}.")
     content = io.BytesIO()
     with print_style():
         figure = draw_figure(shown, context)
@@ -33,7 +33,7 @@ def save_figure(shown: Shown, path: Path, context: Context) -> Path:
     return path
 
 
-def _metadata(kind: str, context: Context) -> dict[str, str | None]:
+def _metadata(kind: str, context: Provenance) -> dict[str, str | None]:
     """Where the data come from; no date, so that the same data make the same file."""
     about = json.dumps(context.as_dict(), ensure_ascii=False)
     match kind:

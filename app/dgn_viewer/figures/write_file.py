@@ -7,11 +7,11 @@ import os
 import tempfile
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write through a neighbour that takes the name at the end; raises `Refusal`."""
+    """Write through a neighbour that takes the name at the end; raises `UserError`."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -34,7 +34,7 @@ def _mask() -> int:
     return mask
 
 
-def _refusal(path: Path, error: OSError) -> Refusal:
+def _refusal(path: Path, error: OSError) -> UserError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             why, what = "the disk is full", "Make room or choose another folder"
@@ -46,4 +46,4 @@ def _refusal(path: Path, error: OSError) -> Refusal:
             why, what = "it is a folder", "Choose another name"
         case _:
             why, what = error.strerror or str(error), "Choose another place"
-    return Refusal(f"Cannot write {path.name}: {why}. {what}; nothing was exported.")
+    return UserError(f"Cannot write {path.name}: {why}. {what}; nothing was exported.")

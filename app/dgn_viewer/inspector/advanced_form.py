@@ -9,16 +9,16 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from dgn_engine.config import Augmentation, Pixels, RunConfig
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.collapsible import Fold
+from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import ListField, PathField, PickBox
 from dgn_viewer.widgets.form_section import Section
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.number_field import NumberField
 
 _MANY = 10**9
 
 
-class AdvancedForm(Fold):
+class AdvancedForm(Collapsible):
     """Folded while everything in it is as usual."""
 
     def __init__(self) -> None:
@@ -102,8 +102,8 @@ class AdvancedForm(Fold):
     def _data(self) -> Section:
         self.label_noise = NumberField(0.0, 1.0, rungs=(1, 2, 2.5, 5, 7.5))
         self.pixels = PickBox([("true", "as they are"), ("random", "Gaussian noise")])
-        self.variant_seed = WholeField(0, 2**31 - 1)
-        self.test_limit = WholeField(0, _MANY, zero="all")
+        self.variant_seed = IntegerField(0, 2**31 - 1)
+        self.test_limit = IntegerField(0, _MANY, zero="all")
         rows = Section("Data")
         rows.add("test examples", self.test_limit, "So many, balanced over the classes")
         rows.add(

@@ -8,12 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QLabel
 
 from dgn_engine.config import DataConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PairField, PathField, PickBox
 from dgn_viewer.widgets.form_section import OptionsForm, Section
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 
 _MANY = 10**9
 _FOLDER = "folder"
@@ -34,7 +34,7 @@ class DataForm(Section):
         self.folder = PathField("Folder or archive of images", "class-named folders", folder=True)
         self.root = PathField("Folder of data sets", "DGN_DATA_ROOT, then the cache", folder=True)
         self.pair = PairField()
-        self.train_limit = WholeField(0, _MANY, zero="all")
+        self.train_limit = IntegerField(0, _MANY, zero="all")
         self.options = OptionsForm()
         self.add("data set", self.name)
         self.add("", self.hint)
@@ -71,10 +71,10 @@ class DataForm(Section):
         self.options.show_values(dict(data.options))
 
     def config(self) -> DataConfig:
-        """What is filled in; raises `Refusal` with what is wrong."""
+        """What is filled in; raises `UserError` with what is wrong."""
         name, folder = self.name.value(), self.folder.path()
         if name == _FOLDER and not folder:
-            raise Refusal("No folder is named: choose a folder, or an archive, of images.")
+            raise UserError("No folder is named: choose a folder, or an archive, of images.")
         entry = self._entry()
         unavailable = entry is not None and not entry.available
         return DataConfig(

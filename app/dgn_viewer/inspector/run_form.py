@@ -23,7 +23,7 @@ from dgn_viewer.inspector.data_form import DataForm
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PathField, PickBox
 from dgn_viewer.widgets.form_section import OptionsForm, Section
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.number_field import NumberField
 
 _MANY = 10**9
@@ -204,7 +204,7 @@ class RunForm(QWidget):
     def _gating(self) -> Section:
         self.regime = PickBox()
         self.gates_from = PathField("Checkpoint for the gates", "pre-train instead", folder=False)
-        self.pretrain_epochs = WholeField(0, _MANY, zero="as many as epochs")
+        self.pretrain_epochs = IntegerField(0, _MANY, zero="as many as epochs")
         self.beta = NumberField(0.1, 1000, rungs=(1, 2, 3, 4, 5, 6, 8))
         self.epsilon = NumberField(0.0, 1.0)
         self.gate_probability = NumberField(0.0, 1.0, rungs=(1, 2, 3, 4, 5, 6, 7, 8, 9))
@@ -225,8 +225,8 @@ class RunForm(QWidget):
         self.loss, self.optimiser = _pick(Loss), _pick(Optimiser)
         self.learning_rate = NumberField(1e-9, 100)
         self.momentum = NumberField(0.0, 1.0, rungs=(1, 2, 3, 4, 5, 6, 7, 8, 9))
-        self.batch = WholeField(1, 10**6)
-        self.epochs = WholeField(0, _MANY, zero="until stopped")
+        self.batch = IntegerField(1, 10**6)
+        self.epochs = IntegerField(0, _MANY, zero="until stopped")
         self.pace = NumberField(1, 5000, rungs=(1, 2, 5), unit="steps/s", no_limit="full speed")
         rows = self._training_rows = Section("Training")
         rows.add("loss", self.loss)
@@ -239,9 +239,9 @@ class RunForm(QWidget):
         return rows
 
     def _run(self) -> Section:
-        self.seed = WholeField(0, 2**31 - 1)
+        self.seed = IntegerField(0, 2**31 - 1)
         self.device = PickBox()
-        self.probe_examples = WholeField(2, 4096)
+        self.probe_examples = IntegerField(2, 4096)
         rows = Section("Run")
         rows.add("seed", self.seed)
         rows.add("device", self.device)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from dgn_viewer.layer_strip.gate_chip import RING, ChipLook, GateChip
 from dgn_viewer.layer_strip.gate_colours import gate_colour
-from dgn_viewer.layer_strip.geometry import HEIGHT, Grid
+from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
 from dgn_viewer.layer_strip.legal_orders import Order, exchanged, identity, why_not
 from dgn_viewer.layer_strip.painting import (
     Brushes,
@@ -239,7 +239,7 @@ class StripCanvas(QWidget):
             paint_waiting(painter, QRectF(self.rect()), self._look)
         painter.end()
 
-    def _paint(self, painter: QPainter, grid: Grid, order: Order) -> None:
+    def _paint(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
         paint_rows(painter, grid, self._state, self._look)
         if self._held is not None:
             self._paint_slots(painter, grid)
@@ -249,7 +249,7 @@ class StripCanvas(QWidget):
             column, text = self._reason
             paint_reason(painter, grid.middle(column), QRectF(self.rect()), text, self._look)
 
-    def _paint_slots(self, painter: QPainter, grid: Grid) -> None:
+    def _paint_slots(self, painter: QPainter, grid: StripGrid) -> None:
         assert self._held is not None
         for column in range(grid.count):
             if column != self._held:
@@ -260,7 +260,7 @@ class StripCanvas(QWidget):
             colour = gate_colour(self._theme, feature, grid.count)
             paint_origin(painter, grid.chip(self._held), colour)
 
-    def _paint_links(self, painter: QPainter, grid: Grid, order: Order) -> None:
+    def _paint_links(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
         for feature in order:
             chip = self._chips[feature]
             box = grid.chip(order.index(feature))
@@ -277,8 +277,8 @@ class StripCanvas(QWidget):
         assert self._pending is not None
         return self._pending.index(feature) != self._state.order.index(feature)
 
-    def _grid(self) -> Grid:
-        return Grid(len(self._state.layers), self.width())
+    def _grid(self) -> StripGrid:
+        return StripGrid(len(self._state.layers), self.width())
 
     def _brushes(self) -> Brushes:
         lock = icon("lock", self._theme, 14, self._theme.muted)

@@ -14,7 +14,7 @@ _WIDEST_BOX = 176
 
 
 @dataclass(frozen=True)
-class Grid:
+class StripGrid:
     """Positions for `count` layers in a canvas of this width, in pixels."""
 
     count: int

@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, 
 
 from dgn_engine.protocol.events import LayerInfo
 from dgn_viewer.layer_strip.gate_colours import gate_colour
-from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, Grid
+from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, StripGrid
 from dgn_viewer.layer_strip.strip_state import StripState
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import Theme
@@ -29,7 +29,7 @@ class Brushes:
     lock: QPixmap
 
 
-def paint_rows(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
     """Row names, feature network, value network and the arrows between the layers."""
     _row_names(painter, grid, state, look)
     if state.own_gates:
@@ -105,7 +105,7 @@ def paint_reason(
     return box
 
 
-def _row_names(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+def _row_names(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
     painter.setFont(look.small)
     painter.setPen(QColor(look.theme.muted))
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
@@ -121,7 +121,7 @@ def _row_names(painter: QPainter, grid: Grid, state: StripState, look: Brushes) 
             painter.drawPixmap(QPointF(end, area.center().y() - 7), look.lock)
 
 
-def _own_gates(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
     painter.setFont(look.small)
     painter.setPen(QColor(look.theme.muted))
     area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
@@ -137,7 +137,7 @@ def _own_gates(painter: QPainter, grid: Grid, state: StripState, look: Brushes) 
         painter.drawLine(QLineF(x, chip.bottom(), x, value.top()))
 
 
-def _feature_network(painter: QPainter, grid: Grid, look: Brushes, drawn: bool) -> None:
+def _feature_network(painter: QPainter, grid: StripGrid, look: Brushes, drawn: bool) -> None:
     """Its layers in a chain from x; coins hang on nothing."""
     theme = look.theme
     middle = round(grid.node(0).center().y()) + 0.5
@@ -160,7 +160,7 @@ def _feature_network(painter: QPainter, grid: Grid, look: Brushes, drawn: bool) 
         start = node.right()
 
 
-def _value_network(painter: QPainter, grid: Grid, state: StripState, look: Brushes) -> None:
+def _value_network(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
     theme = look.theme
     middle = round(grid.value(0).center().y()) + 0.5
     painter.setFont(look.bold)

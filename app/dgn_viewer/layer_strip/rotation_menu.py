@@ -10,12 +10,12 @@ from PySide6.QtWidgets import QFormLayout, QLabel, QMenu, QWidget, QWidgetAction
 from dgn_engine.protocol.commands import Rotate
 from dgn_viewer.layer_strip.legal_orders import Order
 from dgn_viewer.layer_strip.strip_state import StripState, Turn
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 
 _MOST = 10**6
 
 
-class Turning:
+class RotationRequests:
     """Asks for turns and holds what was asked until the engine has said so, or refused."""
 
     def __init__(self, ask: Callable[[Rotate], None]) -> None:
@@ -49,7 +49,7 @@ class Turning:
         self._ask(Rotate(rotation, shift if any(shift) else ()))
 
 
-class TurnMenu(QMenu):
+class RotationMenu(QMenu):
     """Fields for the turn of one gate layer; every change of a field asks at once."""
 
     def __init__(
@@ -101,8 +101,8 @@ class TurnMenu(QMenu):
         self._ask(turn)
 
 
-def _field(value: int) -> WholeField:
-    field = WholeField(-_MOST, _MOST)
+def _field(value: int) -> IntegerField:
+    field = IntegerField(-_MOST, _MOST)
     field.setKeyboardTracking(False)
     field.setValue(value)
     field.setMinimumWidth(72)

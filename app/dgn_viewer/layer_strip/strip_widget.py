@@ -13,7 +13,7 @@ from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Re
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.legal_orders import Order
-from dgn_viewer.layer_strip.rotation_menu import Turning, TurnMenu
+from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.layer_strip.strip_state import StripState, Turn
 from dgn_viewer.style.theme import LIGHT, Theme
 
@@ -38,7 +38,7 @@ class LayersStrip(QFrame):
         self.canvas.turned.connect(self._turn_by)
         self.canvas.menu_wanted.connect(self._open_menu)
         self.canvas.homed.connect(self.reset_wiring)
-        self._turning = Turning(send)
+        self._turning = RotationRequests(send)
         self._headline = _label("heading")
         self._sentence = _label("small")
         self._sentence.setWordWrap(True)
@@ -101,7 +101,7 @@ class LayersStrip(QFrame):
         state = self._turning.shown(self._state)
         is_map = len(state.layers[feature].shape) > 1
         turn = state.turn_of(feature)
-        self.menu = TurnMenu(
+        self.menu = RotationMenu(
             self, f"G{feature + 1}", turn, is_map, lambda to: self._turn(feature, to)
         )
         self.menu.open_at(place)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen
 
-from dgn_viewer.plots.rich_text import Type
+from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.scene.chart_layout import Margins
@@ -25,26 +25,26 @@ PAD = 4.0
 
 
 @dataclass(frozen=True)
-class Look:
+class ChartStyle:
     """Colours and type sizes of every chart."""
 
     theme: Theme
     family: str = ""
 
     @property
-    def title(self) -> Type:
+    def title(self) -> TextStyle:
         """Type of a chart's title."""
-        return Type(self.family, 12, bold=True)
+        return TextStyle(self.family, 12, bold=True)
 
     @property
-    def small_title(self) -> Type:
+    def small_title(self) -> TextStyle:
         """Type of an overview's title."""
-        return Type(self.family, 11)
+        return TextStyle(self.family, 11)
 
     @property
-    def label(self) -> Type:
+    def label(self) -> TextStyle:
         """Type of ticks, axis labels and line ends."""
-        return Type(self.family, 11)
+        return TextStyle(self.family, 11)
 
     def colour(self, token: str, alpha: float = 1.0) -> QColor:
         """A token of the theme ('line', 'muted', …) as a colour."""
@@ -54,7 +54,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Ground:
+class PlotArea:
     """Where data land on the screen: `box` in pixels shows `x` and `y` (drawn coordinates).
 
     On a logarithmic axis drawn coordinates are powers of ten. `down`: y grows downwards.
@@ -77,7 +77,7 @@ class Ground:
         return self.box.top() + (share if self.down else 1.0 - share) * self.box.height()
 
 
-def margins(chart: Chart, look: Look, x: Range, y: Range) -> Margins:
+def margins(chart: Chart, look: ChartStyle, x: Range, y: Range) -> Margins:
     """Room around the data of a chart that shows the drawn ranges `x` and `y`."""
     line = look.label.height
     if chart.small:
@@ -104,7 +104,9 @@ def margins(chart: Chart, look: Look, x: Range, y: Range) -> Margins:
     return Margins(left, top, right, bottom)
 
 
-def paint_frame(painter: QPainter, chart: Chart, look: Look, ground: Ground, room: Margins) -> None:
+def paint_frame(
+    painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins
+) -> None:
     """Title, grid, axes and colour bar; the data are painted over it."""
     box = ground.box
     _paint_title(painter, chart, look, box, room)
@@ -121,7 +123,9 @@ def paint_frame(painter: QPainter, chart: Chart, look: Look, ground: Ground, roo
         _paint_bar(painter, chart, look, box)
 
 
-def _paint_title(painter: QPainter, chart: Chart, look: Look, box: QRectF, room: Margins) -> None:
+def _paint_title(
+    painter: QPainter, chart: Chart, look: ChartStyle, box: QRectF, room: Margins
+) -> None:
     type_ = look.small_title if chart.small else look.title
     colour = look.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
@@ -131,7 +135,9 @@ def _paint_title(painter: QPainter, chart: Chart, look: Look, box: QRectF, room:
     type_.paint(painter, QPointF(box.left(), base), title, colour)
 
 
-def _paint_rows(painter: QPainter, chart: Chart, look: Look, ground: Ground, room: Margins) -> None:
+def _paint_rows(
+    painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins
+) -> None:
     type_, box = look.label, ground.box
     most = 5 if box.height() > 90 else 3
     ticks = axis_ticks(chart.y, ground.y, most)
@@ -149,7 +155,7 @@ def _paint_rows(painter: QPainter, chart: Chart, look: Look, ground: Ground, roo
         _paint_upright(painter, type_, label, box.left() - room.left + 2.0, box, look)
 
 
-def _paint_columns(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+def _paint_columns(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     type_, box = look.label, ground.box
     most = max(2, min(5, int(box.width() / 56)))
     ticks = axis_ticks(chart.x, ground.x, most)
@@ -173,7 +179,7 @@ def _paint_columns(painter: QPainter, chart: Chart, look: Look, ground: Ground) 
         type_.paint(painter, point, ticks[index][1], look.colour("muted"))
 
 
-def _paint_bar(painter: QPainter, chart: Chart, look: Look, box: QRectF) -> None:
+def _paint_bar(painter: QPainter, chart: Chart, look: ChartStyle, box: QRectF) -> None:
     matrix, type_ = chart.matrix, look.label
     if matrix is None:
         return
@@ -181,7 +187,7 @@ def _paint_bar(painter: QPainter, chart: Chart, look: Look, box: QRectF) -> None
     painter.drawImage(bar, _ramp_image(ramps.table(matrix.ramp, look.theme).tobytes()))
     painter.setPen(QPen(look.colour("line"), 1))
     painter.drawRect(bar)
-    ground = Ground(bar, (0.0, 1.0), (matrix.low, matrix.high))
+    ground = PlotArea(bar, (0.0, 1.0), (matrix.low, matrix.high))
     ticks = bar_ticks(chart)
     widest = 0.0
     places = [min(max(ground.along(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks]
@@ -214,7 +220,7 @@ def _ramp_image(table: bytes) -> QImage:
 
 
 def _paint_upright(
-    painter: QPainter, type_: Type, label: str, left: float, box: QRectF, look: Look
+    painter: QPainter, type_: TextStyle, label: str, left: float, box: QRectF, look: ChartStyle
 ) -> None:
     """A label turned by 90°, centred on the box, its left edge at `left`."""
     painter.save()

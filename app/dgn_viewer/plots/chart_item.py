@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from dgn_viewer.plots.chart_frame import Ground, Look, margins
+from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, margins
 from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
 from dgn_viewer.plots.coordinates import drawn_range, undrawn
 from dgn_viewer.plots.curve_items import CurveItems
@@ -58,7 +58,7 @@ class ChartItem(QGraphicsObject):
 
     clicked = Signal(QPointF, bool)
 
-    def __init__(self, chart: Chart, look: Look) -> None:
+    def __init__(self, chart: Chart, look: ChartStyle) -> None:
         super().__init__()
         self.chart = chart
         self.look = look
@@ -138,7 +138,7 @@ class ChartItem(QGraphicsObject):
             self._fit()
         self._repaint()
 
-    def set_look(self, look: Look) -> None:
+    def set_look(self, look: ChartStyle) -> None:
         """Recolour everything."""
         self.look = look
         self.show_chart(self.chart)
@@ -156,10 +156,10 @@ class ChartItem(QGraphicsObject):
         """The data area in scene coordinates."""
         return self._box
 
-    def ground(self) -> Ground:
+    def ground(self) -> PlotArea:
         """The mapping of what is visible now."""
         (x0, x1), (y0, y1) = self.field.viewRange()
-        return Ground(self._box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
+        return PlotArea(self._box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
 
     def data_at(self, place: QPointF) -> tuple[float, float]:
         """Data units under a place of the scene."""

@@ -8,8 +8,8 @@ import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QPainter, QPen
 
-from dgn_viewer.plots.chart_frame import PAD, Ground, Look
-from dgn_viewer.plots.rich_text import Type
+from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea
+from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.chart_layout import spread
 from dgn_viewer.scene.elements import Chart, Curve
 from dgn_viewer.scene.mark_labels import mark_names
@@ -17,7 +17,7 @@ from dgn_viewer.scene.mark_labels import mark_names
 FOLLOW = "follow"
 
 
-def paint_notes(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+def paint_notes(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     """Everything on top of the data except the cursor."""
     painter.save()
     painter.setClipRect(ground.box)
@@ -33,7 +33,7 @@ def paint_notes(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> 
 
 
 def paint_cursor(
-    painter: QPainter, chart: Chart, look: Look, ground: Ground, place: QPointF
+    painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea, place: QPointF
 ) -> None:
     """Thin cross lines; on curves only the upright one."""
     painter.setPen(QPen(look.colour("accent", 0.9), 1))
@@ -43,13 +43,13 @@ def paint_cursor(
         painter.drawLine(QLineF(box.left(), place.y(), box.right(), place.y()))
 
 
-def follow_box(ground: Ground, type_: Type) -> QRectF:
+def follow_box(ground: PlotArea, type_: TextStyle) -> QRectF:
     """Where the button stands that takes the chart back to all of its data."""
     wide = type_.width(FOLLOW) + 12
     return QRectF(ground.box.right() - wide - 4, ground.box.top() + 4, wide, type_.height + 4)
 
 
-def paint_follow(painter: QPainter, look: Look, ground: Ground) -> None:
+def paint_follow(painter: QPainter, look: ChartStyle, ground: PlotArea) -> None:
     """The button 'follow', shown while the user has zoomed or panned."""
     box = follow_box(ground, look.label)
     painter.setPen(QPen(look.colour("accent"), 1))
@@ -60,7 +60,7 @@ def paint_follow(painter: QPainter, look: Look, ground: Ground) -> None:
 
 
 def paint_readout(
-    painter: QPainter, look: Look, place: QPointF, lines: tuple[str, ...], room: QRectF
+    painter: QPainter, look: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
 ) -> None:
     """The values in a small card beside the cursor, kept inside `room`."""
     type_ = look.label
@@ -79,7 +79,7 @@ def paint_readout(
         type_.paint(painter, base, line, look.colour("text" if strong else "muted"))
 
 
-def _paint_lines(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+def _paint_lines(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     """Boundaries of classes: thin, in the colour of the panel, so that they read as gaps."""
     if chart.small:
         return
@@ -91,7 +91,7 @@ def _paint_lines(painter: QPainter, chart: Chart, look: Look, ground: Ground) ->
     painter.drawLines(lines)
 
 
-def _paint_dead(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+def _paint_dead(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     if chart.matrix is None:
         return
     painter.setPen(Qt.PenStyle.NoPen)
@@ -101,7 +101,7 @@ def _paint_dead(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> 
         painter.drawRect(QRectF(left, ground.box.top(), right - left, ground.box.height()))
 
 
-def _paint_marks(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+def _paint_marks(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     """Upright dashed lines, named above the frame."""
     low, high = ground.x
     marks = [(ground.across(m.x), m.label) for m in chart.marks if low <= m.x <= high]
@@ -115,7 +115,7 @@ def _paint_marks(painter: QPainter, chart: Chart, look: Look, ground: Ground) ->
         type_.paint(painter, base, name.text, look.colour("text"))
 
 
-def _paint_ends(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> None:
+def _paint_ends(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     """Each curve's name at the right of the frame, at the height where the curve leaves it."""
     named = [(curve, _end(curve, chart, ground)) for curve in chart.curves if curve.name]
     shown = [(curve, place) for curve, place in named if place is not None]
@@ -130,7 +130,7 @@ def _paint_ends(painter: QPainter, chart: Chart, look: Look, ground: Ground) -> 
         type_.paint(painter, base, curve.name, look.colour(curve.role))
 
 
-def _end(curve: Curve, chart: Chart, ground: Ground) -> float | None:
+def _end(curve: Curve, chart: Chart, ground: PlotArea) -> float | None:
     """Pixel height of the curve's last visible value."""
     inside = np.flatnonzero((curve.x <= _data(ground.x[1], chart.x.log)) & np.isfinite(curve.y))
     if inside.size == 0:

@@ -6,7 +6,7 @@ import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
 
-from dgn_viewer.plots.chart_frame import Look
+from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.coordinates import drawn_values, undrawn
 from dgn_viewer.scene.axes import thinned
 from dgn_viewer.scene.elements import Chart, Curve
@@ -29,7 +29,7 @@ class CurveItems:
         self._lines: dict[str, pg.PlotCurveItem] = {}
         self._dots: dict[str, pg.ScatterPlotItem] = {}
 
-    def show(self, chart: Chart, look: Look) -> None:
+    def show(self, chart: Chart, look: ChartStyle) -> None:
         """Show the chart's curves as far as the view box shows them."""
         names = {_key(index, curve) for index, curve in enumerate(chart.curves)}
         for store in (self._lines, self._dots):
@@ -38,7 +38,7 @@ class CurveItems:
         for index, curve in enumerate(chart.curves):
             self._show_one(_key(index, curve), curve, chart, look)
 
-    def _show_one(self, key: str, curve: Curve, chart: Chart, look: Look) -> None:
+    def _show_one(self, key: str, curve: Curve, chart: Chart, look: ChartStyle) -> None:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = pg.PlotCurveItem(connect="finite")

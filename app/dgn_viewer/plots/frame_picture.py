@@ -5,14 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QPainter, QPixmap
 
-from dgn_viewer.plots.chart_frame import Ground, Look, paint_frame
+from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, paint_frame
 from dgn_viewer.scene.chart_layout import Margins
 from dgn_viewer.scene.elements import Chart
 
 State = tuple[object, ...]  # all that a frame depends on; equal states look the same
 
 
-def frame_state(chart: Chart, look: Look, ground: Ground, room: Margins) -> State:
+def frame_state(chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins) -> State:
     """What `paint_frame` reads: everything but the values, the marks and the names of curves."""
     matrix = chart.matrix
     bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar) if matrix else None
@@ -31,8 +31,8 @@ class FramePicture:
         painter: QPainter,
         area: QRect,
         chart: Chart,
-        look: Look,
-        ground: Ground,
+        look: ChartStyle,
+        ground: PlotArea,
         room: Margins,
     ) -> None:
         """Paint the frame, all of which lies in `area` (whole pixels of the scene)."""

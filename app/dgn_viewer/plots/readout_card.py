@@ -6,7 +6,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from dgn_viewer.plots.chart_frame import Look
+from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.chart_notes import paint_readout
 from dgn_viewer.style.theme import LIGHT
 
@@ -18,7 +18,7 @@ class ReadoutCard(QGraphicsObject):
         super().__init__()
         self.setZValue(100)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
-        self.look = Look(LIGHT)
+        self.look = ChartStyle(LIGHT)
         self.room = QRectF()
         self.place = QPointF()
         self.lines: tuple[str, ...] = ()

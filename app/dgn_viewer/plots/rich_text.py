@@ -8,7 +8,7 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
-from dgn_viewer.scene.typeset import Run, runs
+from dgn_viewer.scene.typeset import TextRun, runs
 
 _SMALLER = 0.78
 _RAISED = 0.36
@@ -16,7 +16,7 @@ _LOWERED = 0.20
 
 
 @dataclass(frozen=True)
-class Type:
+class TextStyle:
     """One size and weight of the interface's font."""
 
     family: str
@@ -58,7 +58,7 @@ class Type:
 
 
 @lru_cache(maxsize=256)
-def _font(type_: Type, level: int, italic: bool) -> QFont:
+def _font(type_: TextStyle, level: int, italic: bool) -> QFont:
     """The font of a run; figures are set in one width so that numbers do not dance."""
     font = QFont(type_.family) if type_.family else QFont()
     font.setPixelSize(max(round(type_.pixels * (_SMALLER if level else 1.0)), 7))
@@ -69,12 +69,12 @@ def _font(type_: Type, level: int, italic: bool) -> QFont:
 
 
 @lru_cache(maxsize=256)
-def _metrics(type_: Type, level: int, italic: bool) -> QFontMetricsF:
+def _metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
     return QFontMetricsF(_font(type_, level, italic))
 
 
 @lru_cache(maxsize=4096)  # the same few labels are set at every frame
-def _measured(type_: Type, label: str) -> tuple[tuple[Run, float], ...]:
+def _measured(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
     return tuple(
         (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
         for run in runs(label)

@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
-from dgn_viewer.plots.chart_frame import Look
+from dgn_viewer.plots.chart_frame import ChartStyle
 from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.scene.axes import Range
@@ -40,7 +40,7 @@ class SceneView(QWidget):
 
     def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._look = Look(theme, self.font().family())
+        self._look = ChartStyle(theme, self.font().family())
         self._charts: dict[str, ChartItem] = {}
         self._pointer: QPointF | None = None
         self._canvas = _Canvas(self, theme.panel)
@@ -89,7 +89,7 @@ class SceneView(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         """Recolour everything that is shown."""
-        self._look = Look(theme, self.font().family())
+        self._look = ChartStyle(theme, self.font().family())
         self._canvas.setBackground(theme.panel)
         self._readout.look = self._look
         for item in self._charts.values():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.panel_spec import Beside, View
+from dgn_viewer.scene.panel_spec import ComparedRun, View
 
 A = "A"
 _LONGEST = 24
 
 
-def b_name(beside: Beside) -> str:
+def b_name(beside: ComparedRun) -> str:
     """'B · resnet18.pth', a long name cut in its middle."""
     name = beside.name.replace("$", "_")  # dollars would set the name as a formula
     if len(name) > _LONGEST:

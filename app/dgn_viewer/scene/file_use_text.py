@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dgn_engine.protocol.commands import Purpose
-from dgn_engine.protocol.events import FileListed, Offer
+from dgn_engine.protocol.events import FileListed, FileUseCheck
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ USES = (
 )
 
 
-def offer_of(listed: FileListed, purpose: Purpose) -> Offer:
+def offer_of(listed: FileListed, purpose: Purpose) -> FileUseCheck:
     """Whether the file can be used so, and the layers that it would go to."""
     if purpose == "gates":
-        return Offer(listed.fits, listed.verdict, listed.matches)
+        return FileUseCheck(listed.fits, listed.verdict, listed.matches)
     if purpose == "weights":
         return listed.weights
     return listed.network

@@ -21,7 +21,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Beside:
+class ComparedRun:
     """What stands beside the run (B): a network of a file or a recorded run, and how it was seen.
 
     Its readings are of the same probe examples as those of the run (A).
@@ -55,7 +55,7 @@ class View:
     choices: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
     diverged: int | None = None  # the step at which the loss was no longer finite
-    beside: Beside | None = None
+    beside: ComparedRun | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from html import escape
 
 
 @dataclass(frozen=True)
-class Run:
+class TextRun:
     """Letters of one style: `level` 0 on the line, +1 raised, -1 lowered."""
 
     text: str
@@ -15,12 +15,12 @@ class Run:
     italic: bool = False
 
 
-def runs(label: str) -> tuple[Run, ...]:
+def runs(label: str) -> tuple[TextRun, ...]:
     """Split a label into runs; between dollars letters lean, ^ raises and _ lowers."""
-    found: list[Run] = []
+    found: list[TextRun] = []
     for place, part in enumerate(label.split("$")):
         if part and place % 2 == 0:
-            found.append(Run(part))
+            found.append(TextRun(part))
         elif part:
             found.extend(_formula(part))
     return tuple(found)
@@ -42,8 +42,8 @@ def html(label: str) -> str:
     return "".join(words)
 
 
-def _formula(text: str) -> list[Run]:
-    found: list[Run] = []
+def _formula(text: str) -> list[TextRun]:
+    found: list[TextRun] = []
     level = 0
     place = 0
     while place < len(text):
@@ -57,19 +57,19 @@ def _formula(text: str) -> list[Run]:
                 body, place = text[place + 1 : end], end + 1
             else:
                 body, place = text[place : place + 1], place + 1
-            found.append(Run(body, level, body.isalpha()))
+            found.append(TextRun(body, level, body.isalpha()))
             continue
-        found.append(Run(letter, 0, letter.isalpha()))
+        found.append(TextRun(letter, 0, letter.isalpha()))
         place += 1
     return _joined(found)
 
 
-def _joined(found: list[Run]) -> list[Run]:
-    together: list[Run] = []
+def _joined(found: list[TextRun]) -> list[TextRun]:
+    together: list[TextRun] = []
     for run in found:
         last = together[-1] if together else None
         if last and (last.level, last.italic) == (run.level, run.italic):
-            together[-1] = Run(last.text + run.text, run.level, run.italic)
+            together[-1] = TextRun(last.text + run.text, run.level, run.italic)
         else:
             together.append(run)
     return together

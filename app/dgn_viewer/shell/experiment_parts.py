@@ -15,13 +15,13 @@ from dgn_engine.protocol.events import EngineReady, Event
 from dgn_viewer.actions.experiment_actions import experiment_actions, result_actions
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.docks.dock_title import DockTitle
-from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.experiments.results_panel import ResultsPanel
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.experiment_runner import BUSY, Experiments
+from dgn_viewer.shell.experiment_runner import BUSY, ExperimentRunner
 from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
 
@@ -64,7 +64,7 @@ class ExperimentParts:
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self.dock)
         window.splitDockWidget(self.dock, column, Qt.Orientation.Horizontal)
         self.dock.hide()
-        self.asked = Experiments(
+        self.asked = ExperimentRunner(
             window,
             self.panel,
             home.send,
@@ -101,7 +101,7 @@ class ExperimentParts:
         page = ExperimentPage(entry, self._catalogue, self._begin, busy)
         self._home.inspector.show_page(page)
 
-    def _begin(self, entry: ExperimentEntry, wish: Wish) -> str:
+    def _begin(self, entry: ExperimentEntry, wish: ReproduceRequest) -> str:
         trouble = self.asked.begin(entry, replace(wish, data_root=self.data_root))
         if not trouble:
             self._home.inspector.leave()

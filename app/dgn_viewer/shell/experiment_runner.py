@@ -9,17 +9,17 @@ from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QMainWindow
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import REPORT
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.commands import Command, StartRun
 from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
-from dgn_viewer.experiments.dgn_process import Child
+from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.live_unit import to_watch
-from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.experiments.results_panel import ResultsPanel
-from dgn_viewer.notices import Notice, Offer
+from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS
 from dgn_viewer.state.situation import Situation
@@ -29,7 +29,7 @@ _INTERRUPTED = 130
 _EPOCHS = 20  # of the value networks where the run in the window has no end
 
 
-class Experiments(QObject):
+class ExperimentRunner(QObject):
     """Owns the child process and fills the panel. `wanted`: the panel shall be seen."""
 
     wanted = Signal()
@@ -54,7 +54,7 @@ class Experiments(QObject):
         self._folder = Path()
         self._command: tuple[str, ...] = ()
         self._title = ""
-        self.child = Child(self)
+        self.child = DgnProcess(self)
         self.child.told.connect(panel.show_standing)
         self.child.ended.connect(self._on_ended)
         panel.stop_wanted.connect(self.stop)
@@ -67,7 +67,7 @@ class Experiments(QObject):
         """Whether one is being carried out."""
         return self.child.running
 
-    def begin(self, entry: ExperimentEntry, wish: Wish) -> str:
+    def begin(self, entry: ExperimentEntry, wish: ReproduceRequest) -> str:
         """Start it; why not, in one sentence, or ''."""
         if self.running:
             return BUSY
@@ -82,7 +82,7 @@ class Experiments(QObject):
         """Train its next run in the window's own session, beside the child."""
         try:
             unit, config = to_watch(self._folder)
-        except Refusal as refusal:
+        except UserError as refusal:
             self._tell(Notice("refused", str(refusal)))
             return
         self._send(StartRun(config))
@@ -101,7 +101,7 @@ class Experiments(QObject):
         """Show what lies there; what is running goes on and is shown again at its end."""
         try:
             found = document.read(folder)
-        except Refusal as refusal:
+        except UserError as refusal:
             self._tell(Notice("refused", str(refusal)))
             return
         if self.running:
@@ -161,12 +161,12 @@ class Experiments(QObject):
         trouble = trouble.strip().splitlines()[-1] if trouble else ""
         try:
             found = document.read(self._folder)
-        except Refusal:
+        except UserError:
             self._panel.show_trouble(trouble or "It was stopped before it had begun.")
         else:
             self._panel.show_document(found, trouble)
             if code == 0 and not self._panel.isVisible():
-                show = Offer("Show", self.wanted.emit)
+                show = NoticeButton("Show", self.wanted.emit)
                 self._tell(Notice("info", f"{self._title} is done.", offers=(show,)))
         if trouble:
             self._tell(Notice("refused", trouble))

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from dgn_engine.errors import Refusal
-from dgn_viewer.docks.panel_dock import PanelHost
-from dgn_viewer.figures.provenance import Context, context_of
+from dgn_engine.errors import UserError
+from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.figures.provenance import Provenance, context_of
 from dgn_viewer.notices import Notice
 from dgn_viewer.scene.elements import Empty, Scene
 
@@ -30,12 +30,12 @@ class ExportSettings(Protocol):
     export_folder: str
 
 
-def write_panel(host: PanelHost, path: Path) -> tuple[Path, ...]:
-    """Write what a panel shows in the format of the suffix; raises `Refusal`."""
+def write_panel(host: PanelDock, path: Path) -> tuple[Path, ...]:
+    """Write what a panel shows in the format of the suffix; raises `UserError`."""
     suffix = path.suffix.lower()
     if suffix not in _KINDS:
         known = ", ".join(_KINDS)
-        raise Refusal(f"Cannot tell the format of {path.name}; end its name in one of {known}.")
+        raise UserError(f"Cannot tell the format of {path.name}; end its name in one of {known}.")
     shown = host.shown() or Empty("it failed; see its details.")
     # matplotlib costs a quarter of a second: it is loaded when a figure is asked for.
     if suffix in _NUMBERS:
@@ -47,14 +47,14 @@ def write_panel(host: PanelHost, path: Path) -> tuple[Path, ...]:
     return (save_figure(shown, path, _context(host)),)
 
 
-def write_panels(hosts: Sequence[PanelHost], path: Path) -> tuple[tuple[Path, ...], list[str]]:
+def write_panels(hosts: Sequence[PanelDock], path: Path) -> tuple[tuple[Path, ...], list[str]]:
     """Write each panel beside `path` as NAME-PANEL.SUFFIX; those that show nothing are skipped.
 
-    Returns the files and the titles that were skipped; raises `Refusal` where all of them are.
+    Returns the files and the titles that were skipped; raises `UserError` where all of them are.
     """
     full = [host for host in hosts if isinstance(host.shown(), Scene)]
     if not full:
-        raise Refusal("No open panel shows anything yet; export after the first frame.")
+        raise UserError("No open panel shows anything yet; export after the first frame.")
     written: list[Path] = []
     for host in full:
         file = path.with_name(f"{path.stem}-{host.panel_id}{path.suffix}")
@@ -63,7 +63,7 @@ def write_panels(hosts: Sequence[PanelHost], path: Path) -> tuple[tuple[Path, ..
 
 
 def export_panel(
-    parent: QWidget, host: PanelHost, settings: ExportSettings, tell: Callable[[Notice], None]
+    parent: QWidget, host: PanelDock, settings: ExportSettings, tell: Callable[[Notice], None]
 ) -> QFileDialog:
     """Ask for a name, without stopping the window, and write the panel; `tell` says what came."""
 
@@ -76,7 +76,7 @@ def export_panel(
 
 def export_all(
     parent: QWidget,
-    hosts: Sequence[PanelHost],
+    hosts: Sequence[PanelDock],
     settings: ExportSettings,
     tell: Callable[[Notice], None],
 ) -> QFileDialog:
@@ -112,7 +112,7 @@ def _ask(
         path = Path(chosen)
         try:
             words = write(path)
-        except Refusal as refusal:
+        except UserError as refusal:
             tell(Notice("refused", str(refusal)))
             return
         settings.export_folder = str(path.parent)
@@ -133,10 +133,10 @@ def _saved(files: tuple[Path, ...], skipped: list[str]) -> str:
     return f"{words} Nothing to show in {', '.join(skipped)}." if skipped else words
 
 
-def _context(host: PanelHost) -> Context:
+def _context(host: PanelDock) -> Provenance:
     return context_of(host.view(), host.spec.title, _step(host))
 
 
-def _step(host: PanelHost) -> int:
+def _step(host: PanelDock) -> int:
     shown = host.shown()
     return shown.step if isinstance(shown, Scene) else host.view().step

@@ -9,7 +9,7 @@ from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QTimer
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QWidget
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, Purpose
 from dgn_engine.storage.session_file.archive_format import ENDING
 from dgn_viewer.scene.file_use_text import USES
@@ -82,7 +82,7 @@ class DropTarget(QObject):
     def _drop(self, data: QMimeData, purpose: Purpose) -> None:
         try:
             path = dropped_file(data)
-        except Refusal as refusal:
+        except UserError as refusal:
             self._refuse(str(refusal))
             return
         if not path.is_dir():
@@ -94,16 +94,16 @@ class DropTarget(QObject):
 
 
 def dropped_file(data: QMimeData) -> Path:
-    """The one local file, or run folder, of a drag; raises `Refusal` where it is not one."""
+    """The one local file, or run folder, of a drag; raises `UserError` where it is not one."""
     urls = data.urls()
     if len(urls) != 1:
-        raise Refusal(f"{len(urls)} files at once: drop one checkpoint at a time.")
+        raise UserError(f"{len(urls)} files at once: drop one checkpoint at a time.")
     if not urls[0].isLocalFile():
         place = urls[0].toDisplayString()
-        raise Refusal(f"{place} is not a file on this computer: save it first, then drop it.")
+        raise UserError(f"{place} is not a file on this computer: save it first, then drop it.")
     path = Path(urls[0].toLocalFile())
     if path.is_dir() and not (path / "run.json").is_file():
-        raise Refusal(f"{path.name} is a folder: drop one checkpoint file, or a recorded run.")
+        raise UserError(f"{path.name} is a folder: drop one checkpoint file, or a recorded run.")
     return path
 
 
@@ -111,7 +111,7 @@ def _words(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
     """What the overlay says, and which zones are open."""
     try:
         path = dropped_file(data)
-    except Refusal as refusal:
+    except UserError as refusal:
         return "This cannot be taken", str(refusal), ()
     if path.is_dir():
         return f"{path.name} (recorded run)", "A recorded run can be compared with.", _OF_RUNS

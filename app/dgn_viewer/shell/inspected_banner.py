@@ -14,7 +14,7 @@ from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 
 
-class StandingBar(QToolBar):
+class InspectedBanner(QToolBar):
     """Hidden while there is a run alone. `actions`: of its buttons."""
 
     def __init__(self, actions: ActionSource, window: QWidget) -> None:

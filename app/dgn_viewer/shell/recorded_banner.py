@@ -13,7 +13,7 @@ from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 
 
-class RecordedBar(QToolBar):
+class RecordedBanner(QToolBar):
     """Hidden while a run trains. `actions`: of its buttons."""
 
     def __init__(self, actions: ActionSource, window: QWidget) -> None:

@@ -15,8 +15,8 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.recorded_banner import RecordedBar
-from dgn_viewer.shell.recorded_runs import Recorded
+from dgn_viewer.shell.recorded_banner import RecordedBanner
+from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.session_layout import look_of, put_on
 from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
@@ -46,7 +46,7 @@ class RecordedParts:
         self._window = window
         self._home = home
         self.borrowed = False
-        self.asked = Recorded(
+        self.asked = RecordedRuns(
             window,
             home.send,
             home.settings,
@@ -55,7 +55,7 @@ class RecordedParts:
             lambda: home.registry["file.save_weights"].trigger(),
         )
         home.registry.add(session_actions(self.asked))
-        self.bar = RecordedBar(home.registry, window)
+        self.bar = RecordedBanner(home.registry, window)
         window.addToolBarBreak()
         window.addToolBar(self.bar)
         self.asked.look_wanted.connect(self._put_on)

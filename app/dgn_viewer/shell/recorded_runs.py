@@ -19,7 +19,7 @@ from dgn_engine.protocol.commands import (
     ShowRun,
 )
 from dgn_engine.protocol.events import (
-    EndsRun,
+    DiscardConfirmation,
     EngineReady,
     Event,
     RunShown,
@@ -28,14 +28,14 @@ from dgn_engine.protocol.events import (
     SessionSaved,
 )
 from dgn_engine.protocol.recorded import RecordedRun
-from dgn_viewer.notices import Notice, Offer
+from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.relative_time import ago
 from dgn_viewer.settings import Settings
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
 
 
-class Recorded(QObject):
+class RecordedRuns(QObject):
     """Asks for files, sends commands and tells what came of them.
 
     `look_wanted(look)`: the window of a session that is on show, as JSON. `list_wanted`: the list
@@ -106,7 +106,7 @@ class Recorded(QObject):
                 if event.look != "null":
                     self.look_wanted.emit(event.look)
                 self._tell(self._shown(event))
-            case EndsRun():
+            case DiscardConfirmation():
                 self._tell(self._asked(event))
             case SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
@@ -132,9 +132,9 @@ class Recorded(QObject):
                 f"The run {run.name} was interrupted at step {run.step:,}, "
                 f"{ago(time.time() - run.touched)}.{others}",
                 offers=(
-                    Offer("Continue", lambda: self._send(ContinueRun(run.folder))),
-                    Offer("Show", lambda: self._send(ShowRun(run.folder))),
-                    Offer("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
+                    NoticeButton("Continue", lambda: self._send(ContinueRun(run.folder))),
+                    NoticeButton("Show", lambda: self._send(ShowRun(run.folder))),
+                    NoticeButton("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
                 ),
             )
         )
@@ -149,13 +149,13 @@ class Recorded(QObject):
             words = f"{shown.file_name} shows {shown.name} at step {shown.step:,}, saved {date}."
         else:
             words = f"{shown.name} is shown as it was at step {shown.step:,}: {shown.status}."
-        offers = [Offer("Continue", lambda: self._send(Resume()))]
+        offers = [NoticeButton("Continue", lambda: self._send(Resume()))]
         if shown.aside:
             words += f" The run before is not lost: it is recorded as {Path(shown.aside).name}."
-            offers.append(Offer("Back to it", self.go_back))
+            offers.append(NoticeButton("Back to it", self.go_back))
         return Notice("info", words, offers=tuple(offers))
 
-    def _asked(self, ends: EndsRun) -> Notice:
+    def _asked(self, ends: DiscardConfirmation) -> Notice:
         """Before a run is lost that nobody can bring back."""
         act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
         words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"
@@ -163,9 +163,9 @@ class Recorded(QObject):
             "refused",
             f"The run in progress is not recorded: {act} ends it for good at step {ends.step:,}.",
             offers=(
-                Offer("Keep the run", lambda: None),
-                Offer("Save its weights…", self._save_weights),
-                Offer(words, lambda: self._send(ends.anyway)),
+                NoticeButton("Keep the run", lambda: None),
+                NoticeButton("Save its weights…", self._save_weights),
+                NoticeButton(words, lambda: self._send(ends.anyway)),
             ),
         )
 

@@ -47,7 +47,7 @@ def _phase(now: Situation) -> str:
     return "diverged" if now.diverged else _PHASES[now.phase]
 
 
-class Load:
+class CoreLoad:
     """The share of one core that the calling thread has used since the last reading."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class StatusBar(QStatusBar):
         self.setSizeGripEnabled(False)
         self._situation = Situation()
         self._frame: Frame | None = None
-        self._load = Load()
+        self._load = CoreLoad()
         self._said: dict[str, str] = {}
         self._left, self._right = QLabel(self), QLabel(self)
         for label in (self._left, self._right):

@@ -23,7 +23,7 @@ from dgn_engine.protocol.events import EngineReady, Event, RegimeSwapped, RunSta
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
 from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.choice_box import Choice, ChoiceBox
+from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.number_field import NumberField
 
@@ -79,14 +79,14 @@ class RunToolbar(QToolBar):
         """Nothing is painted here: colours come with the style sheet, icons with the actions."""
 
     def _offer(self, catalogue: Catalogue) -> None:
-        choices: list[Choice] = []
+        choices: list[BoxChoice] = []
         for entry in catalogue.regimes:
             hint = "value network drawn anew" if entry.id == "FL" else ""
             group = entry.group
-            choices.append(Choice(entry.id, entry.id, entry.title, entry.about, hint, group))
+            choices.append(BoxChoice(entry.id, entry.id, entry.title, entry.about, hint, group))
             if entry.id == "FL":
                 kept = "FL, value network kept"
-                choices.append(Choice(_FL_KEPT, "FL", kept, FL_KEPT_ABOUT, group=group))
+                choices.append(BoxChoice(_FL_KEPT, "FL", kept, FL_KEPT_ABOUT, group=group))
         self.regime.offer(choices)
 
     def _show(self) -> None:
@@ -143,7 +143,7 @@ class RunToolbar(QToolBar):
         self.value_input = ChoiceBox("Input of the value network")
         self.value_input.setToolTip("What the value network is fed; the gates always see the image")
         self.value_input.offer(
-            [Choice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
+            [BoxChoice(name, name, f"{name}: {about}") for name, (_, about) in _INPUTS.items()]
         )
         self.value_input.asked.connect(self._feed)
         self.beta = _field(

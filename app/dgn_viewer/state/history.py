@@ -15,23 +15,23 @@ from dgn_engine.protocol.events import (
     Finished,
     Measured,
     Paused,
+    ProbeScalars,
     RegimeSwapped,
     Rewired,
     Running,
     RunStarted,
     SettingChanged,
-    Traced,
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_viewer.scene.elements import Array, Mark
-from dgn_viewer.scene.panel_spec import Beside, Series, View
+from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
 
 TRAINING = "training"  # source of loss and accuracy; every other source is a probe's id
 _FIRST_CAPACITY = 256
 
 
-class Recorded:
+class RecordedSeries:
     """One append-only series. Views that were handed out keep their content: nothing is moved."""
 
     def __init__(self) -> None:
@@ -76,12 +76,12 @@ class History:
         self._settings: SettingChanged | None = None
         self._step = 0
         self._readings: dict[str, Reading] = {}
-        self._recorded: dict[tuple[str, str], Recorded] = {}
+        self._recorded: dict[tuple[str, str], RecordedSeries] = {}
         self._marks: list[Mark] = []
         self._last: Measured | None = None
         self._paused = False
         self._diverged: int | None = None
-        self._beside: Beside | None = None
+        self._beside: ComparedRun | None = None
         self._revisions: dict[str, int] = {}
         self._common = 0
 
@@ -106,7 +106,7 @@ class History:
                 self._begin(event)
             case Measured():
                 self._measure(event)
-            case Traced():
+            case ProbeScalars():
                 for name, value in event.values.items():
                     self._append((event.probe, name), event.step, value)
                 self._touch(event.probe, event.step)
@@ -186,7 +186,7 @@ class History:
             config.training.pace,
         )
 
-    def _look_beside(self, beside: Beside, frame: Frame) -> None:
+    def _look_beside(self, beside: ComparedRun, frame: Frame) -> None:
         """What stands still is read once: all of its readings are those of the frame."""
         known = beside.readings
         changed = [p for p in {*known, *frame.beside} if known.get(p) is not frame.beside.get(p)]
@@ -206,7 +206,7 @@ class History:
         self._touch(TRAINING, event.step)
 
     def _append(self, key: tuple[str, str], step: int, value: float) -> None:
-        self._recorded.setdefault(key, Recorded()).append(step, value)
+        self._recorded.setdefault(key, RecordedSeries()).append(step, value)
 
     def _touch(self, source: str, step: int) -> None:
         self._revisions[source] = self._revisions.get(source, 0) + 1
@@ -229,13 +229,13 @@ def _scores(event: Measured) -> dict[str, float]:
     return {name: value for name, value in measured.items() if value is not None}
 
 
-def beside_of(event: ComparisonOpened) -> Beside:
+def beside_of(event: ComparisonOpened) -> ComparedRun:
     """What stands beside the run, with the scores that its own run recorded."""
-    recorded: dict[tuple[str, str], Recorded] = {}
+    recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
         for name, value in _scores(score).items():
-            recorded.setdefault((TRAINING, name), Recorded()).append(score.step, value)
-    return Beside(
+            recorded.setdefault((TRAINING, name), RecordedSeries()).append(score.step, value)
+    return ComparedRun(
         name=event.name,
         regime=event.regime,
         layers=event.layers,

@@ -14,7 +14,7 @@ from dgn_viewer.widgets.listed_item import GROUP, HINT, ListedItem
 
 
 @dataclass(frozen=True)
-class Choice:
+class BoxChoice:
     """One entry: its value, the short text of the closed box, the long one of the list."""
 
     value: str
@@ -35,14 +35,14 @@ class ChoiceBox(QComboBox):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._choices: tuple[Choice, ...] = ()
+        self._choices: tuple[BoxChoice, ...] = ()
         self._shown = ""
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setItemDelegate(ListedItem(self))
         self.activated.connect(self._ask)
 
-    def offer(self, choices: Sequence[Choice]) -> None:
+    def offer(self, choices: Sequence[BoxChoice]) -> None:
         """The entries of the list."""
         self._choices = tuple(choices)
         self.clear()

@@ -9,7 +9,7 @@ from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import LIGHT, Theme
 
 
-class Fold(QWidget):
+class Collapsible(QWidget):
     """A heading that opens and closes what is below it; `note` is said while it is closed."""
 
     def __init__(self, title: str, content: QWidget) -> None:

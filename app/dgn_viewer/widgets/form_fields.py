@@ -19,10 +19,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_viewer.style.stylesheet import icon, tip
 from dgn_viewer.style.theme import LIGHT, Theme
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.listed_item import GROUP, ListedItem
 
 _ARROW = 44  # pixels of a combo box that are not text
@@ -133,11 +133,11 @@ class ListField(QLineEdit):
         self.setAcceptDrops(False)
 
     def numbers(self) -> tuple[int, ...]:
-        """What is filled in; raises `Refusal` where it is no list of whole numbers."""
+        """What is filled in; raises `UserError` where it is no list of whole numbers."""
         try:
             return tuple(int(part) for part in self.text().replace(",", " ").split())
         except ValueError:
-            raise Refusal(
+            raise UserError(
                 f"{self._name} is '{self.text()}'; it must be whole numbers, one for each gate "
                 "layer, such as 0 3 0."
             ) from None
@@ -156,7 +156,7 @@ class PairField(QWidget):
         super().__init__()
         self.only = QCheckBox("only")
         self.only.setAccessibleName("Two classes only, as a ±1 problem")
-        self.first, self.second = WholeField(0, 9999), WholeField(0, 9999)
+        self.first, self.second = IntegerField(0, 9999), IntegerField(0, 9999)
         for field in (self.first, self.second):
             field.setMinimumWidth(48)
         self.first.setAccessibleName("Class that becomes -1")

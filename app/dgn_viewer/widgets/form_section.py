@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QVBoxLa
 from dgn_engine.config import OptionValue
 from dgn_engine.protocol.catalogue import OptionField
 from dgn_viewer.widgets.form_fields import PickBox
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.number_field import NumberField
 
 LABELS = 116  # width of the column of labels
@@ -91,7 +91,7 @@ class OptionsForm(Section):
                     box.setChecked(bool(value))
                 case PickBox() as box:
                     box.pick(str(value))
-                case WholeField() as number:
+                case IntegerField() as number:
                     number.setValue(int(value))
                 case NumberField() as number:
                     number.show_value(float(value))
@@ -113,7 +113,7 @@ def _field_for(option: OptionField) -> QWidget:
         return QCheckBox(option.label)
     if isinstance(default, int):
         low = 0 if least is None else int(least)
-        return WholeField(low, 10**9 if most is None else int(most))
+        return IntegerField(low, 10**9 if most is None else int(most))
     if isinstance(default, float):
         return NumberField(1e-9 if least is None else least, 1e9 if most is None else most)
     line = QLineEdit()
@@ -125,7 +125,7 @@ def _value_of(field: QWidget) -> OptionValue:
     match field:
         case QCheckBox():
             return field.isChecked()
-        case PickBox() | WholeField() | NumberField():
+        case PickBox() | IntegerField() | NumberField():
             return field.value()
         case QLineEdit():
             return field.text()

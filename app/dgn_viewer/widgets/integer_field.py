@@ -7,7 +7,7 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QSpinBox
 
 
-class WholeField(QSpinBox):
+class IntegerField(QSpinBox):
     """A whole number; `zero` is the word that stands for 0."""
 
     def __init__(self, least: int, most: int, zero: str = "") -> None:

@@ -12,7 +12,7 @@ from dgn_engine.data import load_examples
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
 from dgn_engine.experiments.report.progress import work_of
-from dgn_engine.experiments.report.reproduce import Task, plan_of
+from dgn_engine.experiments.report.reproduce import ReproductionTask, plan_of
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.regimes import find_regime
@@ -47,7 +47,7 @@ class _Sizes:
     classes: int
 
 
-def cost_of(task: Task) -> Cost:
+def cost_of(task: ReproductionTask) -> Cost:
     """By the operations of the networks and the steps; calculations are not counted.
 
     Loads each data set once, so that one that is not there is refused before anything is begun.
@@ -66,7 +66,7 @@ def cost_of(task: Task) -> Cost:
     )
 
 
-def cost_in_words(task: Task) -> str:
+def cost_in_words(task: ReproductionTask) -> str:
     """'npf-table2, full: 150 runs, 0 calculations; about 40 h of one CPU core …'."""
     cost = cost_of(task)
     parts = [f"{task.name}, {task.request.scale}: {cost.runs:,} runs"]

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.unit import unit_folder
-from dgn_engine.sweep.unit_results import Results
-from dgn_engine.sweep.unstartable import read_orphan
+from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.sweep.unstartable import read_unstartable
 
 MOST = 12  # runs that are named; more are counted
 
 
-def ended_early(states: Mapping[str, str], results: Results, root: Path) -> Iterator[str]:
+def ended_early(states: Mapping[str, str], results: UnitResults, root: Path) -> Iterator[str]:
     """A sentence for the runs that diverged, one for those that were left because of it, and one
     for those that failed; `states` by the unit's id."""
     lost, orphans = [], []
     for name in (name for name, state in states.items() if state == "diverged"):
-        orphan = read_orphan(unit_folder(root, name))
+        orphan = read_unstartable(unit_folder(root, name))
         if orphan is not None:
             orphans.append(f"'{name}' (of '{orphan.source}')")
             continue
         try:
             lost.append(f"'{name}' at step {results.trained(name).diverged_at:,}")
-        except Refusal:
+        except UserError:
             lost.append(f"'{name}'")
     if lost:
         yield (

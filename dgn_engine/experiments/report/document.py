@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.results import Claim, Figure, Printed
 from dgn_engine.storage.plain_data import typed
@@ -24,7 +24,7 @@ State = Literal["running", "done", "interrupted", "failed"]
 
 
 @dataclass(frozen=True)
-class RowLine:
+class ReportRow:
     """A row with its mean, the half-width of its 95 % interval (NaN below two values), and the
     difference to what was printed (NaN where nothing was).
     """
@@ -42,7 +42,7 @@ class RowLine:
 
 
 @dataclass(frozen=True)
-class UnitLine:
+class ReportUnit:
     """One run or calculation: what became of it and how long it took."""
 
     id: str
@@ -70,13 +70,13 @@ class Document:
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
     seconds: float
-    rows: tuple[RowLine, ...] = ()
+    rows: tuple[ReportRow, ...] = ()
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] = ()
     remarks: tuple[str, ...] = ()
     scaled_down: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
-    units: tuple[UnitLine, ...] = ()
+    units: tuple[ReportUnit, ...] = ()
     command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
     format: str = field(default=FORMAT)
 
@@ -88,22 +88,22 @@ def to_bytes(document: Document) -> bytes:
 
 
 def read(folder: Path) -> Document:
-    """The result in a folder, or in the folder of a file in it; raises `Refusal`."""
+    """The result in a folder, or in the folder of a file in it; raises `UserError`."""
     path = folder if folder.is_file() else folder / RESULTS
     try:
         tree = json.loads(read_text(path))
     except FileNotFoundError:
-        raise Refusal(f"{folder} holds no result: there is no {RESULTS} in it.") from None
+        raise UserError(f"{folder} holds no result: there is no {RESULTS} in it.") from None
     except OSError as error:
-        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
-        raise Refusal(f"{path} is no sound JSON.") from None
+        raise UserError(f"{path} is no sound JSON.") from None
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-        raise Refusal(f"{path} is no result of dgn reproduce, or of another version of it.")
+        raise UserError(f"{path} is no result of dgn reproduce, or of another version of it.")
     try:
         document: Document = typed(Document, tree)
     except (TypeError, ValueError, KeyError) as error:
-        raise Refusal(f"{path} is damaged: {error}.") from None
+        raise UserError(f"{path} is damaged: {error}.") from None
     return document
 
 

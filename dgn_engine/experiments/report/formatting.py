@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dgn_engine.experiments.report.document import RowLine
+from dgn_engine.experiments.report.document import ReportRow
 from dgn_engine.protocol.results import Claim, Printed
 
 NOTHING = "–"
@@ -27,7 +27,7 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
     return text.replace("-", MINUS)
 
 
-def measured(row: RowLine) -> str:
+def measured(row: ReportRow) -> str:
     """'97.61 ± 0.12'."""
     mean = number(row.mean, row.unit)
     if not math.isfinite(row.half_width) or mean == NOTHING:

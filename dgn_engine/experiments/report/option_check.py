@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Request
 
 
@@ -37,14 +37,14 @@ _SETTINGS = (
 
 
 def check_asked(name: str, experiment: Experiment, request: Request) -> None:
-    """Raise `Refusal` for a setting that would change nothing, with the others as they are."""
+    """Raise `UserError` for a setting that would change nothing, with the others as they are."""
     for setting in _deaf(experiment, request):
         option = setting.name.replace("_", "-")
         one = Request(scale=request.scale, protocol=experiment.protocols[0])
         one = replace(one, **{setting.name: getattr(request, setting.name)})
         alone = setting in _deaf(experiment, one)
         here = "" if alone else " with what else was asked"
-        raise Refusal(f"--{option} means nothing to {name}{here}; leave it out.")
+        raise UserError(f"--{option} means nothing to {name}{here}; leave it out.")
 
 
 def answered(experiment: Experiment, request: Request) -> Request:

@@ -9,18 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import PROGRESS
 from dgn_engine.storage.plain_data import typed
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
 
 OVER: tuple[Told, ...] = ("done", "skipped", "diverged", "failed")
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningUnit:
     """A unit that is being worked on; `score`: its best test accuracy so far (0…1)."""
 
     unit: str
@@ -29,7 +29,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedUnit:
     """A unit that failed for good, and the end of its log."""
 
     unit: str
@@ -37,7 +37,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ReproductionProgress:
     """`fraction` of the work (0…1); `left`: seconds, None where nobody can tell yet; `best`: the
     unit with the best score so far. `state` as in `results.json`.
     """
@@ -50,12 +50,12 @@ class Standing:
     fraction: float
     elapsed: float
     left: float | None = None
-    best: Running | None = None
-    running: tuple[Running, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    best: RunningUnit | None = None
+    running: tuple[RunningUnit, ...] = ()
+    failures: tuple[FailedUnit, ...] = ()
 
 
-class Tally:
+class ProgressTally:
     """Counts what the executor tells. The work of a unit is taken as its number of epochs."""
 
     def __init__(
@@ -64,12 +64,12 @@ class Tally:
         self._name = name
         self._now = now
         self._work = {unit.id: work_of(unit) for unit in units}
-        self._told: dict[str, Progress] = {}
+        self._told: dict[str, UnitProgress] = {}
         self._began = now()
         self._given = 0.0  # work that was done before
-        self._best: Running | None = None
+        self._best: RunningUnit | None = None
 
-    def told(self, progress: Progress) -> None:
+    def told(self, progress: UnitProgress) -> None:
         """Take one in."""
         before = self._told.get(progress.unit)
         if before is None and progress.state in ("skipped", "running"):
@@ -78,18 +78,18 @@ class Tally:
         self._told[progress.unit] = progress
         score = progress.score
         if score is not None and score == score:
-            mine = Running(progress.unit, progress.fraction, score)
+            mine = RunningUnit(progress.unit, progress.fraction, score)
             if self._best is None or self._best.score is None or score > self._best.score:
                 self._best = mine
 
-    def standing(self, state: str = "running") -> Standing:
+    def standing(self, state: str = "running") -> ReproductionProgress:
         """As it is now."""
         total = sum(self._work.values()) or 1.0
         done = sum(self._work.get(unit, 0.0) * _share(told) for unit, told in self._told.items())
         elapsed = self._now() - self._began
         fresh = done - self._given
         told = self._told.values()
-        return Standing(
+        return ReproductionProgress(
             name=self._name,
             state=state,
             total=len(self._work),
@@ -100,13 +100,17 @@ class Tally:
             left=(total - done) * elapsed / fresh if fresh > 0.002 * total else None,
             best=self._best,
             running=tuple(
-                Running(one.unit, one.fraction, one.score) for one in told if one.state == "running"
+                RunningUnit(one.unit, one.fraction, one.score)
+                for one in told
+                if one.state == "running"
             ),
-            failures=tuple(Failure(one.unit, one.trouble) for one in told if one.state == "failed"),
+            failures=tuple(
+                FailedUnit(one.unit, one.trouble) for one in told if one.state == "failed"
+            ),
         )
 
     @property
-    def last(self) -> dict[str, Progress]:
+    def last(self) -> dict[str, UnitProgress]:
         """The last word on each unit."""
         return self._told
 
@@ -122,7 +126,7 @@ def work_of(unit: Unit) -> float:
     return float(max(epochs, 1))
 
 
-def write(standing: Standing, folder: Path) -> None:
+def write(standing: ReproductionProgress, folder: Path) -> None:
     """Whole or not at all; no sync, since what is lost is told anew. Trouble is not fatal."""
     part = folder / f".{PROGRESS}.part"
     try:
@@ -132,15 +136,15 @@ def write(standing: Standing, folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def read(folder: Path) -> Standing:
-    """Raises `Refusal` where there is none."""
+def read(folder: Path) -> ReproductionProgress:
+    """Raises `UserError` where there is none."""
     path = folder / PROGRESS
     try:
-        standing: Standing = typed(Standing, json.loads(read_text(path)))
+        standing: ReproductionProgress = typed(ReproductionProgress, json.loads(read_text(path)))
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise Refusal(f"{path} cannot be read: {error}.") from None
+        raise UserError(f"{path} cannot be read: {error}.") from None
     return standing
 
 
-def _share(progress: Progress) -> float:
+def _share(progress: UnitProgress) -> float:
     return 1.0 if progress.state in OVER else min(1.0, max(0.0, progress.fraction))

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.colours import series_of, tokens
-from dgn_engine.protocol.results import Figure, Line
+from dgn_engine.protocol.results import Figure, PlottedLine
 
 WIDTH, HEIGHT = 504.0, 240.0  # points: 7 inches, the text width of a page
 TITLE, LABEL = 9.0, 7.5  # type sizes in points
@@ -136,7 +136,7 @@ def _dress(axes: Axes, figure: Figure, light: dict[str, str]) -> None:
 
 
 def _curve(
-    axes: Axes, line: Line, look: tuple[str, str], light: dict[str, str], index: int
+    axes: Axes, line: PlottedLine, look: tuple[str, str], light: dict[str, str], index: int
 ) -> tuple[float, str]:
     """Draw it; the height of its end in data coordinates, and its colour."""
     colour = light["muted"] if line.style == "printed" else light[look[0]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.experiments.report.document import Document, RowLine
+from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.results import Claim
 
 ROW_HEADS = (
@@ -16,7 +16,7 @@ ROW_HEADS = (
 CLAIM_HEADS = ("claim", "statistic", "value", "95 % interval", "n", "verdict", "remark")
 
 
-def row_cells(document: Document, row: RowLine) -> tuple[str, ...]:
+def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
     """One row under `ROW_HEADS`."""
     unit = f" {row.unit}" if row.unit else ""
     return (

@@ -12,27 +12,27 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._findings import mean_and_half_width
 from dgn_engine.experiments.report import progress
 from dgn_engine.experiments.report.diverged import ended_early
 from dgn_engine.experiments.report.document import (
     Document,
-    RowLine,
+    ReportRow,
+    ReportUnit,
     State,
-    UnitLine,
     read,
     to_bytes,
 )
-from dgn_engine.experiments.report.progress import Standing, Tally
+from dgn_engine.experiments.report.progress import ProgressTally, ReproductionProgress
 from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
 from dgn_engine.experiments.report.training_notes import trained_as
 from dgn_engine.experiments.report.write_report import write_report
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs import run_info
-from dgn_engine.sweep.executor import Executor, Progress
+from dgn_engine.sweep.executor import Executor, UnitProgress
 from dgn_engine.sweep.perform import state_of
 from dgn_engine.sweep.unit import (
     Training,
@@ -43,14 +43,14 @@ from dgn_engine.sweep.unit import (
     to_json,
     unit_folder,
 )
-from dgn_engine.sweep.unit_results import Results
+from dgn_engine.sweep.unit_results import UnitResults
 
 EVERY = 0.5  # seconds between two writings of the progress
-Look = Callable[[Standing, Progress | None], None]
+Look = Callable[[ReproductionProgress, UnitProgress | None], None]
 
 
 @dataclass(frozen=True)
-class Task:
+class ReproductionTask:
     """What is to be reproduced, and where; `command` does it again.
 
     `files` are written beside the result, once the folder is known to be its own.
@@ -64,12 +64,12 @@ class Task:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def plan_of(task: Task) -> Plan:
-    """The plan, checked; raises `Refusal` where nothing is left to do."""
+def plan_of(task: ReproductionTask) -> Plan:
+    """The plan, checked; raises `UserError` where nothing is left to do."""
     plan = task.experiment.plan(task.request)
     if not plan.units:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
-        raise Refusal(f"{task.name} has no rows{only} at this scale.")
+        raise UserError(f"{task.name} has no rows{only} at this scale.")
     check_units(plan.units)
     return replace(
         plan,
@@ -84,19 +84,19 @@ def _limits(request: Request) -> list[str]:
     return [f"at most {n:,} {part} examples, balanced over the classes" for n, part in parts if n]
 
 
-def conduct(
-    task: Task, executor: Executor, look: Look, stop: Callable[[], bool] = lambda: False
+def reproduce(
+    task: ReproductionTask, executor: Executor, look: Look, stop: Callable[[], bool] = lambda: False
 ) -> Document:
     """Carry the plan out as far as it goes, and write the report of what there is.
 
-    `look` is shown each change. Raises `Refusal` where the folder holds something else.
+    `look` is shown each change. Raises `UserError` where the folder holds something else.
     """
     plan = plan_of(task)
     _claim_folder(task.folder, plan.units, task.files)
-    tally = Tally(task.name, plan.units)
+    tally = ProgressTally(task.name, plan.units)
     written = -math.inf
 
-    def told(update: Progress) -> None:
+    def told(update: UnitProgress) -> None:
         nonlocal written
         tally.told(update)
         now = tally.standing()
@@ -121,13 +121,13 @@ def conduct(
     return document
 
 
-def report_again(task: Task) -> Document:
-    """The report of what is there; raises `Refusal` where a unit is not done."""
+def report_again(task: ReproductionTask) -> Document:
+    """The report of what is there; raises `UserError` where a unit is not done."""
     plan = plan_of(task)
     states = [(unit.id, state_of(unit, task.folder)) for unit in plan.units]
     open_ = [name for name, state in states if state not in ("done", "diverged")]
     if open_:
-        raise Refusal(
+        raise UserError(
             f"{len(open_)} of {len(states)} runs and calculations in {task.folder} are not done "
             f"('{open_[0]}' first); the same command without --report-only goes on with them."
         )
@@ -135,21 +135,21 @@ def report_again(task: Task) -> Document:
 
 
 def report(
-    task: Task,
+    task: ReproductionTask,
     plan: Plan,
     state: State = "done",
-    last: Mapping[str, Progress] | None = None,
+    last: Mapping[str, UnitProgress] | None = None,
     took: float = math.nan,
 ) -> Document:
     """Read what the units came to and write everything that can be read of it."""
     told = last or {}
     failed = {name for name, progress in told.items() if progress.state == "failed"}
-    results = Results(task.folder, failed)
+    results = UnitResults(task.folder, failed)
     found, why = Findings(), ""
     if state in ("done", "failed"):
         try:
             found = task.experiment.findings(task.request, results)
-        except Refusal as refusal:
+        except UserError as refusal:
             if state == "done":
                 raise
             why = str(refusal)
@@ -196,13 +196,13 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
     except FileNotFoundError:
         known = {}
     except (OSError, ValueError, RecursionError):
-        raise Refusal(f"{path} cannot be read; choose another folder with --out.") from None
+        raise UserError(f"{path} cannot be read; choose another folder with --out.") from None
     if not isinstance(known, dict):
-        raise Refusal(f"{path} is damaged; choose another folder with --out.")
+        raise UserError(f"{path} is damaged; choose another folder with --out.")
     plain = json.loads(json.dumps(wanted))
     for name, tree in plain.items():
         if not _same(known.get(name, tree), tree):
-            raise Refusal(
+            raise UserError(
                 f"{folder} holds '{name}' with other settings; repeat the command it was begun "
                 "with, or choose another folder with --out."
             )
@@ -211,7 +211,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
         for name, content in {PLAN: json.dumps({**known, **plain}).encode(), **files}.items():
             write_file(folder / name, content)
     except OSError as error:
-        raise Refusal(f"{folder} cannot be written: {error.strerror}.") from None
+        raise UserError(f"{folder} cannot be written: {error.strerror}.") from None
 
 
 def _same(known: object, wanted: dict[str, object]) -> bool:
@@ -220,11 +220,11 @@ def _same(known: object, wanted: dict[str, object]) -> bool:
         return True
     try:
         return same_unit(from_json(known), from_json(wanted))  # type: ignore[arg-type]  # whatever it is
-    except (Refusal, KeyError, TypeError, ValueError, AttributeError):
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return False
 
 
-def _state(tally: Tally, plan: Plan) -> State:
+def _state(tally: ProgressTally, plan: Plan) -> State:
     last = [tally.last[unit.id].state if unit.id in tally.last else "queued" for unit in plan.units]
     if all(state in ("done", "skipped", "diverged") for state in last):
         return "done"
@@ -232,7 +232,7 @@ def _state(tally: Tally, plan: Plan) -> State:
     return "failed" if over else "interrupted"
 
 
-def _line(row: Row) -> RowLine:
+def _line(row: Row) -> ReportRow:
     """With mean and interval of the values that are there."""
     values = tuple(value for value in row.values if math.isfinite(value))
     mean, half = mean_and_half_width(values)
@@ -240,22 +240,24 @@ def _line(row: Row) -> RowLine:
     few = (
         f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
     )
-    return RowLine(
+    return ReportRow(
         row.label, values, mean, half, row.printed, difference,
         row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
     )  # fmt: skip
 
 
-def _unit_line(unit: Unit, results: Results, told: Progress | None, root: Path) -> UnitLine:
+def _unit_line(
+    unit: Unit, results: UnitResults, told: UnitProgress | None, root: Path
+) -> ReportUnit:
     state = told.state if told is not None else _untold(unit, root)
-    return UnitLine(unit.id, state, results.seconds_of(unit.id), told.trouble if told else "")
+    return ReportUnit(unit.id, state, results.seconds_of(unit.id), told.trouble if told else "")
 
 
 def _untold(unit: Unit, root: Path) -> str:
     """The state of a unit that nobody has said anything about since."""
     try:
         state = state_of(unit, root)
-    except Refusal:
+    except UserError:
         return "queued"
     return state if state in ("done", "diverged") else "queued"
 
@@ -277,6 +279,6 @@ def _devices(plan: Plan, root: Path) -> set[str]:
         if isinstance(unit, Training):
             try:
                 seen.add(str(run_info.read(unit_folder(root, unit.id)).get("device", "")))
-            except Refusal:
+            except UserError:
                 continue
     return seen - {""}

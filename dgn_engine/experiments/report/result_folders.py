@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.experiments import Request
 from dgn_engine.experiments.report import document, progress
 from dgn_engine.experiments.report.result_layout import folder_name
@@ -20,12 +20,12 @@ def status(folder: Path) -> str:
     """'none', 'interrupted, 40 % done', 'done 2026-11-21', in words for a list."""
     try:
         now = progress.read(folder)
-    except Refusal:
+    except UserError:
         return "none"
     if now.state == "done":
         try:
             return f"done {document.read(folder).made[:10]}"
-        except Refusal:
+        except UserError:
             return "damaged"
     state = "interrupted" if now.state == "running" else now.state
     return f"{state}, {now.fraction:.0%} done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture.nodes import (
     AveragePool,
     Flatten,
@@ -26,18 +26,18 @@ def with_skips(nodes: Sequence[Node]) -> tuple[Node, ...]:
     for place, node in enumerate(nodes):
         where = f"Node {place} ({type(node).__name__})"
         if isinstance(node, (Skip, Merge)) and not begun:
-            raise Refusal(f"{where} has no Fork before it.")
+            raise UserError(f"{where} has no Fork before it.")
         if isinstance(node, Fork):
             begun.append(False)
         elif isinstance(node, Skip):
             if begun[-1]:
-                raise Refusal(f"{where} begins a second skip in one block.")
+                raise UserError(f"{where} begins a second skip in one block.")
             begun[-1] = True
         elif isinstance(node, Merge) and not begun.pop():
             whole.append(Skip())
         whole.append(node)
     if begun:
-        raise Refusal("A residual block is not closed: a Fork needs its Merge.")
+        raise UserError("A residual block is not closed: a Fork needs its Merge.")
     return tuple(whole)
 
 
@@ -73,13 +73,13 @@ def check_places(nodes: Sequence[Node]) -> None:
     depth = 0
     matter = channels_matter(nodes)
     if matter[0]:
-        raise Refusal(
+        raise UserError(
             "Gates or max pooling of the inputs themselves are not supported: begin with weights."
         )
     for place, node in enumerate(nodes):
         where = f"Node {place} ({type(node).__name__})"
         depth += isinstance(node, Fork) - isinstance(node, Merge)
         if depth and isinstance(node, (AveragePool, GlobalAveragePool, GlobalMaxPool, Flatten)):
-            raise Refusal(f"{where} may not be inside a block.")
+            raise UserError(f"{where} may not be inside a block.")
         if matter[place + 1] and isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool)):
-            raise Refusal(f"{where} must be followed by weights before there are gates again.")
+            raise UserError(f"{where} must be followed by weights before there are gates again.")

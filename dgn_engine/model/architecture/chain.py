@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture.branches import check_places, with_skips
 from dgn_engine.model.architecture.nodes import (
     AveragePool,
@@ -31,7 +31,7 @@ class Architecture:
 
     The last node is an ungated `Dense`. A gate layer is a gated weight layer or a `Gating`; in a
     chain without blocks there is one fewer than there are weight layers (THEORY §1). Every block
-    has its `Skip` here, whether it was written or not. Raises `Refusal` where shapes do not fit.
+    has its `Skip` here, whether it was written or not. Raises `UserError` where shapes do not fit.
     """
 
     input_shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class Architecture:
             or last.gated
             or not (self.gated or self.weighted == (last,))
         ):
-            raise Refusal("A network needs gated layers followed by one output layer.")
+            raise UserError("A network needs gated layers followed by one output layer.")
 
     def shapes(self) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """Each node with the shape that leaves it (no batch axis); after a `Skip` that is the
@@ -62,7 +62,7 @@ class Architecture:
             elif isinstance(node, Merge):
                 block = kept.pop()
                 if block != shape:
-                    raise Refusal(
+                    raise UserError(
                         f"Node {place} (Merge) adds {block} to {shape}; the shapes must be equal."
                     )
             shape = shape_after(node, shape, place)

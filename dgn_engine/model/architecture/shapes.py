@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture.nodes import (
     AveragePool,
     Conv,
@@ -20,37 +20,37 @@ from dgn_engine.model.architecture.nodes import (
 
 
 def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
-    """The shape that leaves node number `place`; raises `Refusal` where it cannot take `shape`."""
+    """The shape that leaves node number `place`; raises `UserError` if it cannot take `shape`."""
     where = f"Node {place} ({type(node).__name__})"
     match node:
         case Fork() | Skip() | Merge() | Gating():
             return shape
         case Dense():
             if shape != (node.inputs,):
-                raise Refusal(f"{where} takes {node.inputs} inputs, but {shape} arrives.")
+                raise UserError(f"{where} takes {node.inputs} inputs, but {shape} arrives.")
             return (node.outputs,)
         case Conv():
             if len(shape) != 3 or shape[0] != node.inputs:
-                raise Refusal(f"{where} takes {node.inputs} channels, but {shape} arrives.")
+                raise UserError(f"{where} takes {node.inputs} channels, but {shape} arrives.")
             sides = tuple(
                 (side + 2 * node.padding - node.kernel) // node.stride + 1 for side in shape[1:]
             )
             if min(sides) < 1:
-                raise Refusal(
+                raise UserError(
                     f"{where}: a map of {shape[1]}×{shape[2]} is too small for its window; "
                     "use a smaller stride or larger images."
                 )
             return (node.outputs, *sides)
         case GlobalAveragePool() | GlobalMaxPool():
             if len(shape) != 3:
-                raise Refusal(f"{where} needs a map, but {shape} arrives.")
+                raise UserError(f"{where} needs a map, but {shape} arrives.")
             return (shape[0],)
         case AveragePool() | MaxPool():
             margin = node.padding if isinstance(node, MaxPool) else 0
             if len(shape) != 3 or min(shape[1:]) + 2 * margin < node.kernel:
-                raise Refusal(f"{where} needs a map as large as its window, but {shape} arrives.")
+                raise UserError(f"{where} needs a map as large as its window, but {shape} arrives.")
             if 2 * margin > node.kernel:
-                raise Refusal(f"{where}: its padding may be half of its window at most.")
+                raise UserError(f"{where}: its padding may be half of its window at most.")
             rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
         case Flatten():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dgn_engine.model.importing.conventions import GLOBAL, POOL, Choice, flat
-from dgn_engine.model.importing.numbered_keys import Sequence as Chain
+from dgn_engine.model.importing.conventions import GLOBAL, POOL, LayerConvention, flat
+from dgn_engine.model.importing.numbered_keys import NumberedSequence as Chain
 
 
-def assumed(chain: Chain, choices: Sequence[Choice], input_shape: tuple[int, ...]) -> str:
+def assumed(chain: Chain, choices: Sequence[LayerConvention], input_shape: tuple[int, ...]) -> str:
     """What was taken of what the file does not say."""
     inputs = chain.weighted[chain.convolutions]
     words = (
@@ -20,7 +20,7 @@ def assumed(chain: Chain, choices: Sequence[Choice], input_shape: tuple[int, ...
     return words + (" Average pooling would have the same shapes." if pooled else "")
 
 
-def _ways(chain: Chain, choices: Sequence[Choice]) -> str:
+def _ways(chain: Chain, choices: Sequence[LayerConvention]) -> str:
     """'padding 1, stride 1, ReLU, 2×2 max pooling behind 0 and 3'."""
     convolutions = list(zip(chain.weighted, choices, strict=True))[: chain.convolutions]
     words = []
@@ -39,7 +39,7 @@ def doubt(
     chain: Chain,
     input_shape: tuple[int, ...],
     file: str,
-    found: Sequence[tuple[Choice, ...]],
+    found: Sequence[tuple[LayerConvention, ...]],
 ) -> str:
     """Why none of these ways (two, or none) is taken."""
     if not chain.convolutions:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from dgn_engine.model.importing.numbered_keys import Gap, Numbered
+from dgn_engine.model.importing.numbered_keys import LayerGap, NumberedLayer
 
 POOL, GLOBAL = "pool", "global"
 Between = tuple[str, ...]  # 'ReLU', 'pool', 'global', 'Flatten'; Dropout left out
@@ -46,7 +46,7 @@ _BETWEEN_DENSE: dict[int, Between] = {0: (), 1: ("ReLU",), 2: ("ReLU",)}
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerConvention:
     """Of one layer: padding and stride of a convolution, and what follows it."""
 
     padding: int
@@ -55,7 +55,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Rules:
+class ConventionRules:
     """`padded`: half the kernel, or nothing; `pooled`: whether what an open gap hides is pooling
     (None: either); `rare`: skipped numbers may be Dropout alone."""
 
@@ -64,7 +64,9 @@ class Rules:
     pooled: bool | None = None
     rare: bool = False
 
-    def between(self, before: Numbered, after: Numbered, gap: Gap) -> Sequence[Between]:
+    def between(
+        self, before: NumberedLayer, after: NumberedLayer, gap: LayerGap
+    ) -> Sequence[Between]:
         """What may stand between two layers."""
         if before.kind == "Linear":
             if gap.open:
@@ -102,7 +104,11 @@ def after(way: Between, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 _UNIFORM = [
-    Rules((padded,), (stride,), pooled)
+    ConventionRules((padded,), (stride,), pooled)
     for padded, stride, pooled in product((True, False), (1, 2), (True, False))
 ]
-TIERS = (_UNIFORM, [Rules((True, False), (1,))], [Rules((True, False), (1, 2), rare=True)])
+TIERS = (
+    _UNIFORM,
+    [ConventionRules((True, False), (1,))],
+    [ConventionRules((True, False), (1, 2), rare=True)],
+)

@@ -21,14 +21,14 @@ _OF_LAYER = ("conv", "fc", "linear", "lin", "dense", "layer")
 
 
 @dataclass(frozen=True)
-class Folding:
+class FoldedBatchNorm:
     """`arrays` without the BatchNorms that found their layer; `into`: weight → BatchNorm."""
 
     arrays: dict[str, Array]
     into: dict[str, str]
 
 
-def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) -> Folding:
+def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) -> FoldedBatchNorm:
     """Fold each BatchNorm with running statistics into the layer that it stands behind.
 
     Which one that is, its name says (bn2: conv2; features.1: features.0), else the order of the
@@ -48,7 +48,7 @@ def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) ->
         for name in [name for name in folded if _belongs(name, norm)]:
             del folded[name]
         folded[weight], folded[bias] = scaled, shift
-    return Folding(folded, into)
+    return FoldedBatchNorm(folded, into)
 
 
 def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict[str, Array]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 
 Norm = (nn.BatchNorm1d, nn.BatchNorm2d)
 Layers = list[tuple[str, nn.Module]]
@@ -22,10 +22,10 @@ def folded(layers: Layers) -> Layers:
             kept.append((name, layer))
             continue
         if layer.training or layer.running_mean is None or layer.running_var is None:
-            raise Refusal(f"Layer {name} (BatchNorm) couples the examples; call eval() first.")
+            raise UserError(f"Layer {name} (BatchNorm) couples the examples; call eval() first.")
         before, target = kept[-1] if kept else ("", None)
         if not isinstance(target, (nn.Linear, nn.Conv2d)):
-            raise Refusal(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
+            raise UserError(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
         kept[-1] = (before, _fused(target, layer))
     return kept
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.fold_batchnorm import EPSILON
 from dgn_engine.model.importing.from_sequential import stack_of_layers
@@ -28,12 +28,12 @@ from dgn_engine.model.importing.understanding import understood_as
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_layers import KINDS
 
 
 @dataclass(frozen=True)
-class Found:
+class ImportedNetwork:
     """A network from a file, the regime that it is shown in and the step that it belongs to.
 
     `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed.
@@ -47,18 +47,18 @@ class Found:
 
 
 def network_of(
-    listing: Listing,
+    listing: CheckpointContents,
     input_shape: tuple[int, ...],
     net: NetConfig | None,
     dtype: torch.dtype | None = None,
     epsilon: float = EPSILON,
-) -> Found:
+) -> ImportedNetwork:
     """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
 
     A file of ours knows what it is, and so does a saved `nn.Sequential`; ResNets, VGGs and
     AlexNet are known by their names; others are the network `net` if they fit it, the sequence
     that their numbers tell, or a chain of dense layers. All but ours are ReLU networks that make
-    their own gates. `epsilon`: of BatchNorm, where the file does not say it. Raises `Refusal`
+    their own gates. `epsilon`: of BatchNorm, where the file does not say it. Raises `UserError`
     where the file is none of these, or takes other inputs.
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
@@ -68,25 +68,25 @@ def network_of(
         name = listing.metadata.get("regime", "")
         step = listing.metadata.get("step", "0")
         regime = find_regime(name or RunConfig.from_toml(listing.metadata["config"]).gating.regime)
-        return Found(network, regime, int(step) if step.isdecimal() else 0, title)
+        return ImportedNetwork(network, regime, int(step) if step.isdecimal() else 0, title)
     if listing.layers and not _left_to(net, listing, input_shape):
         stack, notes = stack_of_layers(listing, listing.layers, input_shape, dtype)
-        return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
+        return ImportedNetwork(_alone(stack), find_regime("ReLU"), 0, title, notes)
     known = recognise(listing, input_shape, epsilon)
     if known is not None:
         stack = imported_stack(known.listing, known.architecture, dtype)
-        return Found(_alone(stack), find_regime("ReLU"), 0, known.title, known.remarks)
+        return ImportedNetwork(_alone(stack), find_regime("ReLU"), 0, known.title, known.remarks)
     numbered = _by_numbers(listing, input_shape, net, dtype, epsilon)
     if numbered is not None:
-        return Found(_alone(numbered[0]), find_regime("ReLU"), 0, title, numbered[1])
+        return ImportedNetwork(_alone(numbered[0]), find_regime("ReLU"), 0, title, numbered[1])
     ordered = in_order(listing)
     architecture, stack = _chain(ordered, input_shape, net, dtype)
     notes = tuple(note for note in import_notes(ordered, architecture, gates=False) if note)
-    return Found(_alone(stack), find_regime("ReLU"), 0, title, notes)
+    return ImportedNetwork(_alone(stack), find_regime("ReLU"), 0, title, notes)
 
 
 def _by_numbers(
-    listing: Listing,
+    listing: CheckpointContents,
     input_shape: tuple[int, ...],
     net: NetConfig | None,
     dtype: torch.dtype,
@@ -106,42 +106,47 @@ def _by_numbers(
     return stack, (*found.remarks, *remarks)
 
 
-def _left_to(net: NetConfig | None, listing: Listing, input_shape: tuple[int, ...]) -> bool:
+def _left_to(
+    net: NetConfig | None, listing: CheckpointContents, input_shape: tuple[int, ...]
+) -> bool:
     """Whether the file states layers of which nothing can be made, and a network that fits its
     tensors was named."""
     strange = any(layer.kind not in KINDS for layer in listing.layers)
     return strange and net is not None and _fits(listing, input_shape, net)
 
 
-def _fits(listing: Listing, input_shape: tuple[int, ...], net: NetConfig) -> bool:
+def _fits(listing: CheckpointContents, input_shape: tuple[int, ...], net: NetConfig) -> bool:
     try:
         imported_stack(
             listing, named_architecture(listing, net, input_shape), torch.get_default_dtype()
         )
-    except Refusal:
+    except UserError:
         return False
     return True
 
 
 def _chain(
-    listing: Listing, input_shape: tuple[int, ...], net: NetConfig | None, dtype: torch.dtype
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    net: NetConfig | None,
+    dtype: torch.dtype,
 ) -> tuple[Architecture, Stack]:
     """Dense layers as they follow each other, else the network that was named."""
     try:
         architecture = dense_architecture(listing)
         inputs = math.prod(architecture.input_shape)
         if inputs != math.prod(input_shape):
-            raise Refusal(
+            raise UserError(
                 f"{listing.file_name} takes {inputs} inputs, but these examples have "
                 f"{math.prod(input_shape)}."
             )
-    except Refusal as refusal:
+    except UserError as refusal:
         if net is None:
             raise
         try:
             architecture = named_architecture(listing, net, input_shape)
             return architecture, imported_stack(listing, architecture, dtype)
-        except Refusal:
+        except UserError:
             raise refusal from None
     return architecture, imported_stack(listing, architecture, dtype)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
     Architecture,
     AveragePool,
@@ -39,7 +39,7 @@ def adapt(
     copies, so the kernels follow its training. A BatchNorm in evaluation mode is folded into the
     layer before it: the gates and the outputs stay, but a tangent kernel is then that of the
     folded weights. With `gates_from`, a module of the same architecture, the result is a deep
-    gated network whose gates that module makes. Raises `Refusal` naming what is not supported.
+    gated network whose gates that module makes. Raises `UserError` naming what is not supported.
     """
     architecture, weights, biases = _read(module, tuple(input_shape))
     network = GatedNetwork(architecture).to(weights[0])
@@ -48,14 +48,14 @@ def adapt(
     if gates_from is not None:
         other, weights, biases = _read(gates_from, tuple(input_shape))
         if other != architecture:
-            raise Refusal("The network that makes the gates has another architecture.")
+            raise UserError("The network that makes the gates has another architecture.")
         network.own_gates = False
         network.feature = _stack(architecture, weights, biases)
     return network
 
 
 def adapted_stack(module: nn.Sequential, input_shape: tuple[int, ...]) -> Stack:
-    """Just the weights of `adapt`, with their architecture; raises `Refusal` as it does."""
+    """Just the weights of `adapt`, with their architecture; raises `UserError` as it does."""
     return _stack(*_read(module, tuple(input_shape)))
 
 
@@ -87,7 +87,7 @@ def _read(
             biases.append(layer.bias)
         elif isinstance(layer, nn.ReLU):
             if not place or not isinstance(layers[place - 1][1], (nn.Linear, nn.Conv2d)):
-                raise Refusal(f"Layer {name} (ReLU) does not follow a Linear or Conv2d layer.")
+                raise UserError(f"Layer {name} (ReLU) does not follow a Linear or Conv2d layer.")
         elif not _pooled_already(nodes, layer):
             nodes.append(_pooling(name, layer))
     return Architecture(input_shape, tuple(nodes)), weights, biases
@@ -99,7 +99,7 @@ def _leaves(module: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module
         if isinstance(child, nn.Sequential):
             yield from _leaves(child, f"{prefix}{name}.")
         elif isinstance(child, (nn.Dropout, nn.Dropout2d)) and child.training and child.p > 0:
-            raise Refusal(f"Layer {prefix}{name} (Dropout) is random in training; call eval().")
+            raise UserError(f"Layer {prefix}{name} (Dropout) is random in training; call eval().")
         elif not isinstance(child, (nn.Identity, nn.Dropout, nn.Dropout2d)):
             yield f"{prefix}{name}", child
 
@@ -132,13 +132,13 @@ def _weighted(name: str, layer: nn.Linear | nn.Conv2d, gated: bool) -> Weighted:
         case "same" if kernel % 2:
             padding = kernel // 2
         case str():
-            raise Refusal(f"Layer {name}: padding 'same' needs an odd kernel here.")
+            raise UserError(f"Layer {name}: padding 'same' needs an odd kernel here.")
         case numbers:
             padding = _one(name, numbers, "padding")
     if layer.groups != 1 or set(layer.dilation) != {1}:
-        raise Refusal(f"Layer {name} (Conv2d) has groups or dilation, which are not supported.")
+        raise UserError(f"Layer {name} (Conv2d) has groups or dilation, which are not supported.")
     if layer.padding_mode not in ("zeros", "circular"):
-        raise Refusal(f"Layer {name}: padding mode '{layer.padding_mode}' is not supported.")
+        raise UserError(f"Layer {name}: padding mode '{layer.padding_mode}' is not supported.")
     return Conv(
         layer.in_channels,
         layer.out_channels,
@@ -163,7 +163,7 @@ def _pooling(name: str, layer: nn.Module) -> Node:
             average = isinstance(layer, nn.AvgPool2d)
             plain = not layer.ceil_mode and getattr(layer, "dilation", 1) in (1, (1, 1))
             if not plain or getattr(layer, "divisor_override", None) or (average and padding):
-                raise Refusal(
+                raise UserError(
                     f"Layer {name}: ceiling, dilation, or padding of an average is not supported."
                 )
             kernel, stride = (
@@ -174,8 +174,8 @@ def _pooling(name: str, layer: nn.Module) -> Node:
                 return AveragePool(kernel, stride)
             return MaxPool(kernel, stride, padding)
         case nn.modules.batchnorm._BatchNorm():
-            raise Refusal(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
-    raise Refusal(
+            raise UserError(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
+    raise UserError(
         f"Layer {name} ({type(layer).__name__}) is not supported; Linear, Conv2d, ReLU, pooling "
         "and Flatten are."
     )
@@ -190,7 +190,7 @@ def _one(name: str, value: Pair, what: str) -> int:
     if isinstance(value, int):
         return value
     if len(set(value)) != 1:
-        raise Refusal(
+        raise UserError(
             f"Layer {name} has the {what} {tuple(value)}; only square ones are supported."
         )
     return int(value[0])

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array
 from dgn_engine.storage.checkpoints.stated_layers import KINDS, StatedLayer
 
@@ -22,7 +22,7 @@ _SILENT = ("Identity", "Dropout", "Dropout2d")
 
 
 def stack_of_layers(
-    listing: Listing,
+    listing: CheckpointContents,
     layers: Sequence[StatedLayer],
     input_shape: tuple[int, ...],
     dtype: torch.dtype,
@@ -31,7 +31,7 @@ def stack_of_layers(
 
     With it what was left out, in sentences. BatchNorm is folded in as in evaluation, in float64.
     Nothing of the file is called: the layers are torch's, made here by their kinds and numbers.
-    Raises `Refusal` where a layer is of another kind, or its tensors are not those that it states.
+    Raises `UserError` where a layer is of another kind, or its tensors are not as it states.
     """
     remarks: list[str] = []
     shown = [layer for layer in layers if layer.kind not in _SILENT]
@@ -41,7 +41,7 @@ def stack_of_layers(
         remarks.append("BatchNorm is folded in as in evaluation.")
     for layer in shown:
         if layer.kind not in KINDS or layer.kind in _ENDS:
-            raise Refusal(
+            raise UserError(
                 f"{listing.file_name}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is "
                 "not supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are."
             )
@@ -53,10 +53,10 @@ def stack_of_layers(
         for layer in shown:
             module.add_module(f"'{layer.name.replace('.', '/')}'", _made(layer, listing))
         stack = adapted_stack(_resolved(module.eval(), shape), shape)
-    except Refusal as refusal:
-        raise Refusal(f"{listing.file_name}: {refusal}") from None
+    except UserError as refusal:
+        raise UserError(f"{listing.file_name}: {refusal}") from None
     except (ValueError, RuntimeError) as error:  # torch's own checks of sizes and groups
-        raise Refusal(f"{listing.file_name}: its layers do not fit each other: {error}") from None
+        raise UserError(f"{listing.file_name}: its layers do not fit each other: {error}") from None
     return stack.to(dtype), tuple(remarks)
 
 
@@ -68,22 +68,22 @@ def _arriving(
     weighted = next((each for each in layers if each.kind in ("Linear", "Conv2d")), None)
     if weighted is not None and weighted.kind == "Linear":
         if weighted.numbers["in_features"] != inputs:
-            raise Refusal(
+            raise UserError(
                 f"{file} takes {weighted.numbers['in_features']} inputs, but these examples have "
                 f"{inputs}."
             )
         return (inputs,)
     if len(input_shape) != 3:
-        raise Refusal(f"{file} takes images, but these examples are vectors.")
+        raise UserError(f"{file} takes images, but these examples are vectors.")
     if weighted is not None and weighted.numbers["in_channels"] != input_shape[0]:
-        raise Refusal(
+        raise UserError(
             f"{file} takes images with {weighted.numbers['in_channels']} channels, but these have "
             f"{input_shape[0]}."
         )
     return input_shape
 
 
-def _made(layer: StatedLayer, listing: Listing) -> nn.Module:
+def _made(layer: StatedLayer, listing: CheckpointContents) -> nn.Module:
     """A layer of torch with the numbers of the file, in float64."""
     n: Mapping[str, Any] = layer.numbers
     match layer.kind:
@@ -112,12 +112,12 @@ def _check_padding(layer: StatedLayer) -> None:
     padding, kernel = layer.numbers["padding"], layer.numbers["kernel_size"]
     assert isinstance(kernel, tuple)
     if isinstance(padding, tuple) and any(p > k for p, k in zip(padding, kernel, strict=True)):
-        raise Refusal(f"Layer {layer.name} (Conv2d) states a padding larger than its kernel.")
+        raise UserError(f"Layer {layer.name} (Conv2d) states a padding larger than its kernel.")
 
 
 def _tensors(
     layer: StatedLayer,
-    listing: Listing,
+    listing: CheckpointContents,
     shapes: Mapping[str, tuple[int, ...]],
     optional: tuple[str, ...],
 ) -> dict[str, Array]:
@@ -129,9 +129,9 @@ def _tensors(
         if array is None and word in optional:
             continue
         if array is None or array.shape != shape or array.dtype.kind != "f":
-            raise Refusal(f"Its tensor '{name}' is not what layer {layer.name} states.")
+            raise UserError(f"Its tensor '{name}' is not what layer {layer.name} states.")
         if not np.isfinite(array).all():
-            raise Refusal(f"{name} holds values that are not finite.")
+            raise UserError(f"{name} holds values that are not finite.")
         found[word] = array
     return found
 

@@ -9,25 +9,27 @@ import numpy as np
 import torch
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.importing.match_layers import Match, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regime_entry import dress
+from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.wiring import check_wiring
 from dgn_engine.regimes import find_regime
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import natural
 
 
-def is_ours(listing: Listing) -> bool:
+def is_ours(listing: CheckpointContents) -> bool:
     """Whether `dgn train` or the viewer wrote the file: both networks and how they were used."""
     return "value.weights.0" in listing.arrays and "config" in listing.metadata
 
 
-def our_network(listing: Listing, input_shape: tuple[int, ...], dtype: torch.dtype) -> GatedNetwork:
+def our_network(
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
+) -> GatedNetwork:
     """The network as it was trained: both stacks, regime, wiring, β and value input."""
     config = RunConfig.from_toml(listing.metadata["config"])
     regime = find_regime(listing.metadata.get("regime", config.gating.regime))
@@ -38,15 +40,15 @@ def our_network(listing: Listing, input_shape: tuple[int, ...], dtype: torch.dty
         stack = imported_stack(_unnormalised(listed), architecture, dtype)
         setattr(network, part, stack)
         _normalise(stack, listed)
-    network.dial(beta=config.gating.beta, epsilon=config.gating.epsilon)
-    dress(network, regime)
+    network.set_gate(beta=config.gating.beta, epsilon=config.gating.epsilon)
+    configure_for(network, regime)
     network.value_input = config.gating.value_input
     order = listing.metadata.get("wiring", "")
     if order:
         try:
             network.wiring = tuple(int(part) for part in order.split(","))
         except ValueError:
-            raise Refusal(f"The wiring '{order}' in {listing.file_name} is no order.") from None
+            raise UserError(f"The wiring '{order}' in {listing.file_name} is no order.") from None
         check_wiring(architecture, network.wiring)
     if "random_input" in listing.arrays:
         fixed = torch.from_numpy(np.array(listing.arrays["random_input"]))
@@ -55,7 +57,7 @@ def our_network(listing: Listing, input_shape: tuple[int, ...], dtype: torch.dty
     return network
 
 
-def _part(listing: Listing, prefix: str) -> Listing:
+def _part(listing: CheckpointContents, prefix: str) -> CheckpointContents:
     """The tensors of one of our two networks."""
     arrays = {
         name.removeprefix(prefix): array
@@ -68,12 +70,12 @@ def _part(listing: Listing, prefix: str) -> Listing:
 _NORMALISATION = "normalisation."
 
 
-def _unnormalised(listing: Listing) -> Listing:
+def _unnormalised(listing: CheckpointContents) -> CheckpointContents:
     arrays = {n: a for n, a in listing.arrays.items() if not n.startswith(_NORMALISATION)}
     return replace(listing, arrays=arrays)
 
 
-def _normalise(stack: Stack, listing: Listing) -> None:
+def _normalise(stack: Stack, listing: CheckpointContents) -> None:
     """What the file says of the normalisation of one of our networks."""
     if stack.normalisation is None:
         return
@@ -85,12 +87,12 @@ def _normalise(stack: Stack, listing: Listing) -> None:
     try:
         stack.normalisation.take(tensors)
     except (KeyError, RuntimeError):
-        raise Refusal(
+        raise UserError(
             f"{listing.file_name} does not hold the normalisation of its network whole."
         ) from None
 
 
-def in_order(listing: Listing) -> Listing:
+def in_order(listing: CheckpointContents) -> CheckpointContents:
     """The listing with its layers as they follow each other: the file's order, or that of the
     names, numbers counted, where only then do the matrices chain."""
     if _chains(listing):
@@ -100,7 +102,7 @@ def in_order(listing: Listing) -> Listing:
     return sorted_by_name if _chains(sorted_by_name) else listing
 
 
-def _chains(listing: Listing) -> bool:
+def _chains(listing: CheckpointContents) -> bool:
     """Whether each matrix or kernel takes what the one before it gives, up to flattened maps."""
     shapes = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
     return all(
@@ -109,27 +111,27 @@ def _chains(listing: Listing) -> bool:
     )
 
 
-def dense_architecture(listing: Listing) -> Architecture:
+def dense_architecture(listing: CheckpointContents) -> Architecture:
     """The fully connected network that the file's matrices make in their order.
 
-    Raises `Refusal` where there are none, where others stand between, or where they do not chain.
+    Raises `UserError` where there are none, where others stand between, or where they do not chain.
     """
     arrays = listing.arrays.items()
     matrices = [(name, a.shape) for name, a in arrays if a.ndim == 2 and a.dtype.kind == "f"]
     other = next((name for name, a in listing.arrays.items() if a.ndim > 2), "")
     if other:
-        raise Refusal(
+        raise UserError(
             f"{listing.file_name} holds '{other}', which is no dense layer; "
             "name the network with --net."
         )
     if len(matrices) < 2:
-        raise Refusal(
+        raise UserError(
             f"{listing.file_name} holds {len(matrices)} weight matrices; "
             "a network with gates needs two or more."
         )
     for (before, first), (after, second) in pairwise(matrices):
         if second[1] != first[0]:
-            raise Refusal(
+            raise UserError(
                 f"The layers of {listing.file_name} do not chain: '{after}' takes {second[1]} "
                 f"inputs, but '{before}' gives {first[0]}."
             )
@@ -139,49 +141,53 @@ def dense_architecture(listing: Listing) -> Architecture:
 
 
 def named_architecture(
-    listing: Listing, net: NetConfig, input_shape: tuple[int, ...]
+    listing: CheckpointContents, net: NetConfig, input_shape: tuple[int, ...]
 ) -> Architecture:
     """The architecture of a network plug-in, with as many logits as the file's last weight."""
     weights = [a for a in listing.arrays.values() if a.ndim in (2, 4)]
     if not weights:
-        raise Refusal(f"{listing.file_name} holds no weight matrices or kernels.")
+        raise UserError(f"{listing.file_name} holds no weight matrices or kernels.")
     return build_architecture(net, input_shape, weights[-1].shape[0])
 
 
-def imported_stack(listing: Listing, architecture: Architecture, dtype: torch.dtype) -> Stack:
+def imported_stack(
+    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
+) -> Stack:
     """All weights of the file as a network, biases where there are any; the head must fit too."""
     match = match_layers(listing, architecture)
     if not match.fits:
-        raise Refusal(_plain_verdict(match).replace("Gates of", "The weights of", 1))
+        raise UserError(_plain_verdict(match).replace("Gates of", "The weights of", 1))
     given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
     if given > len(architecture.weighted):
-        raise Refusal(
+        raise UserError(
             f"{listing.file_name} holds {given} weight layers; the network that was named has "
             f"{len(architecture.weighted)}."
         )
     if len(match.weights) < len(architecture.weighted):
-        raise Refusal(
+        raise UserError(
             f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}."
         )
     return _filled(match, architecture, dtype)
 
 
-def imported_gates(listing: Listing, architecture: Architecture, dtype: torch.dtype) -> Stack:
+def imported_gates(
+    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
+) -> Stack:
     """The weights that make the gates; an output layer that does not fit stays zero."""
     match = match_layers(listing, architecture)
     if not match.fits:
-        raise Refusal(_plain_verdict(match))
+        raise UserError(_plain_verdict(match))
     return _filled(match, architecture, dtype)
 
 
-def import_notes(listing: Listing, architecture: Architecture, gates: bool) -> list[str]:
+def import_notes(listing: CheckpointContents, architecture: Architecture, gates: bool) -> list[str]:
     """What a user should know of weights that were taken: what was folded, what biases mean."""
     match = match_layers(listing, architecture)
     verdict = _plain_verdict(match)
     return [verdict if gates else verdict.partition(". ")[2]]
 
 
-def _filled(match: Match, architecture: Architecture, dtype: torch.dtype) -> Stack:
+def _filled(match: LayerMatching, architecture: Architecture, dtype: torch.dtype) -> Stack:
     missing = len(architecture.weighted) - len(match.biases)  # an output layer that stays zero
     stack = Stack(architecture, [b is not None for b in match.biases] + [False] * missing).to(dtype)
     for place, (weight, bias) in enumerate(zip(match.weights, match.biases, strict=True)):
@@ -191,5 +197,5 @@ def _filled(match: Match, architecture: Architecture, dtype: torch.dtype) -> Sta
     return stack
 
 
-def _plain_verdict(match: Match) -> str:
+def _plain_verdict(match: LayerMatching) -> str:
     return match.verdict.removesuffix(" Nothing was changed.")

@@ -6,26 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.importing.assumption_text import assumed, doubt
 from dgn_engine.model.importing.conventions import (
     GLOBAL,
     POOL,
     TIERS,
     Between,
-    Choice,
-    Rules,
+    ConventionRules,
+    LayerConvention,
     after,
     flat,
 )
 from dgn_engine.model.importing.fold_batchnorm import EPSILON
-from dgn_engine.model.importing.numbered_keys import Numbered
-from dgn_engine.model.importing.numbered_keys import Sequence as Chain
+from dgn_engine.model.importing.numbered_keys import NumberedLayer
+from dgn_engine.model.importing.numbered_keys import NumberedSequence as Chain
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredLayers:
     """The layers as if the file stated them, and what was assumed, in sentences."""
 
     layers: tuple[StatedLayer, ...]
@@ -34,12 +34,12 @@ class Inferred:
 
 def infer(
     chain: Chain, input_shape: tuple[int, ...], file: str, epsilon: float = EPSILON
-) -> Inferred:
-    """The layers of a sequence for inputs of this shape; raises `Refusal` where none or several
+) -> InferredLayers:
+    """The layers of a sequence for inputs of this shape; raises `UserError` where none or several
     usual ones fit."""
     found = _first_that_fits(chain, input_shape)
     if len(found) != 1:
-        raise Refusal(doubt(chain, input_shape, file, found))
+        raise UserError(doubt(chain, input_shape, file, found))
     choices = found[0]
     remarks = [assumed(chain, choices, input_shape)] if chain.convolutions else []
     bare = [
@@ -51,13 +51,15 @@ def infer(
         remarks.append(f"No number is left for an activation between {', '.join(bare)}.")
     if any(chain.norms):
         remarks.append(f"The file does not say the ε of BatchNorm; {epsilon:g} is taken.")
-    return Inferred(tuple(_layers(chain, choices, epsilon)), tuple(remarks))
+    return InferredLayers(tuple(_layers(chain, choices, epsilon)), tuple(remarks))
 
 
-def _first_that_fits(chain: Chain, input_shape: tuple[int, ...]) -> list[tuple[Choice, ...]]:
+def _first_that_fits(
+    chain: Chain, input_shape: tuple[int, ...]
+) -> list[tuple[LayerConvention, ...]]:
     """At most two ways that the first convention with any allows."""
     for tier in TIERS:
-        found: dict[tuple[Choice, ...], None] = {}
+        found: dict[tuple[LayerConvention, ...], None] = {}
         for rules in tier:
             for way in _Search(chain, rules).ways(0, input_shape):
                 found[way] = None
@@ -71,14 +73,16 @@ class _Search:
     """Depth first over the layers, every shape at a layer looked at once, two ways at most."""
 
     chain: Chain
-    rules: Rules
-    known: dict[tuple[int, tuple[int, ...]], list[tuple[Choice, ...]]] = field(default_factory=dict)
+    rules: ConventionRules
+    known: dict[tuple[int, tuple[int, ...]], list[tuple[LayerConvention, ...]]] = field(
+        default_factory=dict
+    )
 
-    def ways(self, place: int, shape: tuple[int, ...]) -> list[tuple[Choice, ...]]:
+    def ways(self, place: int, shape: tuple[int, ...]) -> list[tuple[LayerConvention, ...]]:
         """Of the layers from `place` on, to which `shape` arrives."""
         key = place, shape
         if key not in self.known:
-            found: list[tuple[Choice, ...]] = []
+            found: list[tuple[LayerConvention, ...]] = []
             for choice, left in self._choices(place, shape):
                 if place + 1 == len(self.chain.weighted):
                     found.append((choice,))
@@ -91,7 +95,7 @@ class _Search:
 
     def _choices(
         self, place: int, shape: tuple[int, ...]
-    ) -> Iterator[tuple[Choice, tuple[int, ...]]]:
+    ) -> Iterator[tuple[LayerConvention, tuple[int, ...]]]:
         layer = self.chain.weighted[place]
         following = self.chain.weighted[place + 1 : place + 2]
         betweens: Sequence[Between] = ((),)
@@ -100,7 +104,7 @@ class _Search:
         if layer.kind == "Linear":
             arriving = flat(shape) if place == 0 else shape
             if arriving == (layer.shape[1],):
-                yield from ((Choice(0, 1, way), (layer.shape[0],)) for way in betweens)
+                yield from ((LayerConvention(0, 1, way), (layer.shape[0],)) for way in betweens)
             return
         if len(shape) != 3 or shape[0] != layer.shape[1]:
             return
@@ -110,10 +114,12 @@ class _Search:
             sides = [(side + 2 * padding - kernel) // stride + 1 for side in shape[1:]]
             left = after(way, (layer.shape[0], *sides))
             if left is not None:
-                yield Choice(padding, stride, way), left
+                yield LayerConvention(padding, stride, way), left
 
 
-def _layers(chain: Chain, choices: Sequence[Choice], epsilon: float) -> Iterator[StatedLayer]:
+def _layers(
+    chain: Chain, choices: Sequence[LayerConvention], epsilon: float
+) -> Iterator[StatedLayer]:
     maps = bool(chain.convolutions)
     for layer, norm, choice in zip(chain.weighted, chain.norms, choices, strict=True):
         if layer.kind == "Linear":
@@ -128,7 +134,7 @@ def _layers(chain: Chain, choices: Sequence[Choice], epsilon: float) -> Iterator
             yield from _silent(each, layer.name) if maps or each == "ReLU" else ()
 
 
-def _convolution(layer: Numbered, choice: Choice) -> StatedLayer:
+def _convolution(layer: NumberedLayer, choice: LayerConvention) -> StatedLayer:
     outputs, inputs, high, wide = layer.shape
     return StatedLayer(
         layer.name,

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import (
     EPSILON,
-    Folding,
+    FoldedBatchNorm,
     fold_normalisation,
     fold_ours,
 )
 from dgn_engine.model.importing.understanding import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array
 
 Part = Literal["gates", "values"]
@@ -36,7 +36,7 @@ _WRITTEN_AS = (
 
 
 @dataclass(frozen=True)
-class Match:
+class LayerMatching:
     """The verdict on a file. `weights` and `biases` (float64 where the file has it, else
     float32): one for each layer that takes part, every gated layer and, where it fits too, the
     output layer; empty if it does not fit.
@@ -59,7 +59,9 @@ class _Pair:
     reason: str = ""
 
 
-def match_layers(listing: Listing, architecture: Architecture, part: Part = "gates") -> Match:
+def match_layers(
+    listing: CheckpointContents, architecture: Architecture, part: Part = "gates"
+) -> LayerMatching:
     """Match weight tensors with weight layers by their order, and check their shapes.
 
     Every gated layer must fit; the output layer only makes logits, which no gate hangs on, so
@@ -83,17 +85,17 @@ def match_layers(listing: Listing, architecture: Architecture, part: Part = "gat
             "which move the gates and cannot be folded in here."
             f"{_known(listing)} Nothing was changed."
         )
-        return Match(tuple(pair.row for pair in pairs), False, verdict)
+        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if misfit is not None:
         verdict = (
             f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}."
             f"{_known(listing)} Nothing was changed."
         )
-        return Match(tuple(pair.row for pair in pairs), False, verdict)
+        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     taken = pairs if not pairs[-1].reason else pairs[:-1]
     biases = tuple(pair.bias for pair in taken)
     norms = [pair.row.tensor for pair in taken if pair.row.tensor in folding.into]
-    return Match(
+    return LayerMatching(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
         verdict=_praise(
@@ -104,7 +106,7 @@ def match_layers(listing: Listing, architecture: Architecture, part: Part = "gat
     )
 
 
-def _part(listing: Listing, part: Part) -> dict[str, Array]:
+def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
     """The tensors of the network that makes the gates; in a file of ours there are two."""
     chosen = "value."
     if part == "gates" and listing.metadata.get("regime", _OWN_GATES[0]) not in _OWN_GATES:
@@ -117,7 +119,7 @@ def _part(listing: Listing, part: Part) -> dict[str, Array]:
 
 
 def _pair(
-    place: int, layer: Weighted, name: str, folding: Folding, architecture: Architecture
+    place: int, layer: Weighted, name: str, folding: FoldedBatchNorm, architecture: Architecture
 ) -> _Pair:
     last = place + 1 == len(architecture.weighted)
     title = f"{'conv' if isinstance(layer, Conv) else 'dense'} {place + 1}"
@@ -203,7 +205,7 @@ def _finite(array: Weights) -> bool:
         return bool(np.isfinite(array.astype(np.float32)).all())
 
 
-def _known(listing: Listing) -> str:
+def _known(listing: CheckpointContents) -> str:
     """What the file is, where it does not fit and its name is known."""
     shapes = {name: array.shape for name, array in listing.arrays.items()}
     network = known_network(shapes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.contents import Array
 
 _MOST = 200  # layers of a sequence
@@ -20,7 +20,7 @@ Kind = Literal["Linear", "Conv2d", "BatchNorm"]
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedLayer:
     """A layer with parameters; `path`: its numbers, outermost first; `shape`: of its weight."""
 
     name: str
@@ -30,7 +30,7 @@ class Numbered:
 
 
 @dataclass(frozen=True)
-class Gap:
+class LayerGap:
     """Layers without parameters between two with them: just `least`, or where the first of the
     two lies in a sequence of its own, whose end the keys do not show, `open`: as many or more."""
 
@@ -39,13 +39,13 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Sequence:
+class NumberedSequence:
     """Convolutions and dense layers in their order, the BatchNorm right behind each (or None),
     and the gaps between them."""
 
-    weighted: tuple[Numbered, ...]
-    norms: tuple[Numbered | None, ...]
-    gaps: tuple[Gap, ...]
+    weighted: tuple[NumberedLayer, ...]
+    norms: tuple[NumberedLayer | None, ...]
+    gaps: tuple[LayerGap, ...]
 
     @property
     def convolutions(self) -> int:
@@ -53,23 +53,23 @@ class Sequence:
         return sum(layer.kind == "Conv2d" for layer in self.weighted)
 
 
-def numbered_sequence(arrays: Mapping[str, Array], file: str) -> Sequence | None:
+def numbered_sequence(arrays: Mapping[str, Array], file: str) -> NumberedSequence | None:
     """The sequence that these keys are of; None where they are not, or skip no number at all.
 
     A list of layers is often written without activations, which its program adds: then no number
-    is skipped. Raises `Refusal` where a BatchNorm cannot be folded into the layer before it.
+    is skipped. Raises `UserError` where a BatchNorm cannot be folded into the layer before it.
     """
     layers = _layers(arrays)
     if not layers or len(layers) > 2 * _MOST:
         return None
     weighted = [layer for layer in layers if layer.kind != "BatchNorm"]
-    norms: dict[str, Numbered] = {}
-    gaps: list[Gap] = []
+    norms: dict[str, NumberedLayer] = {}
+    gaps: list[LayerGap] = []
     ends = {layer.name: layer for layer in weighted}  # the last number of a layer with its norm
     for before, after in pairwise(layers):
         if after.kind == "BatchNorm":
-            if before.kind == "BatchNorm" or _gap(before, after) != Gap(0, False):
-                raise Refusal(
+            if before.kind == "BatchNorm" or _gap(before, after) != LayerGap(0, False):
+                raise UserError(
                     f"{file}: its BatchNorm {after.name} does not stand right behind a dense layer "
                     "or a convolution, so it cannot be folded into one."
                 )
@@ -80,12 +80,12 @@ def numbered_sequence(arrays: Mapping[str, Array], file: str) -> Sequence | None
     starts_there = not any(weighted[0].path) or weighted[0].kind == "Linear"
     if not skipped or layers[0].kind == "BatchNorm" or not starts_there or not _chain(weighted):
         return None
-    return Sequence(
+    return NumberedSequence(
         tuple(weighted), tuple(norms.get(layer.name) for layer in weighted), tuple(gaps)
     )
 
 
-def _layers(arrays: Mapping[str, Array]) -> list[Numbered]:
+def _layers(arrays: Mapping[str, Array]) -> list[NumberedLayer]:
     """Every layer by its numbers; none where some key is not numbered, or no such layer."""
     grouped: dict[str, dict[str, Array]] = {}
     for name, array in arrays.items():
@@ -93,7 +93,7 @@ def _layers(arrays: Mapping[str, Array]) -> list[Numbered]:
         if word not in _WORDS:
             return []
         grouped.setdefault(head, {})[word] = array
-    found: list[Numbered] = []
+    found: list[NumberedLayer] = []
     prefixes: set[str] = set()
     for name, tensors in grouped.items():
         prefix, path = _path(name)
@@ -102,7 +102,7 @@ def _layers(arrays: Mapping[str, Array]) -> list[Numbered]:
             return []
         prefixes.add(prefix)
         shaped = tensors.get("weight", tensors.get("running_mean"))
-        found.append(Numbered(name, path, kind, () if shaped is None else shaped.shape))
+        found.append(NumberedLayer(name, path, kind, () if shaped is None else shaped.shape))
     return sorted(found, key=lambda layer: layer.path) if len(prefixes) == 1 else []
 
 
@@ -125,17 +125,17 @@ def _kind(tensors: Mapping[str, Array]) -> Kind | None:
     return {2: "Linear", 4: "Conv2d"}.get(weight.ndim)  # type: ignore[return-value]
 
 
-def _gap(before: Numbered, after: Numbered) -> Gap:
+def _gap(before: NumberedLayer, after: NumberedLayer) -> LayerGap:
     level = next(
         (place for place, pair in enumerate(zip(before.path, after.path, strict=False))
          if pair[0] != pair[1]),
         0,
     )  # fmt: skip
     least = after.path[level] - before.path[level] - 1 + sum(after.path[level + 1 :])
-    return Gap(least, len(before.path) > level + 1)
+    return LayerGap(least, len(before.path) > level + 1)
 
 
-def _chain(weighted: list[Numbered]) -> bool:
+def _chain(weighted: list[NumberedLayer]) -> bool:
     """Square convolutions and then dense layers, each taking what the one before gives."""
     if weighted[-1].kind != "Linear" or len(weighted) < 2:
         return False

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array
 
 _WORDS = (("weight", "bias"), ("kernel", "bias"), ("W", "b"), ("w", "b"))
 
 
-def by_size(listing: Listing, architecture: Architecture) -> tuple[str, ...]:
+def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
     """For each weight layer the next tensor of its very shape, in the order of the file.
 
     '' where none is left. BatchNorm has been folded in before tensors are looked at.
@@ -31,10 +31,10 @@ def by_size(listing: Listing, architecture: Architecture) -> tuple[str, ...]:
     return tuple(found)
 
 
-def picked(listing: Listing, names: Sequence[str]) -> Listing:
+def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointContents:
     """The file as if it held just these weights, in this order, each with its bias.
 
-    '' at the end leaves the output layer out. Raises `Refusal` where a name is not in the file,
+    '' at the end leaves the output layer out. Raises `UserError` where a name is not in the file,
     stands twice, or one is missing before another.
     """
     chosen = list(names)
@@ -44,11 +44,11 @@ def picked(listing: Listing, names: Sequence[str]) -> Listing:
     kept: dict[str, Array] = {}
     for place, name in enumerate(chosen, start=1):
         if not name:
-            raise Refusal(f"No tensor is picked for layer {place}; pick one for each layer.")
+            raise UserError(f"No tensor is picked for layer {place}; pick one for each layer.")
         if name not in arrays:
-            raise Refusal(f"{listing.file_name} holds no tensor '{name}'.")
+            raise UserError(f"{listing.file_name} holds no tensor '{name}'.")
         if name in kept:
-            raise Refusal(f"'{name}' is picked for two layers; each needs a tensor of its own.")
+            raise UserError(f"'{name}' is picked for two layers; each needs a tensor of its own.")
         kept[name] = arrays[name]
         bias = _bias_beside(name, arrays)
         if bias:

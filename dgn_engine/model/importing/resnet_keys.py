@@ -28,7 +28,7 @@ _ALIASES = (("shortcut.", "downsample."), ("linear.", "fc."))
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedWeights:
     """A network of nodes, the weight tensors of its layers in their order, and what is assumed."""
 
     nodes: tuple[Node, ...]
@@ -48,7 +48,7 @@ def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
     return known
 
 
-def resnet(shapes: Shapes) -> Placed | None:
+def resnet(shapes: Shapes) -> PlacedWeights | None:
     """The ResNet that the names and shapes are, names as torchvision's; None if they are none."""
     stages = _stages(shapes)
     stem = shapes.get("conv1.weight", ())
@@ -74,7 +74,7 @@ def resnet(shapes: Shapes) -> Placed | None:
         return None
     nodes += [GlobalAveragePool(), Dense(width, head[0], gated=False)]
     remarks = [_stem_remark(kernel)]
-    return Placed(tuple(nodes), (*weights, "fc.weight"), tuple(remarks))
+    return PlacedWeights(tuple(nodes), (*weights, "fc.weight"), tuple(remarks))
 
 
 def _stem_remark(kernel: int) -> str:

@@ -7,7 +7,7 @@ from math import isqrt
 
 import numpy as np
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -17,32 +17,32 @@ from dgn_engine.model.architecture import (
     Node,
 )
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, fold_normalisation
-from dgn_engine.model.importing.resnet_keys import Placed, resnet, torchvision_names
+from dgn_engine.model.importing.resnet_keys import PlacedWeights, resnet, torchvision_names
 from dgn_engine.model.importing.understanding import known_network, without_prefix
 from dgn_engine.model.importing.vgg_keys import alexnet, vgg
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array
 
 
 @dataclass(frozen=True)
-class Recognised:
+class RecognisedNet:
     """`listing`: just the weights and biases of `architecture` in its order, BatchNorm folded in;
     `title`: what it is, as the end of 'It is …'; `remarks`: what had to be assumed, sentences."""
 
     title: str
     architecture: Architecture
-    listing: Listing
+    listing: CheckpointContents
     remarks: tuple[str, ...] = ()
 
 
 def recognise(
-    listing: Listing, input_shape: tuple[int, ...], epsilon: float = EPSILON
-) -> Recognised | None:
+    listing: CheckpointContents, input_shape: tuple[int, ...], epsilon: float = EPSILON
+) -> RecognisedNet | None:
     """A ResNet, VGG or AlexNet by its key signature, for images (C, H, W); None if it is none.
 
     BatchNorm is taken as in evaluation, with this ε. Adaptive average pooling before a dense layer
     is a linear map, so it is folded into that layer: logits and gates are the same for images of
-    every size. Raises `Refusal` where the images do not fit, or a tensor is missing.
+    every size. Raises `UserError` where the images do not fit, or a tensor is missing.
     """
     own = without_prefix(listing.arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
@@ -63,28 +63,32 @@ def recognise(
         nodes, remark = _flattened(nodes, head, input_shape, kept, placed, listing.file_name)
         remarks += remark
     architecture = _fitted(input_shape, nodes, listing.file_name)
-    return Recognised(title, architecture, replace(listing, arrays=kept, metadata={}), (*remarks,))
+    return RecognisedNet(
+        title, architecture, replace(listing, arrays=kept, metadata={}), (*remarks,)
+    )
 
 
 def _on_maps(node: Node) -> bool:
     return not isinstance(node, (Dense, GlobalAveragePool))
 
 
-def _plain_title(placed: Placed, shapes: dict[str, tuple[int, ...]]) -> str:
+def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> str:
     layers = len(placed.weights)
     kind = "ResNet" if "conv1.weight" in shapes else "VGG or AlexNet"
     return f"a {kind} by its names, {layers} weight layers, {shapes[placed.weights[-1]][0]} classes"
 
 
 def _taken(
-    placed: Placed, own: dict[str, Array], file: str, epsilon: float
+    placed: PlacedWeights, own: dict[str, Array], file: str, epsilon: float
 ) -> tuple[dict[str, Array], bool]:
     """The tensors of the layers in their order, and whether BatchNorms were folded into them."""
     folding = fold_normalisation(own, epsilon)
     called = torchvision_names(folding.arrays)
     left = next((name for name in folding.arrays if name.endswith("running_mean")), "")
     if left:
-        raise Refusal(f"{file} holds a BatchNorm, '{left}', that stands behind none of its layers.")
+        raise UserError(
+            f"{file} holds a BatchNorm, '{left}', that stands behind none of its layers."
+        )
     kept: dict[str, Array] = {}
     for name in placed.weights:
         bias = f"{name.removesuffix('weight')}bias"
@@ -96,17 +100,17 @@ def _taken(
 
 def _fitted(input_shape: tuple[int, ...], nodes: list[Node], file: str) -> Architecture:
     if len(input_shape) != 3:
-        raise Refusal(f"{file} takes images, but these examples are vectors.")
+        raise UserError(f"{file} takes images, but these examples are vectors.")
     first = nodes[0]
     if isinstance(first, Conv) and first.inputs != input_shape[0]:
-        raise Refusal(
+        raise UserError(
             f"{file} takes images with {first.inputs} channels, but these have {input_shape[0]}."
         )
     try:
         return Architecture(input_shape, tuple(nodes))
-    except Refusal as refusal:
+    except UserError as refusal:
         sides = "×".join(str(side) for side in input_shape[1:])
-        raise Refusal(f"{file} does not take images of {sides}: {refusal}") from None
+        raise UserError(f"{file} does not take images of {sides}: {refusal}") from None
 
 
 def _flattened(
@@ -114,7 +118,7 @@ def _flattened(
     head: int,
     input_shape: tuple[int, ...],
     kept: dict[str, Array],
-    placed: Placed,
+    placed: PlacedWeights,
     file: str,
 ) -> tuple[list[Node], list[str]]:
     """Flatten put in, and the adaptive pooling before it folded into the first dense layer."""
@@ -125,7 +129,9 @@ def _flattened(
     channels, high, wide = shapes[head - 1] if head else input_shape
     side = isqrt(dense.inputs // channels)
     if side * side * channels != dense.inputs:
-        raise Refusal(f"{file}: its first dense layer takes {dense.inputs} inputs, no square maps.")
+        raise UserError(
+            f"{file}: its first dense layer takes {dense.inputs} inputs, no square maps."
+        )
     rest = nodes[head + 1 :]
     if (high, wide) == (side, side):
         return [*nodes[:head], Flatten(), dense, *rest], []

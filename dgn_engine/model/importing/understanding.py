@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
-from dgn_engine.storage.checkpoints.checkpoint_reader import Listing
+from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import plain
 
 Shapes = dict[str, tuple[int, ...]]
@@ -26,7 +26,7 @@ _RESNET = {  # blocks in each stage, He et al. 2015, arXiv:1512.03385, table 1
 _ALEXNET = {0: 64, 3: 192, 6: 384, 8: 256, 10: 256}
 
 
-def understood_as(listing: Listing) -> str:
+def understood_as(listing: CheckpointContents) -> str:
     """What the file is, as the end of a sentence 'It is …'."""
     if listing.metadata.get("format", "").startswith("dgn-viewer"):
         return (

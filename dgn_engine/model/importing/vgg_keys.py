@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from dgn_engine.model.architecture import Conv, Dense, MaxPool, Node
-from dgn_engine.model.importing.resnet_keys import Placed
+from dgn_engine.model.importing.resnet_keys import PlacedWeights
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -15,7 +15,7 @@ _ALEXNET = {0: (4, 2, True), 3: (1, 2, True), 6: (1, 1, False), 8: (1, 1, False)
 _ALEXNET_SIDES = (11, 5, 3, 3, 3)
 
 
-def vgg(shapes: Shapes) -> Placed | None:
+def vgg(shapes: Shapes) -> PlacedWeights | None:
     """A VGG of any width: 3×3 convolutions called features.N, a pooling wherever a number is
     skipped and at the end; then three dense layers, or one. None if it is none."""
     numbers = _numbers(shapes)
@@ -33,7 +33,7 @@ def vgg(shapes: Shapes) -> Placed | None:
     return _with_classifier(nodes, numbers, shapes, (0, 3, 6))
 
 
-def alexnet(shapes: Shapes) -> Placed | None:
+def alexnet(shapes: Shapes) -> PlacedWeights | None:
     """AlexNet of any width; None if it is none."""
     numbers = _numbers(shapes)
     if numbers != list(_ALEXNET):
@@ -65,7 +65,7 @@ def _chain(weights: Sequence[tuple[int, ...]]) -> bool:
 
 def _with_classifier(
     nodes: list[Node], numbers: list[int], shapes: Shapes, places: tuple[int, ...]
-) -> Placed | None:
+) -> PlacedWeights | None:
     """The dense layers called classifier.N, or the only one; the first takes the flattened map,
     whose size the adaptive pooling before it fixes."""
     names = [f"classifier.{place}.weight" for place in places]
@@ -78,4 +78,4 @@ def _with_classifier(
         Dense(shape[1], shape[0], gated=place < len(dense) - 1) for place, shape in enumerate(dense)
     ]
     convolutions = tuple(f"features.{number}.weight" for number in numbers)
-    return Placed((*nodes, *heads), (*convolutions, *names))
+    return PlacedWeights((*nodes, *heads), (*convolutions, *names))

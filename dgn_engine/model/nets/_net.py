@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import prod
 
 from dgn_engine.config import OptionValue
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Node
 from dgn_engine.protocol.catalogue import OptionField
 
@@ -40,7 +40,7 @@ def conv_chain(inputs: int, channels: tuple[int, ...], stride: int) -> tuple[Nod
 def image_channels(name: str, input_shape: tuple[int, ...]) -> int:
     """The channels of (C, H, W) images; refuses vectors."""
     if len(input_shape) != 3:
-        raise Refusal(f"Network '{name}' needs images, but the data are vectors; choose 'fc'.")
+        raise UserError(f"Network '{name}' needs images, but the data are vectors; choose 'fc'.")
     return input_shape[0]
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 import dgn_engine
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
-from dgn_engine.storage.checkpoints.contents import Array, Contents, Unreadable, plain
+from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, plain
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Listing:
+class CheckpointContents:
     """What a file holds: arrays in the order of its layers, half precision as float32.
 
     `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
@@ -49,19 +49,19 @@ class Listing:
 
 def read_tensors(
     path: Path, timeout: float = TIMEOUT, cancelled: threading.Event | None = None
-) -> Listing:
+) -> CheckpointContents:
     """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
 
-    Nothing of the file is parsed in this process. Raises `Refusal`, one sentence with the name
+    Nothing of the file is parsed in this process. Raises `UserError`, one sentence with the name
     of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
     """
 
-    def received(pipe: IO[bytes], size: int) -> Contents:
+    def received(pipe: IO[bytes], size: int) -> ParsedFile:
         return wire.receive(pipe, limits.expanded(size))
 
     name = plain(path.name) or str(path)
     contents = ask_child(path, child_command(timeout), received, timeout, cancelled)
-    return Listing(
+    return CheckpointContents(
         name,
         contents.arrays,
         contents.dtypes,
@@ -90,7 +90,7 @@ def ask_child(
     """What a confined child answers that gets the file as its standard input.
 
     `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
-    `Refusal`, one sentence that begins with the file's name.
+    `UserError`, one sentence that begins with the file's name.
     """
     name = plain(path.name) or str(path)
     file, size = _opened(path, name)
@@ -105,7 +105,9 @@ def ask_child(
                 cwd=Path(sys.executable).parent,
             )
         except OSError as error:
-            raise Refusal(f"{name} was not read: no process could be started ({error}).") from None
+            raise UserError(
+                f"{name} was not read: no process could be started ({error})."
+            ) from None
     return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
 
 
@@ -131,14 +133,14 @@ def _opened(path: Path, name: str) -> tuple[IO[bytes], int]:
         file = open_regular(path, limits.FILE)
     except NotRegular as error:
         what_to_do = "; drop a single file" if error.errno == errno.EISDIR else ""
-        raise Refusal(f"{name} {error.verdict}{what_to_do}.") from None
+        raise UserError(f"{name} {error.verdict}{what_to_do}.") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Refusal(f"{name} cannot be opened: {reason}.") from None
+        raise UserError(f"{name} cannot be opened: {reason}.") from None
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         file.close()
-        raise Refusal(f"{name} is empty.")
+        raise UserError(f"{name} is empty.")
     return file, size
 
 
@@ -165,14 +167,14 @@ def _answer(
     assert child.stdout is not None
     try:
         return receive(child.stdout)
-    except Unreadable as verdict:
-        raise Refusal(f"{name} {verdict}.") from None
+    except UnreadableFile as verdict:
+        raise UserError(f"{name} {verdict}.") from None
     except MemoryError:
-        raise Refusal(f"{name} does not fit in memory.") from None
+        raise UserError(f"{name} does not fit in memory.") from None
     except (EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         finished.set()
         guard.join()
-        raise Refusal(f"{name} {killed[0] if killed else _end_of(child)}.") from None
+        raise UserError(f"{name} {killed[0] if killed else _end_of(child)}.") from None
     finally:
         finished.set()
         guard.join()

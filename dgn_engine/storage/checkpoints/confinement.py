@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Unreadable
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
 CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
@@ -66,4 +66,4 @@ def _limit_memory(more: int) -> None:
 
 def _forbid(event: str, _arguments: object) -> None:
     if event.startswith(_RUNS) or event.startswith(_REACHES):
-        raise Unreadable("made its reader do what reading needs not, and was refused")
+        raise UnreadableFile("made its reader do what reading needs not, and was refused")

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-class Unreadable(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
+class UnreadableFile(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
     """Why a file is not taken, as the end of a sentence that begins with its name."""
 
 
 @dataclass(frozen=True)
-class Contents:
+class ParsedFile:
     """Arrays in the order of the layers; `dtypes` as the file had them; `ignored` in words.
 
     `kind`: what sort of file it is. Within the reader, arrays are views on the bytes of the file

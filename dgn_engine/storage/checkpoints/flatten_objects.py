@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Unreadable
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.inert_objects import (
-    Made,
-    Odd,
-    Strided,
-    Table,
+    InertDict,
+    InertObject,
+    StridedTensor,
+    Unsupported,
     is_container,
     kind,
     members,
@@ -31,11 +31,11 @@ _WRAPPINGS = (
     "module",
 )
 
-Leaf = Strided | Odd | Made
+Leaf = StridedTensor | Unsupported | InertObject
 
 
 @dataclass
-class Leaves:
+class FlattenedObjects:
     """Tensors and arrays in the order of the file, and everything else as 'name (kind)'.
     `layers`: those of a saved `nn.Sequential`, as it states them."""
 
@@ -44,11 +44,11 @@ class Leaves:
     layers: tuple[StatedLayer, ...] = ()
 
 
-def flattened(tree: Any) -> Leaves:
+def flattened(tree: Any) -> FlattenedObjects:
     """Every tensor under the path that leads to it, of a training loop's dictionary only the
-    model's. Raises `Unreadable` where the tree is too large or folds back on itself too often.
+    model's. Raises `UnreadableFile` where the tree is too large or folds back on itself too often.
     """
-    leaves = Leaves()
+    leaves = FlattenedObjects()
     for _ in range(4):
         inner = _model_in(tree)
         if inner is None:
@@ -63,11 +63,13 @@ def flattened(tree: Any) -> Leaves:
 
 def _model_in(tree: Any) -> Any:
     """The state dict or module that a dictionary wraps; or None."""
-    if not isinstance(tree, (Table, Made)):
+    if not isinstance(tree, (InertDict, InertObject)):
         return None
-    table = tree if isinstance(tree, Table) else Table(tree.pairs)
+    table = tree if isinstance(tree, InertDict) else InertDict(tree.pairs)
     found = (table.get(name) for name in _WRAPPINGS)
-    return next((f for f in found if isinstance(f, (Table, Made)) and _holds_tensors(f)), None)
+    return next(
+        (f for f in found if isinstance(f, (InertDict, InertObject)) and _holds_tensors(f)), None
+    )
 
 
 def _holds_tensors(tree: Any) -> bool:
@@ -85,7 +87,7 @@ def _holds_tensors(tree: Any) -> bool:
 
 
 def _is_leaf(node: Any) -> bool:
-    return isinstance(node, (Strided, Odd)) or is_array(node)
+    return isinstance(node, (StridedTensor, Unsupported)) or is_array(node)
 
 
 def _said(path: str, node: Any) -> str:
@@ -105,7 +107,7 @@ class _Entered:
 
 @dataclass
 class _Walk:
-    leaves: Leaves
+    leaves: FlattenedObjects
     barren: set[int] = field(default_factory=set)  # containers without a tensor, met before
     entered: set[int] = field(default_factory=set)
     stack: list[tuple[str, Any, bool] | _Entered] = field(default_factory=list)
@@ -121,7 +123,7 @@ class _Walk:
                 self._left(top)
             else:
                 self._met(*top)
-        raise Unreadable("nests too many things in each other, and was refused")
+        raise UnreadableFile("nests too many things in each other, and was refused")
 
     def _met(self, path: str, node: Any, quiet: bool) -> None:
         if _is_leaf(node):
@@ -129,7 +131,7 @@ class _Walk:
         elif not is_container(node) or id(node) in self.barren:
             self._ignore(path, node, quiet)
         elif id(node) in self.entered:
-            raise Unreadable("holds a container that contains itself, and was refused")
+            raise UnreadableFile("holds a container that contains itself, and was refused")
         else:
             self._enter(path, node, quiet)
 
@@ -140,12 +142,12 @@ class _Walk:
         self.stack.append(_Entered(path, node, quiet, *before))
         # What an object says of itself is told by the name of its class.
         inner = [
-            (f"{path}.{name}" if path else name, value, quiet or isinstance(node, Made))
+            (f"{path}.{name}" if path else name, value, quiet or isinstance(node, InertObject))
             for name, value in members(node)
         ]
         deep = len(self.entered) > limits.DEPTH or len(path) > 4 * limits.NAME
         if deep or len(self.stack) + len(inner) > limits.NODES:
-            raise Unreadable("nests too many things in each other, and was refused")
+            raise UnreadableFile("nests too many things in each other, and was refused")
         self.stack.extend(reversed(inner))
 
     def _left(self, gone: _Entered) -> None:
@@ -155,7 +157,7 @@ class _Walk:
             self.barren.add(id(gone.node))
             del found.ignored[gone.ignored :]
             self._ignore(gone.path, gone.node, gone.quiet)
-        elif isinstance(gone.node, Made):
+        elif isinstance(gone.node, InertObject):
             self._ignore(gone.path, gone.node, gone.quiet)
 
     def _ignore(self, path: str, node: Any, quiet: bool) -> None:

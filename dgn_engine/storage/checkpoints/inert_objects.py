@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class GlobalName:
     """A class or function by its name; it is not imported and cannot be called."""
 
     module: str
@@ -19,7 +19,7 @@ class Named:
 
 
 @dataclass(eq=False, slots=True)
-class Table:
+class InertDict:
     """A dictionary as pairs: hashing a hostile key can take for ever."""
 
     pairs: list[tuple[Any, Any]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(eq=False, slots=True)
-class Made:
+class InertObject:
     """A call that was asked for and not made: whose, with what, and what was to go into it."""
 
     maker: str
@@ -45,7 +45,7 @@ class Made:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Storage:
+class TensorStorage:
     """Where the numbers of tensors lie: a record of the file, or a file inside the pickle.
 
     `first`: the number at which a view on the record begins. `inner`: the numbers themselves, as
@@ -62,10 +62,10 @@ class Storage:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Strided:
+class StridedTensor:
     """A dense tensor as it was described; nothing of it is believed yet."""
 
-    storage: Storage
+    storage: TensorStorage
     offset: Any
     shape: Any
     strides: Any
@@ -73,7 +73,7 @@ class Strided:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Odd:
+class Unsupported:
     """A tensor that is not dense numbers, and why."""
 
     reason: str
@@ -84,31 +84,31 @@ _WORDS = {type(None): "None", memoryview: "bytes"}
 
 def kind(node: Any) -> str:
     """What a thing is, in the words of Python; for a call, the name of what was to be called."""
-    if isinstance(node, Made):
+    if isinstance(node, InertObject):
         return node.maker
-    if isinstance(node, Named):
+    if isinstance(node, GlobalName):
         return str(node)
-    if isinstance(node, Table):
+    if isinstance(node, InertDict):
         return node.name
-    if isinstance(node, (Storage, Strided, Odd)):
-        return "tensor" if not isinstance(node, Storage) else "storage"
+    if isinstance(node, (TensorStorage, StridedTensor, Unsupported)):
+        return "tensor" if not isinstance(node, TensorStorage) else "storage"
     return _WORDS.get(type(node), type(node).__name__)
 
 
 def is_container(node: Any) -> bool:
     """Whether there can be tensors of the model inside; an optimiser only has them once more."""
-    if isinstance(node, Made):
+    if isinstance(node, InertObject):
         return not node.maker.startswith("torch.optim.")
-    return isinstance(node, (Table, list, tuple))
+    return isinstance(node, (InertDict, list, tuple))
 
 
 def members(node: Any) -> Iterator[tuple[str, Any]]:
     """The things in a container with their names; those of a saved module as its state dict has
     them.
     """
-    if isinstance(node, Table):
+    if isinstance(node, InertDict):
         yield from ((key_text(k), v) for k, v in node.pairs)
-    elif isinstance(node, Made):
+    elif isinstance(node, InertObject):
         if is_container(node.arguments):
             yield from members(node.arguments)
         yield from ((str(i), v) for i, v in enumerate(node.items))
@@ -125,9 +125,9 @@ _OF_MODULE = ("_parameters", "_buffers", "_modules")
 def _of_state(state: Any) -> Iterator[tuple[str, Any]]:
     if not is_container(state):
         return
-    module = isinstance(state, Table) and isinstance(state.get("_parameters"), Table)
+    module = isinstance(state, InertDict) and isinstance(state.get("_parameters"), InertDict)
     for name, value in members(state):
-        if module and name in _OF_MODULE and isinstance(value, Table):
+        if module and name in _OF_MODULE and isinstance(value, InertDict):
             yield from members(value)
         else:
             yield name, value

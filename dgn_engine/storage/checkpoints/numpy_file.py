@@ -9,9 +9,15 @@ from typing import IO
 
 import numpy as np
 
-from dgn_engine.storage.checkpoints.contents import Array, Contents, Unreadable, is_sound, plain
+from dgn_engine.storage.checkpoints.contents import (
+    Array,
+    ParsedFile,
+    UnreadableFile,
+    is_sound,
+    plain,
+)
 from dgn_engine.storage.checkpoints.dtypes import LAYOUT
-from dgn_engine.storage.checkpoints.zip_archive import Archive
+from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 
 NPY = b"\x93NUMPY"
 _LONGEST = 10_000  # characters of a header
@@ -22,15 +28,15 @@ _SIDE = re.compile(r"[0-9]{1,15}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 
 
-def read_npy(content: bytes) -> Contents:
+def read_npy(content: bytes) -> ParsedFile:
     """One array under the name 'array'."""
     array, dtype = _array("array", io.BytesIO(content), len(content))
     if array is None:
-        raise Unreadable(f"holds {dtype}, which are not read")
-    return Contents({"array": array}, {"array": dtype}, kind="NumPy array")
+        raise UnreadableFile(f"holds {dtype}, which are not read")
+    return ParsedFile({"array": array}, {"array": dtype}, kind="NumPy array")
 
 
-def read_npz(archive: Archive) -> Contents:
+def read_npz(archive: ZipArchive) -> ParsedFile:
     """Every array of numbers by its name; members that hold Python objects are left aside."""
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
@@ -43,17 +49,17 @@ def read_npz(archive: Archive) -> Contents:
         try:
             with archive.file.open(member) as stream:
                 array, dtype = _array(name, stream, member.file_size)
-        except (Unreadable, MemoryError):
+        except (UnreadableFile, MemoryError):
             raise
         except Exception as error:  # a broken archive fails in many types of exception
-            raise Unreadable(f"is damaged in {plain(name)} ({plain(str(error))})") from None
+            raise UnreadableFile(f"is damaged in {plain(name)} ({plain(str(error))})") from None
         if array is None:
             ignored.append(f"{name} ({dtype})")
         else:
             arrays[name], dtypes[name] = array, dtype
     if not arrays and ignored:
-        raise Unreadable("holds Python objects or other things, but no arrays of numbers")
-    return Contents(arrays, dtypes, tuple(ignored), kind="NumPy arrays")
+        raise UnreadableFile("holds Python objects or other things, but no arrays of numbers")
+    return ParsedFile(arrays, dtypes, tuple(ignored), kind="NumPy arrays")
 
 
 def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
@@ -65,13 +71,13 @@ def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
         return None, f"numbers of type {plain(code, 60)}"
     dtype = np.dtype(code)
     if not is_sound(shape):
-        raise Unreadable(f"declares an impossible shape for {plain(name)}")
+        raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
     wanted = math.prod(shape) * dtype.itemsize
     if wanted > size:  # before a byte is asked for: a header can declare any size
-        raise Unreadable(f"is cut off, or its header lies: {plain(name)} is not all there")
+        raise UnreadableFile(f"is cut off, or its header lies: {plain(name)} is not all there")
     content = stream.read(wanted)
     if len(content) != wanted or stream.read(1):
-        raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
+        raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
     flat = np.frombuffer(content, dtype)
     return flat.reshape(shape, order="F" if fortran else "C"), dtype.name
 
@@ -90,8 +96,8 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
     shape, order, code = _SHAPE.search(text), _ORDER.search(text), _CODE.search(text)
     braces = text.startswith("{") and text.endswith("}")
     if not (braces and shape and order and code):
-        raise Unreadable(f"has a damaged header in {plain(name)}")
+        raise UnreadableFile(f"has a damaged header in {plain(name)}")
     sides = [side.strip().removesuffix("L") for side in shape[1].split(",")]
     if not all(_SIDE.fullmatch(side) for side in sides if side):
-        raise Unreadable(f"declares an impossible shape for {plain(name)}")
+        raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
     return tuple(int(side) for side in sides if side), order[1] == "True", code[1].strip("'\"")

@@ -10,8 +10,8 @@ import struct
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Unreadable
-from dgn_engine.storage.checkpoints.pickle_machine import Build, Machine, Persistent
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.pickle_machine import Build, Persistent, PickleMachine
 from dgn_engine.storage.checkpoints.pickle_opcodes import STEPS, stop
 
 
@@ -21,27 +21,27 @@ def read_pickle(
     """The tree of the pickle that begins at `start`, and the place behind it.
 
     `build(name, arguments)` says what a call stands for, `persistent(id)` what a reference out of
-    the pickle does. Raises `Unreadable`.
+    the pickle does. Raises `UnreadableFile`.
     """
-    machine = Machine(content, start, build, persistent)
+    machine = PickleMachine(content, start, build, persistent)
     try:
         return _run(machine), machine.at
     except (IndexError, KeyError, struct.error, ValueError, TypeError, AttributeError):
         # its stack, its memo or its text do not hold what an instruction needs
-        raise Unreadable("has a damaged pickle") from None
+        raise UnreadableFile("has a damaged pickle") from None
 
 
-def _run(machine: Machine) -> Any:
+def _run(machine: PickleMachine) -> Any:
     """Everything up to the end of the pickle."""
     content, size = machine.content, len(machine.content)
     for _ in range(limits.OPERATIONS):
         if machine.at >= size:
-            raise Unreadable("is cut off within its pickle")
+            raise UnreadableFile("is cut off within its pickle")
         step = STEPS.get(content[machine.at])
         if step is None:
-            raise Unreadable("has a pickle with instructions that no checkpoint needs")
+            raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
         machine.at += 1
         if step is stop:
             return machine.stack.pop()
         step(machine)
-    raise Unreadable(f"has a pickle of more than {limits.OPERATIONS:,} instructions")
+    raise UnreadableFile(f"has a pickle of more than {limits.OPERATIONS:,} instructions")

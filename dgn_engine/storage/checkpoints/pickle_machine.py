@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Unreadable
-from dgn_engine.storage.checkpoints.inert_objects import Made, Named, kind
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.inert_objects import GlobalName, InertObject, kind
 
-Build = Callable[[Named, tuple[Any, ...]], Any]
+Build = Callable[[GlobalName, tuple[Any, ...]], Any]
 Persistent = Callable[[Any], Any]
 
 
-class Machine:
+class PickleMachine:
     """Where the reading of a pickle stands."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Machine:
         """The next bytes, as they lie in the file."""
         begin, self.at = self.at, self.at + length
         if length < 0 or self.at > len(self.content):
-            raise Unreadable("is cut off within its pickle")
+            raise UnreadableFile("is cut off within its pickle")
         return self.content[begin : self.at]
 
     def number(self, layout: str) -> Any:
@@ -42,14 +42,14 @@ class Machine:
         """Text of so many bytes."""
         self.text += length
         if self.text > limits.PICKLE:
-            raise Unreadable("has more text in its pickle than any checkpoint")
+            raise UnreadableFile("has more text in its pickle than any checkpoint")
         return str(self.take(length), coding, "surrogatepass" if coding == "utf-8" else "strict")
 
     def line(self) -> str:
         """Text up to the end of its line."""
         found = bytes(self.content[self.at : self.at + 4096]).find(b"\n")
         if found < 0:
-            raise Unreadable("has a damaged pickle")
+            raise UnreadableFile("has a damaged pickle")
         text = self.words(found)
         self.at += 1
         return text
@@ -61,6 +61,6 @@ class Machine:
 
     def call(self, maker: Any, arguments: Any) -> Any:
         """What a call stands for; it is not made."""
-        if isinstance(maker, Named) and isinstance(arguments, tuple):
+        if isinstance(maker, GlobalName) and isinstance(arguments, tuple):
             return self.build(maker, arguments)
-        return Made(kind(maker), arguments)
+        return InertObject(kind(maker), arguments)

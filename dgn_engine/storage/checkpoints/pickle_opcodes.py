@@ -7,25 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Unreadable
-from dgn_engine.storage.checkpoints.inert_objects import Made, Named, Table
-from dgn_engine.storage.checkpoints.pickle_machine import Machine
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
+from dgn_engine.storage.checkpoints.inert_objects import GlobalName, InertDict, InertObject
+from dgn_engine.storage.checkpoints.pickle_machine import PickleMachine
 
 
-def stop(_: Machine) -> None:
+def stop(_: PickleMachine) -> None:
     """The end; `read_pickle` looks for it."""
 
 
-def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:
-    def step(m: Machine) -> None:
+def _push(make: Callable[[PickleMachine], Any]) -> Callable[[PickleMachine], None]:
+    def step(m: PickleMachine) -> None:
         made = make(m)  # first: it may bring another stack back
         m.stack.append(made)
 
     return step
 
 
-def _tuple_of(count: int) -> Callable[[Machine], None]:
-    def step(m: Machine) -> None:
+def _tuple_of(count: int) -> Callable[[PickleMachine], None]:
+    def step(m: PickleMachine) -> None:
         items = tuple(m.stack[-count:])
         if len(items) != count:
             raise IndexError
@@ -34,50 +34,50 @@ def _tuple_of(count: int) -> Callable[[Machine], None]:
     return step
 
 
-def _remember(place: Callable[[Machine], int]) -> Callable[[Machine], None]:
-    def step(m: Machine) -> None:
+def _remember(place: Callable[[PickleMachine], int]) -> Callable[[PickleMachine], None]:
+    def step(m: PickleMachine) -> None:
         m.memo[place(m)] = m.stack[-1]
 
     return step
 
 
-def _mark(m: Machine) -> None:
+def _mark(m: PickleMachine) -> None:
     m.marks.append(m.stack)
     m.stack = []
 
 
-def _pop(m: Machine) -> None:
+def _pop(m: PickleMachine) -> None:
     m.stack.pop() if m.stack else m.to_mark()
 
 
-def _append(m: Machine) -> None:
+def _append(m: PickleMachine) -> None:
     _extend(m, [m.stack.pop()])
 
 
-def _appends(m: Machine) -> None:
+def _appends(m: PickleMachine) -> None:
     _extend(m, m.to_mark())
 
 
-def _extend(m: Machine, items: list[Any]) -> None:
+def _extend(m: PickleMachine, items: list[Any]) -> None:
     target = m.stack[-1]
     if isinstance(target, list):
         target.extend(items)
-    elif isinstance(target, Made):
+    elif isinstance(target, InertObject):
         target.items.extend(items)
 
 
-def _set_item(m: Machine) -> None:
+def _set_item(m: PickleMachine) -> None:
     value, key = m.stack.pop(), m.stack.pop()
     _update(m, [(key, value)])
 
 
-def _set_items(m: Machine) -> None:
+def _set_items(m: PickleMachine) -> None:
     _update(m, _paired(m.to_mark()))
 
 
-def _update(m: Machine, pairs: list[tuple[Any, Any]]) -> None:
+def _update(m: PickleMachine, pairs: list[tuple[Any, Any]]) -> None:
     target = m.stack[-1]
-    if isinstance(target, (Table, Made)):
+    if isinstance(target, (InertDict, InertObject)):
         target.pairs.extend(pairs)
 
 
@@ -85,72 +85,72 @@ def _paired(items: list[Any]) -> list[tuple[Any, Any]]:
     return list(zip(items[::2], items[1::2], strict=True))
 
 
-def _global(m: Machine) -> Named:
+def _global(m: PickleMachine) -> GlobalName:
     module = m.line()
-    return Named(module, m.line())
+    return GlobalName(module, m.line())
 
 
-def _stack_global(m: Machine) -> Named:
+def _stack_global(m: PickleMachine) -> GlobalName:
     name, module = m.stack.pop(), m.stack.pop()
     if type(name) is not str or type(module) is not str:
         raise TypeError
-    return Named(module, name)
+    return GlobalName(module, name)
 
 
-def _reduce(m: Machine) -> Any:
+def _reduce(m: PickleMachine) -> Any:
     arguments = m.stack.pop()
     return m.call(m.stack.pop(), arguments)
 
 
-def _new_with_names(m: Machine) -> Any:
+def _new_with_names(m: PickleMachine) -> Any:
     named, arguments = m.stack.pop(), m.stack.pop()
     made = m.call(m.stack.pop(), arguments)
-    if isinstance(made, Made) and isinstance(named, Table):
+    if isinstance(made, InertObject) and isinstance(named, InertDict):
         made.pairs.extend(named.pairs)
     return made
 
 
-def _instance(m: Machine) -> Any:
+def _instance(m: PickleMachine) -> Any:
     maker = _global(m)
     return m.call(maker, tuple(m.to_mark()))
 
 
-def _object(m: Machine) -> Any:
+def _object(m: PickleMachine) -> Any:
     maker, *arguments = m.to_mark()
     return m.call(maker, tuple(arguments))
 
 
-def _build(m: Machine) -> None:
+def _build(m: PickleMachine) -> None:
     state = m.stack.pop()
-    if isinstance(target := m.stack[-1], Made):
+    if isinstance(target := m.stack[-1], InertObject):
         target.state = state
 
 
-def _whole(m: Machine, length: int) -> int:
+def _whole(m: PickleMachine, length: int) -> int:
     if length > limits.INTEGER:
-        raise Unreadable("has a pickle with a number of unreasonable length")
+        raise UnreadableFile("has a pickle with a number of unreasonable length")
     return int.from_bytes(m.take(length), "little", signed=True)
 
 
-def _decimal(m: Machine) -> int | bool:
+def _decimal(m: PickleMachine) -> int | bool:
     text = m.line().removesuffix("L")
     if len(text) > limits.INTEGER:
-        raise Unreadable("has a pickle with a number of unreasonable length")
+        raise UnreadableFile("has a pickle with a number of unreasonable length")
     return text == "01" if text in ("00", "01") else int(text)
 
 
-def _quoted(m: Machine) -> str:
+def _quoted(m: PickleMachine) -> str:
     text = m.line()
     if len(text) < 2 or text[0] not in "'\"" or text[-1] != text[0]:
         raise ValueError
     return text[1:-1]
 
 
-def _escaped(m: Machine) -> str:
+def _escaped(m: PickleMachine) -> str:
     return m.line().encode("latin-1", "replace").decode("raw_unicode_escape", "replace")
 
 
-_INSTRUCTIONS: dict[str, Callable[[Machine], None]] = {
+_INSTRUCTIONS: dict[str, Callable[[PickleMachine], None]] = {
     "STOP": stop,
     "PROTO": lambda m: _nothing(m.take(1)),
     "FRAME": lambda m: _nothing(m.take(8)),
@@ -191,13 +191,13 @@ _INSTRUCTIONS: dict[str, Callable[[Machine], None]] = {
     "LIST": _push(lambda m: m.to_mark()),
     "APPEND": _append,
     "APPENDS": _appends,
-    "EMPTY_DICT": _push(lambda _: Table()),
-    "DICT": _push(lambda m: Table(_paired(m.to_mark()))),
+    "EMPTY_DICT": _push(lambda _: InertDict()),
+    "DICT": _push(lambda m: InertDict(_paired(m.to_mark()))),
     "SETITEM": _set_item,
     "SETITEMS": _set_items,
-    "EMPTY_SET": _push(lambda _: Made("set", ())),
+    "EMPTY_SET": _push(lambda _: InertObject("set", ())),
     "ADDITEMS": _appends,
-    "FROZENSET": _push(lambda m: Made("frozenset", (), items=m.to_mark())),
+    "FROZENSET": _push(lambda m: InertObject("frozenset", (), items=m.to_mark())),
     "GET": _push(lambda m: m.memo[int(m.line())]),
     "BINGET": _push(lambda m: m.memo[m.number("<B")]),
     "LONG_BINGET": _push(lambda m: m.memo[m.number("<I")]),

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dgn_engine.storage.checkpoints.contents import Array, Unreadable, is_sound, plain
+from dgn_engine.storage.checkpoints.contents import Array, UnreadableFile, is_sound, plain
 from dgn_engine.storage.checkpoints.dtypes import LAYOUT
-from dgn_engine.storage.checkpoints.inert_objects import Made, Odd
+from dgn_engine.storage.checkpoints.inert_objects import InertObject, Unsupported
 
 _RECONSTRUCT = tuple(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core"))
 _FROM_BUFFER = tuple(f"numpy.{core}.numeric._frombuffer" for core in ("core", "_core"))
@@ -21,38 +21,38 @@ _NAMES = {layout[1:]: name for name, layout in LAYOUT.items() if name not in ("b
 
 def is_array(node: Any) -> bool:
     """Whether this is an array of numpy, of whatever type."""
-    return isinstance(node, Made) and node.maker in _RECONSTRUCT + _FROM_BUFFER
+    return isinstance(node, InertObject) and node.maker in _RECONSTRUCT + _FROM_BUFFER
 
 
-def array_of(made: Made) -> tuple[Array, str] | Odd:
-    """The array with the name of its type. Raises `Unreadable` where its description lies."""
+def array_of(made: InertObject) -> tuple[Array, str] | Unsupported:
+    """The array with the name of its type. Raises `UnreadableFile` where its description lies."""
     if made.maker in _RECONSTRUCT:  # state: version, shape, type, whether in Fortran's order, bytes
         told = made.state if isinstance(made.state, tuple) else ()
         if len(told) != 5:
-            return Odd("an array that is not all there")
+            return Unsupported("an array that is not all there")
         _, shape, dtype, fortran, content = told
     else:  # bytes, type, shape, order
         if not isinstance(made.arguments, tuple) or len(made.arguments) != 4:
-            return Odd("an array that is not all there")
+            return Unsupported("an array that is not all there")
         content, dtype, shape, order = made.arguments
         fortran = order == "F"
     code, byte_order = _type_of(dtype)
     if isinstance(content, str):  # Python 2: bytes as text
         content = memoryview(content.encode("latin-1", "replace"))
     if code not in _NAMES or not isinstance(content, memoryview):
-        return Odd(f"an array of {plain(code, 40) or 'Python objects'}")
+        return Unsupported(f"an array of {plain(code, 40) or 'Python objects'}")
     layout = np.dtype(byte_order + code)
     if not isinstance(shape, tuple) or not is_sound(shape):
-        raise Unreadable("holds an array of an impossible shape")
+        raise UnreadableFile("holds an array of an impossible shape")
     if math.prod(shape) * layout.itemsize != len(content):
-        raise Unreadable("declares a shape for an array that its bytes do not fill")
+        raise UnreadableFile("declares a shape for an array that its bytes do not fill")
     array = np.frombuffer(content, layout).reshape(shape, order="F" if fortran else "C")
     return array, _NAMES[code]
 
 
 def _type_of(dtype: Any) -> tuple[str, str]:
     """The code of a pickled dtype, such as f4, and its byte order."""
-    if not isinstance(dtype, Made) or dtype.maker != "numpy.dtype":
+    if not isinstance(dtype, InertObject) or dtype.maker != "numpy.dtype":
         return "", "<"
     code = dtype.arguments[0] if isinstance(dtype.arguments, tuple) and dtype.arguments else ""
     told = dtype.state[1] if isinstance(dtype.state, tuple) and len(dtype.state) > 1 else "<"

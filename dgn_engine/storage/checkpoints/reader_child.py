@@ -1,4 +1,6 @@
-"""The short-lived process that reads a stranger's file: `python -m dgn_engine.storage.checkpoints.reader_child`.
+"""The short-lived process that reads an untrusted checkpoint.
+
+`python -m dgn_engine.storage.checkpoints.reader_child`
 
 The file is its standard input, the answer its standard output. It may use little memory, little
 time and no files, and all it can say is numbers and text. torch is not imported here.
@@ -15,7 +17,7 @@ from typing import IO
 
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.confinement import confine, cut_off
-from dgn_engine.storage.checkpoints.contents import Contents, Unreadable, plain
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain
 from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
@@ -50,9 +52,9 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
     try:
         contents = tidy(read(content))
         if not contents.arrays:
-            raise Unreadable(f"holds no tensors that can be taken{_instead(contents)}")
+            raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
         wire.send(contents, pipe)
-    except Unreadable as verdict:
+    except UnreadableFile as verdict:
         wire.refuse(str(verdict), pipe)
     except MemoryError:
         wire.refuse("needs more memory than a file of its size may, and was refused", pipe)
@@ -60,12 +62,12 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
         wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
-def read(content: bytes) -> Contents:
-    """Tensors of a file, by what is in it and never by what it is called; raises `Unreadable`."""
+def read(content: bytes) -> ParsedFile:
+    """Tensors of a file, by its content and never by its name; raises `UnreadableFile`."""
     if not content:
-        raise Unreadable("is empty")
+        raise UnreadableFile("is empty")
     if len(content) > limits.FILE:
-        raise Unreadable("is larger than 2 GiB")
+        raise UnreadableFile("is larger than 2 GiB")
     most = limits.expanded(len(content))
     if content.startswith(NPY):
         return read_npy(content)
@@ -80,16 +82,16 @@ def read(content: bytes) -> Contents:
         return read_pickled(content, most)
     if named := _OLD_CALL.match(content):
         called = b".".join(named.groups()).decode("ascii")
-        raise Unreadable(
+        raise UnreadableFile(
             f"is a pickle of a protocol before 2 and no checkpoint; {_would([called])}"
         )
     for start, verdict in _OTHER.items():
         if content.startswith(start):
-            raise Unreadable(verdict)
-    raise Unreadable("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
+            raise UnreadableFile(verdict)
+    raise UnreadableFile("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
 
 
-def tidy(contents: Contents) -> Contents:
+def tidy(contents: ParsedFile) -> ParsedFile:
     """Names that can be shown, without the wrapping of DataParallel or torch.compile."""
     names, layers = list(contents.arrays), contents.layers
     while names and any(all(n.startswith(p) and n != p for n in names) for p in _PREFIXES):
@@ -97,7 +99,7 @@ def tidy(contents: Contents) -> Contents:
         layers = tuple(replace(one, name=one.name.partition(".")[2]) for one in layers)
     shown = {old: plain(new) for old, new in zip(contents.arrays, names, strict=True)}
     if len(set(shown.values())) != len(shown):
-        raise Unreadable("holds tensors whose names cannot be told apart")
+        raise UnreadableFile("holds tensors whose names cannot be told apart")
     ignored = [plain(line) for line in contents.ignored[:MOST_IGNORED]]
     if len(contents.ignored) > MOST_IGNORED:
         ignored.append(f"and {len(contents.ignored) - MOST_IGNORED:,} more")
@@ -112,7 +114,7 @@ def tidy(contents: Contents) -> Contents:
     )
 
 
-def _instead(contents: Contents) -> str:
+def _instead(contents: ParsedFile) -> str:
     """What a file without tensors holds, as the end of a sentence."""
     if contents.calls:
         return f"; {_would([plain(name) for name in contents.calls])}"

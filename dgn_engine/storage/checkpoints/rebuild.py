@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dgn_engine.storage.checkpoints.contents import Unreadable
+from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.checkpoints.inert_objects import (
-    Made,
-    Named,
-    Odd,
-    Storage,
-    Strided,
-    Table,
+    GlobalName,
+    InertDict,
+    InertObject,
+    StridedTensor,
+    TensorStorage,
+    Unsupported,
     is_container,
 )
 
@@ -40,27 +40,27 @@ _STORAGES = {
 }
 
 
-def build(name: Named, arguments: tuple[Any, ...]) -> Any:
-    """What a call gives: a tensor still to be checked, a container, or an inert `Made`."""
+def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
+    """What a call gives: a tensor still to be checked, a container, or an inert `InertObject`."""
     builder = _BUILDERS.get(str(name))
     if builder is None:
-        return Made(str(name), arguments)
+        return InertObject(str(name), arguments)
     try:
         return builder(arguments)
     except (IndexError, ValueError, TypeError):
-        raise Unreadable("describes a tensor in a way that makes no sense") from None
+        raise UnreadableFile("describes a tensor in a way that makes no sense") from None
 
 
-class Calls:
+class TensorRebuilder:
     """`build`, and the names of the globals that a pickle would have had called, in its order."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
 
-    def __call__(self, name: Named, arguments: tuple[Any, ...]) -> Any:
+    def __call__(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
         """As `build`."""
         made = build(name, arguments)
-        if isinstance(made, Made) and made.maker == str(name):
+        if isinstance(made, InertObject) and made.maker == str(name):
             self._names[made.maker] = None
         return made
 
@@ -73,46 +73,46 @@ class Calls:
 def storage(reference: Any) -> Any:
     """What a reference out of the pickle stands for: the record of a storage."""
     if not isinstance(reference, tuple) or not reference:
-        raise Unreadable("refers out of its pickle to something that is no storage")
+        raise UnreadableFile("refers out of its pickle to something that is no storage")
     if reference[0] == "module" and len(reference) == 4:  # old: with the source, for a warning
         return reference[1]
     if reference[0] != "storage" or len(reference) not in (5, 6):
-        raise Unreadable("refers out of its pickle to something that is no storage")
+        raise UnreadableFile("refers out of its pickle to something that is no storage")
     _, kind, key, where, count, *view = reference
     sound = type(count) is int and count >= 0 and type(key) is str and type(where) is str
-    if not sound or not isinstance(kind, Named):
-        raise Unreadable("refers out of its pickle to a storage that makes no sense")
+    if not sound or not isinstance(kind, GlobalName):
+        raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
     first = 0
     if view and view[0] is not None:  # (key of the view, its first number, its length)
         first = view[0][1] if isinstance(view[0], tuple) and len(view[0]) == 3 else -1
         if type(first) is not int or first < 0:
-            raise Unreadable("refers out of its pickle to a storage that makes no sense")
-    return Storage(key, _STORAGES.get(kind.name, kind.name), count, where, first)
+            raise UnreadableFile("refers out of its pickle to a storage that makes no sense")
+    return TensorStorage(key, _STORAGES.get(kind.name, kind.name), count, where, first)
 
 
-def _tensor(arguments: tuple[Any, ...]) -> Strided | Odd:
+def _tensor(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
     store, offset, shape, strides = arguments[:4]
     notes = arguments[6] if len(arguments) > 6 else None
     return _strided(store, offset, shape, strides, getattr(store, "dtype", ""), notes)
 
 
-def _typed_tensor(arguments: tuple[Any, ...]) -> Strided | Odd:
+def _typed_tensor(arguments: tuple[Any, ...]) -> StridedTensor | Unsupported:
     store, offset, shape, strides, _, _, dtype = arguments[:7]
     notes = arguments[7] if len(arguments) > 7 else None
-    name = dtype.name if isinstance(dtype, Named) and dtype.module == "torch" else ""
+    name = dtype.name if isinstance(dtype, GlobalName) and dtype.module == "torch" else ""
     return _strided(store, offset, shape, strides, name, notes)
 
 
 def _strided(
     store: Any, offset: Any, shape: Any, strides: Any, dtype: str, notes: Any
-) -> Strided | Odd:
-    if not isinstance(store, Storage):
-        return Odd("a tensor without numbers")
-    if isinstance(notes, Table) and (notes.get("neg") or notes.get("conj")):
-        return Odd("a view that turns its numbers")
+) -> StridedTensor | Unsupported:
+    if not isinstance(store, TensorStorage):
+        return Unsupported("a tensor without numbers")
+    if isinstance(notes, InertDict) and (notes.get("neg") or notes.get("conj")):
+        return Unsupported("a view that turns its numbers")
     if store.where == "meta":
-        return Odd("a tensor without numbers")
-    return Strided(store, offset, shape, strides, dtype)
+        return Unsupported("a tensor without numbers")
+    return StridedTensor(store, offset, shape, strides, dtype)
 
 
 def _first(arguments: tuple[Any, ...]) -> Any:
@@ -123,28 +123,28 @@ def _first(arguments: tuple[Any, ...]) -> Any:
 def _subclass(arguments: tuple[Any, ...]) -> Any:
     """(function, type, arguments, state): the tensor inside counts."""
     function, kind, inner = arguments[:3]
-    if isinstance(function, Named) and isinstance(inner, tuple) and str(function) in _PLAIN:
+    if isinstance(function, GlobalName) and isinstance(inner, tuple) and str(function) in _PLAIN:
         return build(function, inner)
-    return Made(str(kind) if isinstance(kind, Named) else "tensor", inner)
+    return InertObject(str(kind) if isinstance(kind, GlobalName) else "tensor", inner)
 
 
-def _odd(reason: str) -> Callable[[tuple[Any, ...]], Odd]:
-    return lambda _arguments: Odd(reason)
+def _odd(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
+    return lambda _arguments: Unsupported(reason)
 
 
-def _ordered(arguments: tuple[Any, ...]) -> Table:
+def _ordered(arguments: tuple[Any, ...]) -> InertDict:
     """A dictionary; Python 2 gave its pairs to the call."""
-    table = Table()
+    table = InertDict()
     for argument in arguments[-1:]:
-        if isinstance(argument, Table):
+        if isinstance(argument, InertDict):
             table.pairs.extend(argument.pairs)
         elif isinstance(argument, (list, tuple)):
             table.pairs.extend((key, value) for key, value in argument)
     return table
 
 
-def _defaulting(arguments: tuple[Any, ...]) -> Table:
-    return Table(_ordered(arguments).pairs, "collections.defaultdict")
+def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
+    return InertDict(_ordered(arguments).pairs, "collections.defaultdict")
 
 
 def _latin(arguments: tuple[Any, ...]) -> memoryview:
@@ -157,23 +157,23 @@ def _latin(arguments: tuple[Any, ...]) -> memoryview:
 
 def _sequence(arguments: tuple[Any, ...]) -> Any:
     (items,) = arguments if arguments else ((),)
-    return tuple(items) if isinstance(items, (list, tuple)) else Made("tuple", arguments)
+    return tuple(items) if isinstance(items, (list, tuple)) else InertObject("tuple", arguments)
 
 
-def _reconstructed(arguments: tuple[Any, ...]) -> Made:
+def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
     """copyreg's way to an object of some class: its state follows."""
     kind, *inner = arguments
     inner = [thing for thing in inner if is_container(thing)]
-    return Made(str(kind) if isinstance(kind, Named) else "object", tuple(inner))
+    return InertObject(str(kind) if isinstance(kind, GlobalName) else "object", tuple(inner))
 
 
-def _numpy_scalar(arguments: tuple[Any, ...]) -> Made:
+def _numpy_scalar(arguments: tuple[Any, ...]) -> InertObject:
     """One number of numpy, by the name of its type."""
-    return Made(f"numpy.{_SCALARS.get(_type_code(arguments[0]), 'scalar')}", ())
+    return InertObject(f"numpy.{_SCALARS.get(_type_code(arguments[0]), 'scalar')}", ())
 
 
 def _type_code(dtype: Any) -> str:
-    code = dtype.arguments[0] if isinstance(dtype, Made) and dtype.arguments else ""
+    code = dtype.arguments[0] if isinstance(dtype, InertObject) and dtype.arguments else ""
     return code if isinstance(code, str) else ""
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
     Array,
-    Contents,
-    Unreadable,
+    ParsedFile,
+    UnreadableFile,
     is_sound,
     natural,
     plain,
@@ -43,22 +43,22 @@ def looks_like_safetensors(content: bytes) -> bool:
     return content[8:9] == b"{"
 
 
-def read_safetensors(content: bytes) -> Contents:
-    """Every tensor of known type; raises `Unreadable` where the header lies."""
+def read_safetensors(content: bytes) -> ParsedFile:
+    """Every tensor of known type; raises `UnreadableFile` where the header lies."""
     start = 8 + int.from_bytes(content[:8], "little")
     if start > len(content):
-        raise Unreadable("is cut off, or not safetensors: its header is longer than the file")
+        raise UnreadableFile("is cut off, or not safetensors: its header is longer than the file")
     if start > limits.HEADER:
-        raise Unreadable("has a safetensors header of unreasonable size")
+        raise UnreadableFile("has a safetensors header of unreasonable size")
     try:
         head = json.loads(str(content[8:start], "utf-8"), object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(
+        raise UnreadableFile(
             f"has a safetensors header that is not sound ({plain(str(error))})"
         ) from None
     metadata = head.pop("__metadata__", {})
     if len(head) > limits.MEMBERS:
-        raise Unreadable(f"declares {len(head):,} tensors, which is too many")
+        raise UnreadableFile(f"declares {len(head):,} tensors, which is too many")
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
@@ -76,21 +76,23 @@ def read_safetensors(content: bytes) -> Contents:
         arrays[name], dtypes[name] = flat.reshape(shape), dtype
     notes = metadata.items() if isinstance(metadata, dict) else ()
     words = {str(key): str(text) for key, text in notes}
-    return Contents(arrays, dtypes, tuple(ignored), words, "safetensors")
+    return ParsedFile(arrays, dtypes, tuple(ignored), words, "safetensors")
 
 
 def _entry(name: str, told: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
     try:
         dtype, shape, (begin, end) = told["dtype"], tuple(told["shape"]), told["data_offsets"]
     except (TypeError, KeyError, ValueError):
-        raise Unreadable(f"has a header without type, shape and place of {plain(name)}") from None
+        raise UnreadableFile(
+            f"has a header without type, shape and place of {plain(name)}"
+        ) from None
     whole = type(begin) is int and type(end) is int and begin >= 0
     if not whole or not is_sound(shape) or not isinstance(dtype, str):
-        raise Unreadable(f"has a header with an impossible shape or place of {plain(name)}")
+        raise UnreadableFile(f"has a header with an impossible shape or place of {plain(name)}")
     if not begin <= end <= room:
-        raise Unreadable(f"is cut off, or its header lies: {plain(name)} ends outside the file")
+        raise UnreadableFile(f"is cut off, or its header lies: {plain(name)} ends outside the file")
     if dtype in _DTYPES and math.prod(shape) * width(_DTYPES[dtype]) != end - begin:
-        raise Unreadable(f"declares a shape for {plain(name)} that its bytes do not fill")
+        raise UnreadableFile(f"declares a shape for {plain(name)} that its bytes do not fill")
     return dtype, shape, begin, end
 
 
@@ -99,12 +101,12 @@ def _check_cover(places: list[tuple[int, int]], room: int) -> None:
     reached = 0
     for begin, end in sorted(places):
         if begin < reached:
-            raise Unreadable("has a header in which tensors overlap")
+            raise UnreadableFile("has a header in which tensors overlap")
         if begin > reached:
-            raise Unreadable("has bytes that belong to none of its tensors")
+            raise UnreadableFile("has bytes that belong to none of its tensors")
         reached = end
     if reached != room:
-        raise Unreadable("has bytes that belong to none of its tensors")
+        raise UnreadableFile("has bytes that belong to none of its tensors")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

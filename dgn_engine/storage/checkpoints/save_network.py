@@ -8,14 +8,14 @@ from pathlib import Path
 from safetensors.torch import save
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 
 
 def save_network(path: Path, state: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write tensors and notes as safetensors; the file at `path` is the old or the new one.
 
-    Raises `Refusal` where the folder is full, read-only or gone; then nothing is left behind.
+    Raises `UserError` where the folder is full, read-only or gone; then nothing is left behind.
     """
     # A copy, because tied tensors share a storage, which the format cannot say.
     tensors = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in state.items()}
@@ -23,9 +23,9 @@ def save_network(path: Path, state: Mapping[str, Tensor], metadata: Mapping[str,
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """`write_file` into a folder that is made if need be; raises `Refusal` where it cannot."""
+    """`write_file` into a folder that is made if need be; raises `UserError` where it cannot."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
     except OSError as error:
-        raise Refusal(f"Cannot write {path}: {error.strerror or error}.") from None
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None

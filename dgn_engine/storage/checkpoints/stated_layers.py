@@ -13,7 +13,7 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import plain
-from dgn_engine.storage.checkpoints.inert_objects import Made, Table, key_text
+from dgn_engine.storage.checkpoints.inert_objects import InertDict, InertObject, key_text
 
 LAYERS = 1000  # told of one file
 _DEPTH = 20  # sequences in each other
@@ -154,14 +154,14 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
     """
     prefix = ""
     for _ in range(3):
-        if not isinstance(tree, Made) or tree.maker not in _WRAPPERS:
+        if not isinstance(tree, InertObject) or tree.maker not in _WRAPPERS:
             break
         children = _children(tree)
         if len(children) != 1:
             return ()
         name, tree = children[0]
         prefix = f"{prefix}{name}."
-    if not isinstance(tree, Made) or tree.maker != _SEQUENTIAL:
+    if not isinstance(tree, InertObject) or tree.maker != _SEQUENTIAL:
         return ()
     found: list[StatedLayer] = []
     for layer in _leaves(tree, prefix):
@@ -171,7 +171,7 @@ def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
     return tuple(found)
 
 
-def _leaves(sequence: Made, prefix: str) -> Iterator[StatedLayer]:
+def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
     """Without recursion; a sequence that holds itself ends at the depth that is allowed."""
     open_ones = [iter(_children(sequence))]
     names = [prefix]
@@ -184,7 +184,7 @@ def _leaves(sequence: Made, prefix: str) -> Iterator[StatedLayer]:
             names.pop()
             continue
         whole = f"{names[-1]}{name}"[: limits.NAME + 1]
-        hooked = isinstance(child, Made) and _hooked(child)
+        hooked = isinstance(child, InertObject) and _hooked(child)
         if child.maker == _SEQUENTIAL and len(names) < _DEPTH and not hooked:
             open_ones.append(iter(_children(child)))
             names.append(f"{whole}.")
@@ -192,26 +192,26 @@ def _leaves(sequence: Made, prefix: str) -> Iterator[StatedLayer]:
             yield StatedLayer(whole, *_described(child))
 
 
-def _children(module: Made) -> list[tuple[str, Made]]:
-    inner = module.state.get("_modules") if isinstance(module.state, Table) else None
-    pairs = inner.pairs if isinstance(inner, Table) else []
-    return [(key_text(key), value) for key, value in pairs if isinstance(value, Made)]
+def _children(module: InertObject) -> list[tuple[str, InertObject]]:
+    inner = module.state.get("_modules") if isinstance(module.state, InertDict) else None
+    pairs = inner.pairs if isinstance(inner, InertDict) else []
+    return [(key_text(key), value) for key, value in pairs if isinstance(value, InertObject)]
 
 
-def _hooked(module: Made) -> bool:
+def _hooked(module: InertObject) -> bool:
     """Whether something else runs with it, or in its place."""
     state = module.state
-    if not isinstance(state, Table):
+    if not isinstance(state, InertDict):
         return False
     hooks = (state.get(name) for name in _HOOKS)
     return state.get("forward") is not None or any(
-        isinstance(each, Table) and each.pairs for each in hooks
+        isinstance(each, InertDict) and each.pairs for each in hooks
     )
 
 
-def _described(module: Made) -> tuple[str, dict[str, Value]]:
+def _described(module: InertObject) -> tuple[str, dict[str, Value]]:
     kind = _CLASSES.get(module.maker, "")
-    if not kind or not isinstance(module.state, Table):
+    if not kind or not isinstance(module.state, InertDict):
         return module.maker, {}
     if _hooked(module) or _children(module):
         return f"{kind} with hooks", {}

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Contents, Unreadable
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
 from dgn_engine.storage.checkpoints.dtypes import width
 from dgn_engine.storage.checkpoints.flatten_objects import flattened
-from dgn_engine.storage.checkpoints.inert_objects import Named, Storage, Table
+from dgn_engine.storage.checkpoints.inert_objects import GlobalName, InertDict, TensorStorage
 from dgn_engine.storage.checkpoints.pickle_file import read_pickle
 from dgn_engine.storage.checkpoints.pickle_machine import Build
-from dgn_engine.storage.checkpoints.rebuild import Calls, build, storage
+from dgn_engine.storage.checkpoints.rebuild import TensorRebuilder, build, storage
 from dgn_engine.storage.checkpoints.torch_tensors import Records, contents_of
 
 PICKLE = b"\x80"
@@ -24,36 +24,36 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
-def read_pickled(content: bytes, most: int) -> Contents:
+def read_pickled(content: bytes, most: int) -> ParsedFile:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes."""
     view = memoryview(content)
     embedded = _Embedded()
     tree, place = read_pickle(view, 0, embedded.build, storage)
     if tree != _MAGIC:
         if place != len(view):
-            raise Unreadable("has bytes behind its end")
+            raise UnreadableFile("has bytes behind its end")
         return contents_of(flattened(tree), _inside, most, "pickle of arrays", embedded.calls.names)
-    calls = Calls()
+    calls = TensorRebuilder()
     tree, records = _legacy(view, place, calls)
     return contents_of(flattened(tree), records, most, "PyTorch, before 1.6", calls.names)
 
 
 def _legacy(view: memoryview, place: int, build: Build = build) -> tuple[Any, Records]:
     """The tree behind the magic number, and where its storages lie."""
-    declared: dict[str, Storage] = {}
+    declared: dict[str, TensorStorage] = {}
 
     def persistent(reference: Any) -> Any:
         found = storage(reference)
-        if isinstance(found, Storage):
+        if isinstance(found, TensorStorage):
             known = declared.setdefault(found.key, found)
             if (known.dtype, known.count) != (found.dtype, found.count):
-                raise Unreadable("describes one storage in two ways")
+                raise UnreadableFile("describes one storage in two ways")
         return found
 
     version, place = read_pickle(view, place, build, storage)
     system, place = read_pickle(view, place, build, storage)
-    if version != _PROTOCOL or not isinstance(system, Table):
-        raise Unreadable("is of a version of torch that is not known here")
+    if version != _PROTOCOL or not isinstance(system, InertDict):
+        raise UnreadableFile("is of a version of torch that is not known here")
     order = ">" if system.get("little_endian") is False else "<"
     tree, place = read_pickle(view, place, build, persistent)
     keys, place = read_pickle(view, place, build, storage)
@@ -61,22 +61,22 @@ def _legacy(view: memoryview, place: int, build: Build = build) -> tuple[Any, Re
     for key in keys if isinstance(keys, list) else ():
         known = declared.get(key) if isinstance(key, str) else None
         if known is None or key in records:
-            raise Unreadable("lists storages that it does not hold")
+            raise UnreadableFile("lists storages that it does not hold")
         count = int.from_bytes(view[place : place + 8], "little")
         place += 8
         if count != known.count or not width(known.dtype):
-            raise Unreadable("declares a size for a storage that its bytes do not fill")
+            raise UnreadableFile("declares a size for a storage that its bytes do not fill")
         end = place + count * width(known.dtype)
         if end > len(view):
-            raise Unreadable("is cut off within its numbers")
+            raise UnreadableFile("is cut off within its numbers")
         records[key] = view[place:end]
         place = end
     if len(records) != len(declared):
-        raise Unreadable("is not all there: some of its storages are missing")
+        raise UnreadableFile("is not all there: some of its storages are missing")
     if place != len(view):
-        raise Unreadable("has bytes behind its end")
+        raise UnreadableFile("has bytes behind its end")
 
-    def record(store: Storage) -> tuple[memoryview, str]:
+    def record(store: TensorStorage) -> tuple[memoryview, str]:
         return records[store.key], order
 
     return tree, record
@@ -87,9 +87,9 @@ class _Embedded:
 
     def __init__(self) -> None:
         self.met = 0
-        self.calls = Calls()
+        self.calls = TensorRebuilder()
 
-    def build(self, name: Named, arguments: tuple[Any, ...]) -> Any:
+    def build(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
         """As everywhere, and the storage out of such a file."""
         if str(name) != "torch.storage._load_from_bytes" or len(arguments) != 1:
             return self.calls(name, arguments)
@@ -98,18 +98,18 @@ class _Embedded:
         if isinstance(content, str):  # protocol 2: bytes as text
             content = memoryview(content.encode("latin-1", "replace"))
         if not isinstance(content, memoryview) or self.met > limits.MEMBERS:
-            raise Unreadable("holds a storage that torch did not write")
+            raise UnreadableFile("holds a storage that torch did not write")
         magic, place = read_pickle(content, 0, build, storage)
         if magic != _MAGIC:
-            raise Unreadable("holds a storage that torch did not write")
+            raise UnreadableFile("holds a storage that torch did not write")
         inner, records = _legacy(content, place)
-        if not isinstance(inner, Storage):
-            raise Unreadable("holds a storage that torch did not write")
+        if not isinstance(inner, TensorStorage):
+            raise UnreadableFile("holds a storage that torch did not write")
         numbers, order = records(inner)
         return replace(inner, inner=numbers, order=order)
 
 
-def _inside(store: Storage) -> tuple[memoryview, str]:
+def _inside(store: TensorStorage) -> tuple[memoryview, str]:
     if store.inner is None:
-        raise Unreadable("refers to numbers that it does not hold")
+        raise UnreadableFile("refers to numbers that it does not hold")
     return store.inner, store.order

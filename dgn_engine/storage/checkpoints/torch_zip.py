@@ -3,61 +3,61 @@
 from __future__ import annotations
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Contents, Unreadable, plain
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain
 from dgn_engine.storage.checkpoints.dtypes import width
 from dgn_engine.storage.checkpoints.flatten_objects import flattened
-from dgn_engine.storage.checkpoints.inert_objects import Storage
+from dgn_engine.storage.checkpoints.inert_objects import TensorStorage
 from dgn_engine.storage.checkpoints.pickle_file import read_pickle
-from dgn_engine.storage.checkpoints.rebuild import Calls, storage
+from dgn_engine.storage.checkpoints.rebuild import TensorRebuilder, storage
 from dgn_engine.storage.checkpoints.torch_tensors import contents_of
-from dgn_engine.storage.checkpoints.zip_archive import Archive
+from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
 
 
-def check_torch_zip(archive: Archive) -> str:
-    """The folder of the one pickle; nothing compressed, no program. Raises `Unreadable`."""
+def check_torch_zip(archive: ZipArchive) -> str:
+    """The folder of the one pickle; nothing compressed, no program. Raises `UnreadableFile`."""
     names = list(archive.members)
     if archive_format.ABOUT in names:
-        raise Unreadable(
+        raise UnreadableFile(
             "is a session file, not weights; 'dgn runs show' describes it, 'dgn runs import' puts "
             "its run among yours"
         )
     if any(name.endswith("constants.pkl") or "/code/" in name for name in names):
-        raise Unreadable("is a TorchScript program, not weights; ask for its state_dict")
+        raise UnreadableFile("is a TorchScript program, not weights; ask for its state_dict")
     if any(name.endswith("/extern_modules") for name in names):
-        raise Unreadable("is a torch.package with code, not weights; ask for its state_dict")
+        raise UnreadableFile("is a torch.package with code, not weights; ask for its state_dict")
     if any(name.endswith(("archive_format", "serialized_exported_program.json")) for name in names):
-        raise Unreadable("is an exported program, not weights; ask for its state_dict")
+        raise UnreadableFile("is an exported program, not weights; ask for its state_dict")
     pickles = [name for name in names if name.endswith(".pkl")]
     folder = pickles[0].removesuffix("data.pkl") if len(pickles) == 1 else ""
     if not folder.endswith("/") or archive.members[pickles[0]].file_size > limits.PICKLE:
-        raise Unreadable("does not hold one small list of tensors, as torch writes it")
+        raise UnreadableFile("does not hold one small list of tensors, as torch writes it")
     if not all(name.startswith(folder) for name in names):
-        raise Unreadable("holds more than one folder, which torch never writes")
+        raise UnreadableFile("holds more than one folder, which torch never writes")
     archive.require_stored()  # torch never compresses: what is compressed was made to expand
     return folder
 
 
-def read_torch_zip(archive: Archive, most: int) -> Contents:
-    """The tensors, at most `most` bytes of them; raises `Unreadable`."""
+def read_torch_zip(archive: ZipArchive, most: int) -> ParsedFile:
+    """The tensors, at most `most` bytes of them; raises `UnreadableFile`."""
     folder = check_torch_zip(archive)
     archive.check_sums()
     order = "<"
     if f"{folder}byteorder" in archive.members:
         told = bytes(archive.stored(f"{folder}byteorder"))
         if told not in (b"little", b"big"):
-            raise Unreadable("names a byte order that does not exist")
+            raise UnreadableFile("names a byte order that does not exist")
         order = "<" if told == b"little" else ">"
 
-    def record(store: Storage) -> tuple[memoryview, str]:
+    def record(store: TensorStorage) -> tuple[memoryview, str]:
         name = f"{folder}data/{store.key}"
         if name not in archive.members:
-            raise Unreadable(f"is not all there: the numbers {plain(name)} are missing")
+            raise UnreadableFile(f"is not all there: the numbers {plain(name)} are missing")
         content = archive.stored(name)
         if len(content) != store.count * width(store.dtype):
-            raise Unreadable(f"declares a size for {plain(name)} that its bytes do not fill")
+            raise UnreadableFile(f"declares a size for {plain(name)} that its bytes do not fill")
         return content, order
 
-    calls = Calls()
+    calls = TensorRebuilder()
     tree, _ = read_pickle(archive.stored(f"{folder}data.pkl"), 0, calls, storage)
     return contents_of(flattened(tree), record, most, "PyTorch", calls.names)

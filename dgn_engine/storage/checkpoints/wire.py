@@ -13,8 +13,8 @@ import numpy as np
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
     Array,
-    Contents,
-    Unreadable,
+    ParsedFile,
+    UnreadableFile,
     is_sound,
     plain,
     whole_bytes,
@@ -34,7 +34,7 @@ class _Entry:
     stored: str  # as it follows
 
 
-def send(contents: Contents, pipe: IO[bytes]) -> None:
+def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
     """Write the whole answer."""
     entries = [
         {
@@ -64,10 +64,10 @@ def refuse(reason: str, pipe: IO[bytes]) -> None:
     pipe.flush()
 
 
-def receive(pipe: IO[bytes], most: int) -> Contents:
+def receive(pipe: IO[bytes], most: int) -> ParsedFile:
     """Read an answer and believe nothing of it.
 
-    Raises `Unreadable` with the child's reason, `ValueError` where the answer is no answer,
+    Raises `UnreadableFile` with the child's reason, `ValueError` where the answer is no answer,
     `EOFError` where it is cut.
     """
     line = pipe.readline(LINE)
@@ -75,12 +75,12 @@ def receive(pipe: IO[bytes], most: int) -> Contents:
         raise EOFError("the answer is cut")
     head = json.loads(line)
     if "refused" in head:
-        raise Unreadable(plain(str(head["refused"]), 600))
+        raise UnreadableFile(plain(str(head["refused"]), 600))
     entries = list(_entries(head["tensors"]))
     total = sum(math.prod(e.shape) * np.dtype(e.stored).itemsize for e in entries)
     if total > most or len(entries) > limits.MEMBERS:
         raise ValueError("the answer is larger than allowed")
-    return Contents(
+    return ParsedFile(
         arrays={e.name: _numbers(pipe, e) for e in entries},
         dtypes={e.name: e.dtype for e in entries},
         ignored=tuple(plain(str(line)) for line in head["ignored"]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Unreadable, plain
+from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
 
 START = b"PK\x03\x04"
 EMPTY = b"PK\x05\x06"
@@ -20,7 +20,7 @@ _ENTRY = 500  # bytes that a member takes in the list at most, on the average
 
 
 @dataclass(frozen=True)
-class Archive:
+class ZipArchive:
     """A zip archive whose members were found to be few, distinct, plain, apart from each other and
     no larger than allowed; `places`: where the bytes of each begin.
     """
@@ -39,63 +39,63 @@ class Archive:
         """Nothing is compressed."""
         for member in self.members.values():
             if member.compress_type != zipfile.ZIP_STORED:
-                raise Unreadable(f"compresses {plain(member.filename)}, which {why}")
+                raise UnreadableFile(f"compresses {plain(member.filename)}, which {why}")
 
     def check_sums(self) -> None:
         """Every member is what was written; of archives without compression."""
         for name, member in self.members.items():
             if zlib.crc32(self.stored(name)) != member.CRC:
-                raise Unreadable(f"is damaged: the checksum of {plain(name)} is wrong")
+                raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
 
 
-def checked_zip(content: bytes) -> Archive:
-    """The archive, or `Unreadable`; nothing is unpacked."""
+def checked_zip(content: bytes) -> ZipArchive:
+    """The archive, or `UnreadableFile`; nothing is unpacked."""
     _check_end(content)
     try:
         file = zipfile.ZipFile(io.BytesIO(content))
     except Exception as error:  # a broken archive fails in many types of exception
-        raise Unreadable(f"is a damaged zip archive ({plain(str(error))})") from None
+        raise UnreadableFile(f"is a damaged zip archive ({plain(str(error))})") from None
     listed = file.infolist()
     if len(listed) > limits.MEMBERS:
-        raise Unreadable(f"is a zip archive with {len(listed):,} members, which is too many")
+        raise UnreadableFile(f"is a zip archive with {len(listed):,} members, which is too many")
     members = {member.filename: member for member in listed}
     if len(members) != len(listed):
-        raise Unreadable("is a zip archive that holds two members of one name")
+        raise UnreadableFile("is a zip archive that holds two members of one name")
     for member in listed:
         _check_member(member)
     if sum(member.file_size for member in listed) > limits.expanded(len(content)):
-        raise Unreadable("unpacks to far more than its size, and was refused")
-    return Archive(memoryview(content), file, members, _places(content, listed))
+        raise UnreadableFile("unpacks to far more than its size, and was refused")
+    return ZipArchive(memoryview(content), file, members, _places(content, listed))
 
 
 def _check_end(content: bytes) -> None:
     """The last record ends the file, and the list that it announces is of bearable length."""
     end = content.rfind(EMPTY)
     if end < 0 or len(content) < end + _END:
-        raise Unreadable("is a zip archive that was cut off")
+        raise UnreadableFile("is a zip archive that was cut off")
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
-        raise Unreadable("has bytes behind the end of its archive")
+        raise UnreadableFile("has bytes behind the end of its archive")
     size = int.from_bytes(content[end + 12 : end + 16], "little")
     if size == 0xFFFFFFFF:  # then a record of 64 bits has it; its place stands before the end
         far = int.from_bytes(content[end - 12 : end - 4], "little")
         size = int.from_bytes(content[far + 40 : far + 48], "little")
     if size > limits.MEMBERS * _ENTRY:
-        raise Unreadable("is a zip archive with too many members")
+        raise UnreadableFile("is a zip archive with too many members")
 
 
 def _check_member(member: zipfile.ZipInfo) -> None:
     name = member.filename
     if member.flag_bits & _ENCRYPTED:
-        raise Unreadable("is an encrypted archive")
+        raise UnreadableFile("is an encrypted archive")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise Unreadable(f"packs {plain(name)} in a way that is not read")
+        raise UnreadableFile(f"packs {plain(name)} in a way that is not read")
     if member.compress_type == zipfile.ZIP_STORED and member.file_size != member.compress_size:
-        raise Unreadable(f"declares two sizes for {plain(name)}")
+        raise UnreadableFile(f"declares two sizes for {plain(name)}")
     leads_out = ".." in PurePosixPath(name).parts or name.startswith("/") or ":" in name[:3]
     if leads_out or "\\" in member.orig_filename or "\0" in member.orig_filename:
-        raise Unreadable(f"has a member whose path leads elsewhere ({plain(name)})")
+        raise UnreadableFile(f"has a member whose path leads elsewhere ({plain(name)})")
     if (member.external_attr >> 16) & 0xF000 == 0xA000:
-        raise Unreadable(f"has a link for a member ({plain(name)})")
+        raise UnreadableFile(f"has a link for a member ({plain(name)})")
 
 
 def _places(content: bytes, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
@@ -106,17 +106,17 @@ def _places(content: bytes, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         at = member.header_offset
         header = content[at : at + _LOCAL]
         if len(header) < _LOCAL or not header.startswith(START):
-            raise Unreadable(f"has no {plain(member.filename)} where its list says")
+            raise UnreadableFile(f"has no {plain(member.filename)} where its list says")
         if at < ground or (not places and at != 0):
-            raise Unreadable("has members that overlap, or bytes before its archive")
+            raise UnreadableFile("has members that overlap, or bytes before its archive")
         named = int.from_bytes(header[26:28], "little")
         begin = at + _LOCAL + named + int.from_bytes(header[28:30], "little")
         own = content[at + _LOCAL : at + _LOCAL + named]
         coding = "utf-8" if member.flag_bits & 0x800 else "cp437"
         if own != member.orig_filename.encode(coding, "replace"):
-            raise Unreadable(f"has another name for {plain(member.filename)} in its list")
+            raise UnreadableFile(f"has another name for {plain(member.filename)} in its list")
         ground = begin + member.compress_size
         if ground > len(content):
-            raise Unreadable("is a zip archive that was cut off")
+            raise UnreadableFile("is a zip archive that was cut off")
         places[member.filename] = begin
     return places

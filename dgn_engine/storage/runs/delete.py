@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import clear_leftovers
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs import folder_layout
@@ -28,10 +28,10 @@ _FILES = (
 def delete(folder: Path) -> None:
     """Remove the run; the folder stays if somebody has put other files into it.
 
-    Raises `Refusal` where there is no run, somebody writes it, or the disk does not let us.
+    Raises `UserError` where there is no run, somebody writes it, or the disk does not let us.
     """
     if not (folder / folder_layout.RUN).is_file() and not (folder / folder_layout.LOG).is_file():
-        raise Refusal(f"{folder} holds no run; nothing was deleted.")
+        raise UserError(f"{folder} holds no run; nothing was deleted.")
     lock = Lock(folder / folder_layout.LOCK)
     try:
         lock.take()
@@ -47,4 +47,4 @@ def delete(folder: Path) -> None:
         if not any(folder.iterdir()):
             folder.rmdir()
     except OSError as error:
-        raise Refusal(f"Cannot delete {folder}: {error.strerror}.") from None
+        raise UserError(f"Cannot delete {folder}: {error.strerror}.") from None

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.regular_files import FILE, read_regular, sha256_of
@@ -76,17 +76,17 @@ def trouble(frame: StoredFrame) -> str:
 
 
 def read(frame: StoredFrame) -> Frame:
-    """The frame; raises `Refusal` where the file is not sound."""
+    """The frame; raises `UserError` where the file is not sound."""
     try:
         content = read_regular(frame.path, FILE)
         return decode(content)
     except OSError as error:
-        raise Refusal(f"{frame.path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{frame.path} cannot be read: {error.strerror}.") from None
     except (
         *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
         *(OverflowError, RecursionError),
     ) as error:
-        raise Refusal(f"{frame.path} is damaged ({error}).") from None
+        raise UserError(f"{frame.path} is damaged ({error}).") from None
 
 
 def encode(frame: Frame) -> bytes:

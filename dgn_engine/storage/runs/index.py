@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RegimeSwapped
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout
@@ -21,7 +21,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Entry:
+class IndexEntry:
     """One run. `best`: the best test accuracy of its last regime, NaN where none is known."""
 
     name: str  # of its folder
@@ -37,7 +37,7 @@ class Entry:
     best: float
 
 
-def runs(root: Path) -> list[Entry]:
+def runs(root: Path) -> list[IndexEntry]:
     """Every run in `root`, oldest first; only what has changed is read anew.
 
     The index is a convenience: where it is damaged, or cannot be written, runs are listed all
@@ -54,7 +54,7 @@ def runs(root: Path) -> list[Entry]:
     )
 
 
-def rebuild(root: Path) -> list[Entry]:
+def rebuild(root: Path) -> list[IndexEntry]:
     """Forget the index and read every folder."""
     (root / FILE).unlink(missing_ok=True)
     return runs(root)
@@ -67,17 +67,17 @@ def _folders(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _entry(path: Path, known: Entry | None) -> Entry:
+def _entry(path: Path, known: IndexEntry | None) -> IndexEntry:
     stamp = _stamp(path)
     if known is not None and known.stamp == stamp:
         return known
     try:
         return _read(path, stamp)
-    except Refusal:
-        return Entry(path.name, stamp, "", "damaged", 0, 0, "", "", "", 0, float("nan"))
+    except UserError:
+        return IndexEntry(path.name, stamp, "", "damaged", 0, 0, "", "", "", 0, float("nan"))
 
 
-def _read(path: Path, stamp: str) -> Entry:
+def _read(path: Path, stamp: str) -> IndexEntry:
     reader = RunReader(path)
     config, started = reader.config, reader.started
     best = float("nan")
@@ -88,7 +88,7 @@ def _read(path: Path, stamp: str) -> Entry:
         accuracy = getattr(event, "test_accuracy", None)
         if accuracy is not None and not best >= accuracy:
             best = float(accuracy)
-    return Entry(
+    return IndexEntry(
         name=path.name,
         stamp=stamp,
         created=str(reader.about.get("created", "")),
@@ -103,7 +103,7 @@ def _read(path: Path, stamp: str) -> Entry:
     )
 
 
-def _with_writer(root: Path, entry: Entry) -> Entry:
+def _with_writer(root: Path, entry: IndexEntry) -> IndexEntry:
     """Whether somebody writes it is asked each time: no file changes when a writer dies."""
     held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
     return replace(entry, status="running") if held else entry
@@ -118,7 +118,7 @@ def _stamp(path: Path) -> str:
     return " ".join(parts)
 
 
-def _known(root: Path) -> dict[str, Entry]:
+def _known(root: Path) -> dict[str, IndexEntry]:
     path = root / FILE
     if not path.is_file():
         return {}
@@ -129,7 +129,7 @@ def _known(root: Path) -> dict[str, Entry]:
             rows = index.execute(f"SELECT {_COLUMNS} FROM runs").fetchall()
     except sqlite3.Error:
         return {}
-    entries = [Entry(**dict(zip(_NAMES, row, strict=True))) for row in rows]
+    entries = [IndexEntry(**dict(zip(_NAMES, row, strict=True))) for row in rows]
     # SQLite keeps a NaN as NULL.
     return {
         entry.name: replace(entry, best=float("nan")) if entry.best is None else entry
@@ -137,7 +137,7 @@ def _known(root: Path) -> dict[str, Entry]:
     }
 
 
-def _remember(root: Path, entries: list[Entry]) -> None:
+def _remember(root: Path, entries: list[IndexEntry]) -> None:
     path = root / FILE
     if os.path.lexists(path) and not path.is_file():
         return
@@ -149,7 +149,7 @@ def _remember(root: Path, entries: list[Entry]) -> None:
             _write(path, entries)
 
 
-def _write(path: Path, entries: list[Entry]) -> None:
+def _write(path: Path, entries: list[IndexEntry]) -> None:
     with closing(sqlite3.connect(path)) as index, index:
         index.execute("DROP TABLE IF EXISTS runs")
         index.execute(f"CREATE TABLE runs ({_COLUMNS})")
@@ -158,5 +158,5 @@ def _write(path: Path, entries: list[Entry]) -> None:
         index.execute(f"PRAGMA user_version = {_VERSION}")
 
 
-_NAMES = [item.name for item in fields(Entry)]
+_NAMES = [item.name for item in fields(IndexEntry)]
 _COLUMNS = ", ".join(_NAMES)

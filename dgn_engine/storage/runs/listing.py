@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dgn_engine.protocol.recorded import RecordedRun, RunsListed
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.index import Entry, runs
+from dgn_engine.storage.runs.index import IndexEntry, runs
 
 
 def listed(root: str) -> RunsListed:
@@ -17,7 +17,7 @@ def listed(root: str) -> RunsListed:
     return RunsListed(root, tuple(sorted(found, key=lambda one: one.touched, reverse=True)))
 
 
-def _recorded(folder: Path, entry: Entry) -> RecordedRun:
+def _recorded(folder: Path, entry: IndexEntry) -> RecordedRun:
     return RecordedRun(
         folder=str(folder),
         name=entry.name,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dgn_engine.storage.regular_files import FILE, open_regular
-from dgn_engine.storage.runs.log_lines import Line, decode, encode
+from dgn_engine.storage.runs.log_lines import LogLine, decode, encode
 
 SYNC_EVERY = 1.0  # seconds
 LOST = "Lost"  # a line that stands for others
@@ -20,13 +20,13 @@ _TAIL = 4 << 20
 
 
 @dataclass(frozen=True)
-class LogRead:
+class LogContents:
     """`damaged`: numbers (from 1) of lines that are not sound; `missing`: first and last of the
     sequence numbers that no line has; `torn`: bytes of a last line that was not finished, which
     is no damage.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[LogLine, ...]
     damaged: tuple[int, ...] = ()
     missing: tuple[tuple[int, int], ...] = ()
     torn: int = 0
@@ -36,7 +36,7 @@ class LogRead:
         """How many lines there were when the last sound one was written."""
         return _end(self.lines[-1]) + 1 if self.lines else 0
 
-    def lacking(self, written: int) -> LogRead:
+    def lacking(self, written: int) -> LogContents:
         """The same with what is missing at its end, where so many lines were written."""
         if self.end >= written:
             return self
@@ -63,7 +63,7 @@ class LogWriter:
         """One line, flushed; synced if the last time was a second ago."""
         if self._file is None:
             raise OSError(None, "the log is closed")
-        raw = encode(Line(self._seq, round(time.time(), 3), name, fields))
+        raw = encode(LogLine(self._seq, round(time.time(), 3), name, fields))
         if self._file.write(raw) != len(raw):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._seq += 1
@@ -108,12 +108,12 @@ class LogWriter:
             self._file = None
 
 
-def read_log(path: Path) -> LogRead:
+def read_log(path: Path) -> LogContents:
     """Every sound line, in order; a last line without its end is dropped.
 
     Raises `OSError`.
     """
-    lines: list[Line] = []
+    lines: list[LogLine] = []
     damaged: list[int] = []
     missing: list[tuple[int, int]] = []
     expected = number = unfinished = 0
@@ -132,16 +132,16 @@ def read_log(path: Path) -> LogRead:
                 missing.append((expected, line.seq - 1))
             expected = _end(line) + 1
             lines.append(line)
-    return LogRead(tuple(lines), tuple(damaged), tuple(missing), unfinished)
+    return LogContents(tuple(lines), tuple(damaged), tuple(missing), unfinished)
 
 
-def mended(log: LogRead) -> bytes:
+def mended(log: LogContents) -> bytes:
     """The sound lines, with a line `Lost` for each gap, so that every line keeps its number."""
-    gaps = [Line(first, 0.0, LOST, {"upto": last}) for first, last in log.missing]
+    gaps = [LogLine(first, 0.0, LOST, {"upto": last}) for first, last in log.missing]
     return b"".join(encode(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq))
 
 
-def _end(line: Line) -> int:
+def _end(line: LogLine) -> int:
     upto = line.fields.get("upto", line.seq) if line.name == LOST else line.seq
     return upto if isinstance(upto, int) and upto >= line.seq else line.seq
 

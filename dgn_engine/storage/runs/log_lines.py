@@ -13,28 +13,29 @@ from typing import Any
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.events import Event
 
-LOGGED: tuple[type[Any], ...] = (
-    told.Measured,
-    told.Traced,
-    told.RegimeSwapped,
-    told.WeightsTaken,
-    told.Rewired,
-    told.SettingChanged,
-    told.Saved,
-    told.Diverged,
-    told.Failed,
-    told.Finished,
-    told.RecordingPaused,
-    told.RecordingResumed,
-    told.RunContinued,
-)
-_BY_NAME = {kind.__name__: kind for kind in LOGGED}
+# What is logged, by the word that stands in the file: those words outlive the names of classes.
+LOGGED: Mapping[str, type[Any]] = {
+    "Measured": told.Measured,
+    "Traced": told.ProbeScalars,
+    "RegimeSwapped": told.RegimeSwapped,
+    "WeightsTaken": told.WeightsTaken,
+    "Rewired": told.Rewired,
+    "SettingChanged": told.SettingChanged,
+    "Saved": told.WeightsSaved,
+    "Diverged": told.Diverged,
+    "Failed": told.Failed,
+    "Finished": told.Finished,
+    "RecordingPaused": told.RecordingPaused,
+    "RecordingResumed": told.RecordingResumed,
+    "RunContinued": told.RunContinued,
+}
+_WORD_OF = {kind: word for word, kind in LOGGED.items()}
 _SPLIT = b',"crc":"'
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line as it was read. `at`: seconds since 1970 by a clock that may have been set back."""
 
     seq: int
@@ -43,7 +44,7 @@ class Line:
     fields: Mapping[str, Any]
 
 
-def encode(line: Line) -> bytes:
+def encode(line: LogLine) -> bytes:
     """The line with its end. The checksum is the CRC-32 of all bytes before ',\"crc\"'."""
     tree = {"seq": line.seq, "at": line.at, "event": line.name, **_plain(line.fields)}
     body = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -51,16 +52,28 @@ def encode(line: Line) -> bytes:
     return head + _SPLIT + f'{zlib.crc32(head):08x}"}}\n'.encode()
 
 
-def decode(raw: bytes) -> Line | None:
+def decode(raw: bytes) -> LogLine | None:
     """The line, without its end; None where it is torn or damaged."""
     head, split, tail = raw.rpartition(_SPLIT)
     if not split or tail != f'{zlib.crc32(head):08x}"}}'.encode():
         return None
     try:
         tree = json.loads(head + b"}")
-        return Line(int(tree.pop("seq")), float(tree.pop("at")), str(tree.pop("event")), dict(tree))
+        return LogLine(
+            int(tree.pop("seq")), float(tree.pop("at")), str(tree.pop("event")), dict(tree)
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def is_logged(event: Event) -> bool:
+    """Whether the log of a run keeps this event."""
+    return type(event) in _WORD_OF
+
+
+def log_word(event: Event) -> str:
+    """The word that stands for the event's kind in the log."""
+    return _WORD_OF[type(event)]
 
 
 def fields_of(event: Event) -> dict[str, Any]:
@@ -68,9 +81,9 @@ def fields_of(event: Event) -> dict[str, Any]:
     return {item.name: getattr(event, item.name) for item in dataclasses.fields(event)}
 
 
-def event_of(line: Line) -> Event | None:
+def event_of(line: LogLine) -> Event | None:
     """The event that a line tells; None for what is no event, or has another shape."""
-    kind = _BY_NAME.get(line.name)
+    kind = LOGGED.get(line.name)
     if kind is None:
         return None
     try:

@@ -26,7 +26,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Inventory:
+class Manifest:
     """`lines` of the log; `frames` by their serial numbers; `checkpoints` by the names of their
     folders; `files` of weights with their bytes and sha256.
     """
@@ -49,7 +49,7 @@ class Inventory:
         }
 
 
-def told(about: Mapping[str, Any]) -> Inventory | None:
+def told(about: Mapping[str, Any]) -> Manifest | None:
     """That of a `run.json`; None where there is none. Raises `ValueError` where it is nonsense."""
     tree = about.get(KEY)
     if tree is None:
@@ -67,7 +67,7 @@ def told(about: Mapping[str, Any]) -> Inventory | None:
         if not all(_FILE.fullmatch(name) for name in files):
             raise ValueError("a file's name")
         frames = frozenset(n for first, last in pairs for n in range(first, last + 1))
-        return Inventory(_count(tree["lines"]), frames, names, files)
+        return Manifest(_count(tree["lines"]), frames, names, files)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from None
 
@@ -97,15 +97,15 @@ def stamp(path: Path) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-class Before:
+class PreviousManifest:
     """What a writer finds when it opens a folder: what is gone then does not come to be in order
     because the run goes on.
     """
 
-    def __init__(self, folder: Path, known: Inventory | None, frames: Iterable[int]) -> None:
+    def __init__(self, folder: Path, known: Manifest | None, frames: Iterable[int]) -> None:
         """`frames`: serial numbers that are there. Raises `OSError`."""
         self._folder = folder
-        self._known = known or Inventory()
+        self._known = known or Manifest()
         self._stamps = {name: stamp(path) for name, path in weights(folder).items()}
         self._lost_checkpoints = {
             name
@@ -123,10 +123,10 @@ class Before:
         """Of frames: no number is given twice."""
         return 1 + max(self._known.frames, default=-1)
 
-    def after(self, lines: int, frames: Iterable[int]) -> Inventory:
+    def after(self, lines: int, frames: Iterable[int]) -> Manifest:
         """What is there now, and what should be; raises `OSError`."""
         there = checkpoint_names(self._folder)
-        return Inventory(
+        return Manifest(
             lines=lines,
             frames=self.lost_frames.union(frames),
             checkpoints=frozenset(there | self._lost_checkpoints),
@@ -150,7 +150,7 @@ def checkpoint_names(folder: Path) -> set[str]:
     return {name for name in names if folder_layout.checkpoint_key(name) is not None}
 
 
-def troubles(folder: Path, known: Inventory, frames: Iterable[int]) -> list[tuple[str, str]]:
+def troubles(folder: Path, known: Manifest, frames: Iterable[int]) -> list[tuple[str, str]]:
     """Files that are gone, and weights that are not what was written: path and what is wrong."""
     found = [
         (f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
@@ -165,7 +165,7 @@ def troubles(folder: Path, known: Inventory, frames: Iterable[int]) -> list[tupl
     return found
 
 
-def reduced(folder: Path, known: Inventory, frames: Iterable[int], lines: int) -> Inventory:
+def reduced(folder: Path, known: Manifest, frames: Iterable[int], lines: int) -> Manifest:
     """What is left of it, sound."""
     return replace(
         known,

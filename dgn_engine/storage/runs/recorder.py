@@ -35,7 +35,7 @@ class _Checkpoint:
 
 
 @dataclass
-class Mark:
+class WriteMarker:
     """A place in the order of what is written. `done`: all before it is on disk, and `lines` of
     the log (-1: it is not, recording is paused).
     """
@@ -44,7 +44,7 @@ class Mark:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-_Job = _Note | _Checkpoint | Frame | Mark
+_Job = _Note | _Checkpoint | Frame | WriteMarker
 
 
 class Recorder:
@@ -100,9 +100,9 @@ class Recorder:
         mark = self.mark()
         return not self._ended.is_set() and mark.done.wait(timeout) and not self.paused
 
-    def mark(self) -> Mark:
+    def mark(self) -> WriteMarker:
         """Mark what was asked until now; it is done when that is on disk."""
-        mark = Mark()
+        mark = WriteMarker()
         self._put(mark)
         return mark
 
@@ -149,7 +149,7 @@ class Recorder:
             self._room.release()
             if not self.paused and not self._attempt(job):
                 self._hold(job)  # so that recording goes on when there is room for a frame
-        elif isinstance(job, Mark):
+        elif isinstance(job, WriteMarker):
             if not self.paused and self._attempt(job):
                 job.lines = self.folder.lines
             job.done.set()
@@ -176,7 +176,7 @@ class Recorder:
                 self.folder.note(job.name, job.fields)
             case Frame():
                 self.folder.frame(job)
-            case Mark():
+            case WriteMarker():
                 self.folder.sync()
             case _Checkpoint():
                 if job.snapshot.finite():

@@ -8,20 +8,20 @@ import shutil
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import clear_leftovers, write_file
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import NotRegular, read_regular, read_text
 from dgn_engine.storage.runs import folder_layout, frame_files, manifest, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogRead, mended, read_log
-from dgn_engine.storage.runs.manifest import Inventory
+from dgn_engine.storage.runs.log import LogContents, mended, read_log
+from dgn_engine.storage.runs.manifest import Manifest
 from dgn_engine.storage.runs.verify import verify
 
 
 def repair(folder: Path) -> list[str]:
     """What was done, a sentence each; nothing is deleted, damaged files go to `damaged/`.
 
-    Raises `Refusal` where somebody writes the run, or there is nothing to make it whole from.
+    Raises `UserError` where somebody writes the run, or there is nothing to make it whole from.
     """
     before = verify(folder)
     lock = Lock(folder / folder_layout.LOCK)
@@ -40,10 +40,10 @@ def repair(folder: Path) -> list[str]:
         finally:
             lock.release()
     except OSError as error:
-        raise Refusal(f"Cannot repair {folder}: {error.strerror}.") from None
+        raise UserError(f"Cannot repair {folder}: {error.strerror}.") from None
     left = [finding for finding in verify(folder) if not finding.harmless]
     if left:
-        raise Refusal(f"{folder} could not be made whole: {left[0]}.")
+        raise UserError(f"{folder} could not be made whole: {left[0]}.")
     return done if before else []
 
 
@@ -58,31 +58,31 @@ def _about(folder: Path) -> list[str]:
     try:
         run_info.read(folder)
         return []
-    except Refusal as refusal:
+    except UserError as refusal:
         if "another version" in str(refusal):
             raise
     config, source = _recorded_config(folder)
     _put_aside(folder, folder / folder_layout.RUN)
     write_file(folder / folder_layout.RUN, run_info.encode(run_info.repaired(config)))
     return [
-        f"{folder_layout.RUN} was made anew from {source}; device, threads and fingerprint of the data "
-        "are not known any more."
+        f"{folder_layout.RUN} was made anew from {source}; "
+        "device, threads and fingerprint of the data are not known any more."
     ]
 
 
 def _recorded_config(folder: Path) -> tuple[RunConfig, str]:
     try:
         return _config_file(folder / folder_layout.CONFIG), folder_layout.CONFIG
-    except Refusal:
+    except UserError:
         pass
     for one in reversed(run_checkpoints.stored(folder / folder_layout.CHECKPOINTS)):
         if one.sound:
             state = json.loads(read_regular(one.path / folder_layout.STATE))
             name = one.path.relative_to(folder) / folder_layout.STATE
             return RunConfig.from_dict(state["config"]), name.as_posix()
-    raise Refusal(
-        f"{folder} cannot be repaired: neither {folder_layout.RUN} nor {folder_layout.CONFIG} nor a checkpoint "
-        "says what was trained."
+    raise UserError(
+        f"{folder} cannot be repaired: neither {folder_layout.RUN} "
+        f"nor {folder_layout.CONFIG} nor a checkpoint says what was trained."
     )
 
 
@@ -90,7 +90,7 @@ def _config_file(path: Path) -> RunConfig:
     try:
         return RunConfig.from_toml(read_text(path))
     except (OSError, ValueError) as error:
-        raise Refusal(f"{path} cannot be read: {error}.") from None
+        raise UserError(f"{path} cannot be read: {error}.") from None
 
 
 def _config(folder: Path) -> list[str]:
@@ -99,7 +99,7 @@ def _config(folder: Path) -> list[str]:
     try:
         if _config_file(path) == config:
             return []
-    except Refusal:
+    except UserError:
         pass
     _put_aside(folder, path)
     write_file(path, config.to_toml().encode())
@@ -113,7 +113,7 @@ def _log(folder: Path) -> list[str]:
         log = read_log(path).lacking(written)
     except (FileNotFoundError, NotRegular) as error:
         _put_aside(folder, path)
-        write_file(path, mended(LogRead(()).lacking(written)))
+        write_file(path, mended(LogContents(()).lacking(written)))
         gone = isinstance(error, FileNotFoundError)
         why = "was missing" if gone else f"was put aside: {error.strerror}"
         return [f"{folder_layout.LOG} {why}; an empty one was made, {written:,} lines are lost."]
@@ -134,7 +134,7 @@ def _lines(folder: Path) -> int:
     return max((known.lines if known else 0, *(one.lines for one in held)))
 
 
-def _known(folder: Path) -> Inventory | None:
+def _known(folder: Path) -> Manifest | None:
     try:
         return manifest.told(run_info.read(folder))
     except ValueError:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_folder
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular, sha256_of
@@ -27,7 +27,7 @@ _HELD = (folder_layout.TENSORS, folder_layout.STATE)
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCheckpoint:
     """A checkpoint on disk. `order` counts the checkpoints of a run: clocks may be set back.
 
     `kept`: '' or why it stays: 'before FR-II', 'final', 'by the user'. `trouble`: '' or what is
@@ -51,7 +51,9 @@ class Stored:
         return not self.trouble
 
 
-def write(folder: Path, snapshot: Snapshot, order: int, marks: Mapping[str, object]) -> Stored:
+def write(
+    folder: Path, snapshot: Snapshot, order: int, marks: Mapping[str, object]
+) -> StoredCheckpoint:
     """A new step folder; `marks` (kept, lines, frames) go into its state. Raises `OSError`."""
     folder.mkdir(exist_ok=True)
     state = {**snapshot.state, **marks, "order": order}
@@ -68,7 +70,7 @@ def write(folder: Path, snapshot: Snapshot, order: int, marks: Mapping[str, obje
     return _told(path, state)
 
 
-def stored(folder: Path, thorough: bool = True) -> list[Stored]:
+def stored(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
     """Every checkpoint of a run, oldest first; damaged ones come first of all.
 
     `thorough`: hash every file; else only the small ones.
@@ -83,11 +85,11 @@ def stored(folder: Path, thorough: bool = True) -> list[Stored]:
     return sorted(found, key=lambda one: (one.order, one.path.name))
 
 
-def load(checkpoint: Stored) -> Snapshot:
-    """Read it for going on; raises `Refusal` naming the damaged file."""
+def load(checkpoint: StoredCheckpoint) -> Snapshot:
+    """Read it for going on; raises `UserError` naming the damaged file."""
     checkpoint = _look(checkpoint.path, checkpoint.step, thorough=True)
     if not checkpoint.sound:
-        raise Refusal(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")
+        raise UserError(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")
     listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
     state = json.loads(read_regular(checkpoint.path / folder_layout.STATE))
     # Copied, because torch's own allocation is aligned as that of a run never interrupted.
@@ -97,7 +99,7 @@ def load(checkpoint: Stored) -> Snapshot:
     return Snapshot(tensors, state)
 
 
-def superfluous(found: list[Stored]) -> list[Stored]:
+def superfluous(found: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
     """Those that need not stay; `found` as `stored` gives them. Damaged ones stay for `repair`."""
     sound = [one for one in found if one.sound]
     at_events = [one for one in sound if one.kept.startswith("before")]
@@ -107,15 +109,15 @@ def superfluous(found: list[Stored]) -> list[Stored]:
     return [one for one in sound if one not in stay]
 
 
-def remove(checkpoint: Stored) -> None:
+def remove(checkpoint: StoredCheckpoint) -> None:
     """Take it out of sight first, so that half a checkpoint is never seen."""
     hidden = checkpoint.path.with_name(f".{checkpoint.path.name}.gone.part")
     checkpoint.path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _look(path: Path, step: int, thorough: bool) -> Stored:
-    damaged = Stored(path, step, -1)
+def _look(path: Path, step: int, thorough: bool) -> StoredCheckpoint:
+    damaged = StoredCheckpoint(path, step, -1)
     try:
         manifest = json.loads(read_regular(path / folder_layout.MANIFEST))
         entries = {name: (int(manifest[name]["bytes"]), manifest[name]["sha256"]) for name in _HELD}
@@ -131,8 +133,8 @@ def _look(path: Path, step: int, thorough: bool) -> Stored:
     return replace(one, kept="by the user") if (path / folder_layout.KEEP).exists() else one
 
 
-def _told(path: Path, state: dict[str, Any]) -> Stored:
-    return Stored(
+def _told(path: Path, state: dict[str, Any]) -> StoredCheckpoint:
+    return StoredCheckpoint(
         path=path,
         step=int(state["step"]),
         order=int(state["order"]),

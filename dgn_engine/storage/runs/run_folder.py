@@ -1,7 +1,7 @@
 """The folder of one run as its only writer sees it: whatever it adds is whole or absent.
 
 Everything here raises `OSError` when the disk is full, read-only or gone; what that means for the
-run is decided by the recorder. Making and opening raise `Refusal`.
+run is decided by the recorder. Making and opening raise `UserError`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.atomic_write import clear_leftovers, write_file, write_folder
@@ -50,13 +50,13 @@ class RunFolder:
                 if line.name in TURNS and "step" in line.fields
             ]
             serials = [frame.serial for frame in self._frames]
-            self._before = manifest.Before(path, self._inventory(), serials)
-        except Refusal:
+            self._before = manifest.PreviousManifest(path, self._inventory(), serials)
+        except UserError:
             self._lock.release()
             raise
         except OSError as error:
             self._lock.release()
-            raise Refusal(f"Cannot write the run to {path}: {error.strerror}.") from None
+            raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
         self._changed = False  # so far it is as its last writer left it
         self._serial = max(self._before.next_serial, 1 + max(serials, default=-1))
         self._order = 1 + max((one.order for one in self.checkpoints), default=-1)
@@ -66,7 +66,7 @@ class RunFolder:
         """A new folder, or an empty one, becomes a run."""
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                raise Refusal(f"{path} is not empty; choose another folder with --out.")
+                raise UserError(f"{path} is not empty; choose another folder with --out.")
             path.parent.mkdir(parents=True, exist_ok=True)
             write_folder(
                 path,
@@ -78,7 +78,7 @@ class RunFolder:
                 },
             )
         except OSError as error:
-            raise Refusal(f"Cannot write the run to {path}: {error.strerror}.") from None
+            raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
         return RunFolder(path, frames_cap)
 
     @property
@@ -92,7 +92,7 @@ class RunFolder:
         return RunConfig.from_dict(self.about["config"])
 
     @property
-    def newest(self) -> run_checkpoints.Stored | None:
+    def newest(self) -> run_checkpoints.StoredCheckpoint | None:
         """The last sound checkpoint."""
         sound = [one for one in self.checkpoints if one.sound]
         return sound[-1] if sound else None
@@ -102,7 +102,7 @@ class RunFolder:
         while (newest := self.newest) is not None:
             try:
                 return run_checkpoints.load(newest)
-            except Refusal:  # sound a moment ago: an older one serves as well
+            except UserError:  # sound a moment ago: an older one serves as well
                 self.checkpoints.remove(newest)
         return None
 
@@ -150,7 +150,7 @@ class RunFolder:
                 run_checkpoints.remove(one)
             self.checkpoints.remove(one)
 
-    def drop(self, checkpoint: run_checkpoints.Stored) -> None:
+    def drop(self, checkpoint: run_checkpoints.StoredCheckpoint) -> None:
         """Take a checkpoint out: the run goes on from an earlier one."""
         self._change()
         run_checkpoints.remove(checkpoint)
@@ -180,7 +180,7 @@ class RunFolder:
         """After trouble: is this still our folder, and can its log be written?"""
         try:
             here = run_info.read(self.path)
-        except Refusal as refusal:
+        except UserError as refusal:
             raise OSError(None, str(refusal)) from None
         if here["id"] != self.about["id"]:
             raise OSError(None, "another run lies in its folder now")
@@ -191,7 +191,7 @@ class RunFolder:
         """Let others write; what lies here is written down, if there is room for that."""
         self._log.close()
         if self._changed:
-            with suppress(OSError, Refusal):
+            with suppress(OSError, UserError):
                 self._write_inventory()
             self._changed = False
         self._lock.release()
@@ -201,7 +201,7 @@ class RunFolder:
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def _inventory(self) -> manifest.Inventory | None:
+    def _inventory(self) -> manifest.Manifest | None:
         try:
             return manifest.told(self.about)
         except ValueError:  # `verify` names it
@@ -225,7 +225,7 @@ class RunFolder:
 
 
 def new_folder(root: Path, config: RunConfig) -> RunFolder:
-    """A folder of its own in the user's folder of runs; raises `Refusal`."""
+    """A folder of its own in the user's folder of runs; raises `UserError`."""
     words = f"{config.gating.regime}-{config.net.name}-{config.data.name.partition(':')[0]}"
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
     again = 1

@@ -15,7 +15,7 @@ from typing import Any
 
 from dgn_engine import __version__
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -72,14 +72,14 @@ def encode(about: Mapping[str, Any]) -> bytes:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Raises `Refusal` where there is no run, or its `run.json` is damaged."""
+    """Raises `UserError` where there is no run, or its `run.json` is damaged."""
     path = folder / folder_layout.RUN
     try:
         content = read_regular(path)
     except FileNotFoundError:
-        raise Refusal(f"{folder} holds no run: there is no {folder_layout.RUN} in it.") from None
+        raise UserError(f"{folder} holds no run: there is no {folder_layout.RUN} in it.") from None
     except OSError as error:
-        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     try:
         tree = json.loads(content)
         told = tree.pop(_CHECK)
@@ -87,15 +87,15 @@ def read(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
-        raise Refusal(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
+        raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
     if tree.get("format") != FORMAT:
-        raise Refusal(f"{path} was written by another version of dgn-viewer.")
+        raise UserError(f"{path} was written by another version of dgn-viewer.")
     about: dict[str, Any] = tree
     return about
 
 
 def started(about: Mapping[str, Any]) -> RunStarted | None:
-    """The event that opened the run; None where the run never stood. Raises `Refusal`."""
+    """The event that opened the run; None where the run never stood. Raises `UserError`."""
     told = about.get("started")
     if told is None:
         return None
@@ -115,7 +115,9 @@ def started(about: Mapping[str, Any]) -> RunStarted | None:
             **rest,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise Refusal(f"The run cannot be shown: its {folder_layout.RUN} lacks {error}.") from None
+        raise UserError(
+            f"The run cannot be shown: its {folder_layout.RUN} lacks {error}."
+        ) from None
 
 
 def versions() -> dict[str, str]:

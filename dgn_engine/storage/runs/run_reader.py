@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import (
     Diverged,
     Event,
@@ -24,8 +24,8 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogRead, read_log
-from dgn_engine.storage.runs.log_lines import Line, event_of
+from dgn_engine.storage.runs.log import LogContents, read_log
+from dgn_engine.storage.runs.log_lines import LogLine, event_of
 
 Status = Literal["running", "finished", "stopped", "diverged", "failed", "interrupted"]
 _ENDS: dict[str, Status] = {
@@ -38,7 +38,7 @@ _GOES_ON = (Measured.__name__, RunContinued.__name__)
 
 
 class RunReader:
-    """Raises `Refusal` where there is no run, or its `run.json` is damaged.
+    """Raises `UserError` where there is no run, or its `run.json` is damaged.
 
     Each part is read when it is asked for, once; make another reader to see what came since.
     """
@@ -58,21 +58,21 @@ class RunReader:
         return run_info.started(self.about)
 
     @cached_property
-    def log(self) -> LogRead:
+    def log(self) -> LogContents:
         """Every sound line, those that were superseded too."""
         try:
             return read_log(self.path / folder_layout.LOG)
         except OSError as error:
-            raise Refusal(
+            raise UserError(
                 f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}."
             ) from None
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[LogLine, ...]:
         """The lines that count: where the run went on from a checkpoint, what came after it then
         does not.
         """
-        kept: list[Line] = []
+        kept: list[LogLine] = []
         for line in self.log.lines:
             if line.name == RunContinued.__name__:
                 first = line.fields.get("lines", line.seq)
@@ -101,7 +101,7 @@ class RunReader:
         return frame_files.read(self.frames[place - 1]) if place else None
 
     @cached_property
-    def checkpoints(self) -> tuple[run_checkpoints.Stored, ...]:
+    def checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
         """The sound ones, oldest first (large files are not hashed here)."""
         found = run_checkpoints.stored(self.path / folder_layout.CHECKPOINTS, thorough=False)
         return tuple(one for one in found if one.sound)

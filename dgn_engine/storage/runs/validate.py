@@ -11,15 +11,15 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import (
     Event,
     Measured,
+    ProbeScalars,
     RegimeSwapped,
     Rewired,
     RunStarted,
     SettingChanged,
-    Traced,
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import find_regime
@@ -46,7 +46,7 @@ def cleaned(tree: Any) -> Any:
 
 
 def check(reader: RunReader) -> None:
-    """Raise `Refusal`, a reason without a subject, where something cannot be."""
+    """Raise `UserError`, a reason without a subject, where something cannot be."""
     for part, look in (
         ("its description", _check_started),
         ("its log", _check_log),
@@ -61,7 +61,7 @@ def _held(part: str, look: Callable[[RunReader], None], reader: RunReader) -> No
         look(reader)
     except _FAULTS as error:
         reason = plain(f"{type(error).__name__}: {error}", 120)
-        raise Refusal(f"{part} makes no sense ({reason})") from None
+        raise UserError(f"{part} makes no sense ({reason})") from None
 
 
 def _check_started(reader: RunReader) -> None:
@@ -112,7 +112,7 @@ def _check_log(reader: RunReader) -> None:
         match event:
             case Measured() | SettingChanged():
                 _check_numbers(event)
-            case Traced(probe=probe, values=values):
+            case ProbeScalars(probe=probe, values=values):
                 if not isinstance(probe, str):
                     raise TypeError("a probe's name is no word")
                 names.update((probe, name) for name in values)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import PART, sync_folder, write_file
 from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child, child_command
-from dgn_engine.storage.checkpoints.contents import Unreadable, plain
+from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
 from dgn_engine.storage.checkpoints.wire import LINE
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
 from dgn_engine.storage.runs import folder_layout, manifest, run_info, validate
@@ -31,7 +31,7 @@ _MEMBERS = 20_000
 
 
 @dataclass(frozen=True)
-class Session:
+class UnpackedSession:
     """A session file that was unpacked. `look`: how the window was, as JSON; of a stranger."""
 
     folder: Path
@@ -52,10 +52,10 @@ def is_session(path: Path) -> bool:
         return False
 
 
-def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> Session:
+def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> UnpackedSession:
     """The session in a run's folder of its own below `place`, which others must not write to.
 
-    Raises `Refusal`, one sentence that begins with the file's name; then nothing is left there.
+    Raises `UserError`, one sentence that begins with the file's name; then nothing is left there.
     """
     name = plain(path.name) or str(path)
     folder = place / uuid.uuid4().hex
@@ -65,7 +65,7 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
         try:
             _receive(pipe, size, folder)
         except OSError as error:
-            raise Refusal(f"{name} cannot be unpacked to {place}: {error.strerror}.") from None
+            raise UserError(f"{name} cannot be unpacked to {place}: {error.strerror}.") from None
 
     command = child_command(TIMEOUT, "dgn_engine.storage.session_file.unpack_child")
     try:
@@ -79,7 +79,7 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
 def adopt(folder: Path, root: Path, name: str) -> Path:
     """A copy of an unpacked run among those of the user, with an identity of its own.
 
-    Whole or not at all; raises `Refusal`.
+    Whole or not at all; raises `UserError`.
     """
     wanted = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
     wanted = wanted.strip(".") or "session"
@@ -96,7 +96,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
         sync_folder(root)
     except OSError as error:
         reason = error.strerror or "it could not be copied"
-        raise Refusal(f"Cannot copy the session's run to {path}: {reason}.") from None
+        raise UserError(f"Cannot copy the session's run to {path}: {reason}.") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return path
@@ -109,7 +109,7 @@ def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
         raise EOFError("the answer is cut")
     head = json.loads(line)
     if "refused" in head:
-        raise Unreadable(plain(str(head["refused"]), 600))
+        raise UnreadableFile(plain(str(head["refused"]), 600))
     files = [(name, count) for name, count in head["files"]]
     if len(files) > _MEMBERS or any(type(count) is not int or count < 0 for _, count in files):
         raise ValueError("the answer makes no sense")
@@ -142,11 +142,11 @@ def _told(known: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _opened(name: str, folder: Path) -> Session:
+def _opened(name: str, folder: Path) -> UnpackedSession:
     run = folder / archive_format.FOLDER
     try:
         told = json.loads(read_regular(folder / archive_format.ABOUT))
-        session = Session(
+        session = UnpackedSession(
             folder=run,
             file_name=name,
             name=plain(str(told["run"]), 120),
@@ -156,22 +156,22 @@ def _opened(name: str, folder: Path) -> Session:
             look=told["look"],
         )
     except (ValueError, KeyError, TypeError, OverflowError):
-        raise Refusal(f"{name} has {archive_format.ABOUT} that makes no sense.") from None
+        raise UserError(f"{name} has {archive_format.ABOUT} that makes no sense.") from None
     try:
         known = run_info.read(run)
-    except Refusal:
-        raise Refusal(f"{name} holds a run whose {folder_layout.RUN} is not sound.") from None
+    except UserError:
+        raise UserError(f"{name} holds a run whose {folder_layout.RUN} is not sound.") from None
     try:
         write_file(run / folder_layout.RUN, run_info.encode(validate.cleaned(_told(known))))
         (run / folder_layout.LOG).touch()
         reader = RunReader(run)
         validate.check(reader)
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
-    except Refusal as refusal:
+    except UserError as refusal:
         told_why = str(refusal).replace(str(run), "").strip("/").rstrip(".")
-        raise Refusal(f"{name} holds a run that is refused: {told_why}.") from None
+        raise UserError(f"{name} holds a run that is refused: {told_why}.") from None
     except OSError as error:
-        raise Refusal(f"{name} cannot be unpacked: {error.strerror}.") from None
+        raise UserError(f"{name} cannot be unpacked: {error.strerror}.") from None
     with contextlib.suppress(OSError):
         (folder / archive_format.ABOUT).unlink()
     return session

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.atomic_write import replacing, write_file
 from dgn_engine.storage.checkpoints import limits
@@ -29,7 +29,7 @@ _TURNS = ("RegimeSwapped", "Rewired", "SettingChanged")
 
 
 @dataclass(frozen=True)
-class Moment:
+class SavePoint:
     """Where a run stood when its session was saved; what came later is left out.
 
     `lines`: how many of the log's lines came before. `frame`: what was seen then.
@@ -41,25 +41,25 @@ class Moment:
 
 
 def export(folder: Path, out: Path) -> str:
-    """Write all of it, whole or not at all; what was written, in a sentence. Raises `Refusal`."""
+    """Write all of it, whole or not at all; what was written, in a sentence. Raises `UserError`."""
     reader = RunReader(folder)
     if out.suffix == archive_format.ENDING:
         count = save_session(folder, out)
         return f"{out}: {count:,} files."
     if out.suffix != ".csv":
-        raise Refusal(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
+        raise UserError(f"{out.name} must end in .dgn (the whole run) or .csv (its scores).")
     try:
         content = _scores(reader)
         write_file(out, content.encode())
     except OSError as error:
-        raise Refusal(f"Cannot write {out}: {error.strerror}.") from None
+        raise UserError(f"Cannot write {out}: {error.strerror}.") from None
     return f"{out}: {content.count(chr(10)) - 1:,} scores."
 
 
 def save_session(
     folder: Path,
     out: Path,
-    moment: Moment | None = None,
+    moment: SavePoint | None = None,
     look: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> int:
@@ -67,7 +67,7 @@ def save_session(
 
     With a `moment` the run as it was then: its newest checkpoint and those that the user keeps,
     and frames thinned to 64 MiB; else everything. `look`: the window. `name`: of the run, where
-    it is not that of its folder. Raises `Refusal`.
+    it is not that of its folder. Raises `UserError`.
     """
     reader = RunReader(folder)
     step = reader.step if moment is None else moment.step
@@ -87,10 +87,10 @@ def save_session(
             for inner, content in _members(reader, moment):
                 _add(archive, manifest, f"{archive_format.FOLDER}{inner}", content)
                 if file.tell() > limits.FILE - (32 << 20):
-                    raise Refusal(f"{out.name} would be larger than 2 GiB, and was not written.")
+                    raise UserError(f"{out.name} would be larger than 2 GiB, and was not written.")
             archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(manifest))
     except OSError as error:
-        raise Refusal(f"Cannot write {out}: {error.strerror or error}.") from None
+        raise UserError(f"Cannot write {out}: {error.strerror or error}.") from None
     return len(manifest)
 
 
@@ -102,7 +102,7 @@ def _add(
     manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def _members(reader: RunReader, moment: Moment | None) -> Iterator[tuple[str, bytes]]:
+def _members(reader: RunReader, moment: SavePoint | None) -> Iterator[tuple[str, bytes]]:
     """Names within the run's folder and what is in them; a file that goes meanwhile is left out.
 
     Checkpoints first: of a run that goes on, they go soonest.
@@ -135,7 +135,7 @@ def _members(reader: RunReader, moment: Moment | None) -> Iterator[tuple[str, by
         yield f"{folder_layout.FRAMES}/{name}", content
 
 
-def _about(reader: RunReader, moment: Moment | None) -> dict[str, Any]:
+def _about(reader: RunReader, moment: SavePoint | None) -> dict[str, Any]:
     """With an inventory of what goes into the file."""
     try:
         known = manifest.told(reader.about) if moment is None else None
@@ -150,7 +150,9 @@ def _about(reader: RunReader, moment: Moment | None) -> dict[str, Any]:
     return {**bare, manifest.KEY: chosen.to_json()}
 
 
-def _chosen_checkpoints(reader: RunReader, moment: Moment | None) -> list[run_checkpoints.Stored]:
+def _chosen_checkpoints(
+    reader: RunReader, moment: SavePoint | None
+) -> list[run_checkpoints.StoredCheckpoint]:
     sound = list(reader.checkpoints)
     if moment is None:
         return sound
@@ -158,7 +160,7 @@ def _chosen_checkpoints(reader: RunReader, moment: Moment | None) -> list[run_ch
     return [one for one in before if one is before[-1] or one.kept == "by the user"]
 
 
-def _chosen_frames(reader: RunReader, moment: Moment | None) -> list[frame_files.StoredFrame]:
+def _chosen_frames(reader: RunReader, moment: SavePoint | None) -> list[frame_files.StoredFrame]:
     if moment is None:
         return list(reader.frames)
     before = [frame for frame in reader.frames if frame.step <= moment.step]
@@ -167,7 +169,7 @@ def _chosen_frames(reader: RunReader, moment: Moment | None) -> list[frame_files
     return [frame for frame in before if frame not in dropped]
 
 
-def _log(path: Path, moment: Moment | None) -> bytes:
+def _log(path: Path, moment: SavePoint | None) -> bytes:
     """Its whole lines, up to the moment."""
     lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
     while moment is not None and lines:
@@ -177,7 +179,7 @@ def _log(path: Path, moment: Moment | None) -> bytes:
         lines.pop()
     content = b"".join(line + b"\n" for line in lines)
     if len(content) > archive_format.LOG:
-        raise Refusal(f"{path} is larger than 256 MiB, which no session holds.")
+        raise UserError(f"{path} is larger than 256 MiB, which no session holds.")
     return content
 
 
@@ -187,7 +189,7 @@ def _content(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except NotRegular as error:
-        raise Refusal(f"{path} cannot be read: {error.strerror}.") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _json(tree: Mapping[str, Any]) -> bytes:

@@ -12,14 +12,14 @@ import stat
 import tempfile
 from pathlib import Path
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.lock import Lock, is_abandoned
 
 PREFIX = "dgn-session-"
 LOCK = "owner.lock"
 
 
-class PrivatePlace:
+class PrivateTempDir:
     """One of this process; nobody else may look into it. Raises `OSError` where none is had."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ def remove_abandoned(root: Path | None = None) -> list[Path]:
             if is_abandoned(place / LOCK):
                 shutil.rmtree(place)
                 removed.append(place)
-        except (OSError, Refusal):  # another start was quicker, or it is not to be had
+        except (OSError, UserError):  # another start was quicker, or it is not to be had
             continue
     return removed
 

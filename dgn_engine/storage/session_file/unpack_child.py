@@ -1,4 +1,6 @@
-"""The short-lived process that reads a stranger's session: `python -m dgn_engine.storage.session_file.unpack_child`.
+"""The short-lived process that reads an untrusted session file.
+
+`python -m dgn_engine.storage.session_file.unpack_child`
 
 As `checkpoints.child`: the file is its standard input, the answer its standard output, and it may
 open nothing. It looks at every member and hands on the bytes of those that are what they must be.
@@ -14,10 +16,10 @@ from typing import IO, Any
 
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.confinement import confine, cut_off
-from dgn_engine.storage.checkpoints.contents import Unreadable, plain
+from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
 from dgn_engine.storage.checkpoints.reader_child import answer_pipe
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
-from dgn_engine.storage.checkpoints.zip_archive import START, Archive, checked_zip
+from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
 
@@ -41,7 +43,7 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
         for name in names:
             pipe.write(archive.stored(name))
         pipe.flush()
-    except Unreadable as verdict:
+    except UnreadableFile as verdict:
         wire.refuse(str(verdict), pipe)
     except MemoryError:
         wire.refuse("needs more memory than a file of its size may, and was refused", pipe)
@@ -49,86 +51,88 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
         wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
-def checked_session(content: bytes) -> Archive:
-    """The archive, every member looked at; raises `Unreadable`."""
+def checked_session(content: bytes) -> ZipArchive:
+    """The archive, every member looked at; raises `UnreadableFile`."""
     if len(content) > limits.FILE:
-        raise Unreadable("is larger than 2 GiB")
+        raise UnreadableFile("is larger than 2 GiB")
     if not content.startswith(START):
-        raise Unreadable("is no session file")
+        raise UnreadableFile("is no session file")
     archive = checked_zip(content)
     for name in archive.members:
         if archive_format.kind_of(name) is None:
-            raise Unreadable(f"holds {plain(name)}, which is no part of a session")
+            raise UnreadableFile(f"holds {plain(name)}, which is no part of a session")
     for name in (
         archive_format.ABOUT,
         archive_format.MANIFEST,
         archive_format.FOLDER + folder_layout.RUN,
     ):
         if name not in archive.members:
-            raise Unreadable(f"is no session file: there is no {name} in it")
+            raise UnreadableFile(f"is no session file: there is no {name} in it")
     archive.require_stored("sessions never do")
     archive.check_sums()
     about = _json(archive, archive_format.ABOUT)
     told = about.get("format") if isinstance(about, dict) else None
     if told != archive_format.FORMAT:
-        raise Unreadable("was written by another version of dgn-viewer")
+        raise UnreadableFile("was written by another version of dgn-viewer")
     _check_manifest(archive)
     for name in archive.members:
         _check_member(archive, name)
     return archive
 
 
-def _check_manifest(archive: Archive) -> None:
+def _check_manifest(archive: ZipArchive) -> None:
     manifest = _json(archive, archive_format.MANIFEST)
     others = set(archive.members) - {archive_format.MANIFEST}
     if not isinstance(manifest, dict) or set(manifest) != others:
-        raise Unreadable("has a manifest that names other files than it holds")
+        raise UnreadableFile("has a manifest that names other files than it holds")
     for name, told in manifest.items():
         content = archive.stored(name)
         true = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         if told != true:
-            raise Unreadable(f"is damaged: {name} is not what its manifest says")
+            raise UnreadableFile(f"is damaged: {name} is not what its manifest says")
 
 
-def _check_member(archive: Archive, name: str) -> None:
+def _check_member(archive: ZipArchive, name: str) -> None:
     content = archive.stored(name)
     match archive_format.kind_of(name):
         case "json":
             _json(archive, name)
         case "tensors":
             if not looks_like_safetensors(bytes(content[:16])):
-                raise Unreadable(f"has no safetensors in {name}")
+                raise UnreadableFile(f"has no safetensors in {name}")
             try:
                 read_safetensors(bytes(content))
-            except Unreadable as verdict:
-                raise Unreadable(f"is refused: {name} {verdict}") from None
+            except UnreadableFile as verdict:
+                raise UnreadableFile(f"is refused: {name} {verdict}") from None
         case "log":
             _check_log(content, name)
         case "text":
             if len(content) > archive_format.JSON:
-                raise Unreadable(f"has {name} of unreasonable size")
+                raise UnreadableFile(f"has {name} of unreasonable size")
         case _:
             if len(content):
-                raise Unreadable(f"has something in {name}, which must be empty")
+                raise UnreadableFile(f"has something in {name}, which must be empty")
 
 
 def _check_log(content: memoryview, name: str) -> None:
     if len(content) > archive_format.LOG:
-        raise Unreadable(f"has {name} of unreasonable size")
+        raise UnreadableFile(f"has {name} of unreasonable size")
     if any(len(line) > archive_format.LINE for line in bytes(content).split(b"\n")):
-        raise Unreadable(f"has a line of unreasonable length in {name}")
+        raise UnreadableFile(f"has a line of unreasonable length in {name}")
 
 
-def _json(archive: Archive, name: str) -> Any:
+def _json(archive: ZipArchive, name: str) -> Any:
     content = archive.stored(name)
     if len(content) > archive_format.JSON:
-        raise Unreadable(f"has {name} of unreasonable size")
+        raise UnreadableFile(f"has {name} of unreasonable size")
     try:
         tree = json.loads(bytes(content))
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"has {name} that is not sound JSON ({plain(str(error), 80)})") from None
+        raise UnreadableFile(
+            f"has {name} that is not sound JSON ({plain(str(error), 80)})"
+        ) from None
     if archive_format.too_deep(tree):
-        raise Unreadable(f"has {name} that is nested too deep or holds too much")
+        raise UnreadableFile(f"has {name} that is nested too deep or holds too much")
     return tree
 
 

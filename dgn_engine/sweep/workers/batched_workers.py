@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.sweep.attempt import Task
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.attempt import UnitTask
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.scheduler import carry_out
 from dgn_engine.sweep.unit import Training, Unit
-from dgn_engine.sweep.unit_update import News
-from dgn_engine.sweep.workers.processes import Batch, Crowd
+from dgn_engine.sweep.unit_update import UnitUpdate
+from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 
 
 @dataclass(frozen=True)
-class Packs:
+class BatchedExecutor:
     """`workers`: at most so many stacks at a time; 0: one for each GPU, or for each core."""
 
     workers: int = 0
@@ -25,15 +25,15 @@ class Packs:
         self,
         units: Sequence[Unit],
         root: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[UnitProgress], None],
         stop: Callable[[], bool],
     ) -> dict[str, Told]:
         """Carry the units out in `root`; see `Executor`."""
-        crew = PackedCrowd(root.absolute(), self.workers)
+        crew = BatchedWorkers(root.absolute(), self.workers)
         return carry_out(crew, units, root, told, stop)
 
 
-class PackedCrowd(Crowd):
+class BatchedWorkers(ProcessWorkers):
     """Hands out stacks: members of one are begun together, when all that it waits for is over."""
 
     def __init__(self, root: Path, workers: int) -> None:
@@ -44,11 +44,11 @@ class PackedCrowd(Crowd):
 
     @contextmanager
     def gather(
-        self, units: Sequence[Unit], tell: Callable[[News], None], stop: Callable[[], bool]
+        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
     ) -> Iterator[None]:
         """See `Crew`."""
 
-        def hear(news: News) -> None:
+        def hear(news: UnitUpdate) -> None:
             if news.word in ("done", "diverged"):
                 self._over.add(news.unit)
             if news.word in ("failed", "refused"):
@@ -60,7 +60,7 @@ class PackedCrowd(Crowd):
             self._stack_of = {name: stack for stack in stacks for name in stack}
             yield
 
-    def batches(self, ready: Sequence[Task]) -> Iterator[Batch]:
+    def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
         """Stacks that are complete, and units that are in none; what waits for others comes last,
         and only where nothing else is under way that could complete it.
         """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.sweep.executor import Executor
 from dgn_engine.sweep.unit import Unit
 
@@ -20,30 +20,30 @@ def find_executor(
     """The executor of this name; 'auto' chooses by the units.
 
     `cluster`: for Dask 'tcp://…', 'local' or 'slurm[:options]'; naming one chooses it. `workers`:
-    at most so many at a time, 0: as many as fit. Raises `Refusal`, a sentence, for a name that is
+    at most so many at a time, 0: as many as fit. Raises `UserError`, a sentence, for a name that is
     not known or options that would have no effect.
     """
     if name not in NAMES:
-        raise Refusal(f"There is no executor '{name}'; choose one of {', '.join(NAMES)}.")
+        raise UserError(f"There is no executor '{name}'; choose one of {', '.join(NAMES)}.")
     if cluster and name not in ("auto", "dask"):
-        raise Refusal(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
+        raise UserError(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
     if workers < 0:
-        raise Refusal(f"--workers is {workers}; it must be at least 0.")
+        raise UserError(f"--workers is {workers}; it must be at least 0.")
     if cluster or name == "dask":
-        from dgn_engine.sweep.workers.dask_workers import OnDask
+        from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 
-        return OnDask(cluster or "local", workers)
+        return DaskExecutor(cluster or "local", workers)
     if name == "serial":
-        from dgn_engine.sweep.workers.serial import Serial
+        from dgn_engine.sweep.workers.serial import SerialExecutor
 
-        return Serial()
+        return SerialExecutor()
     if name == "packed" or (name == "auto" and _suits_packs(units)):
-        from dgn_engine.sweep.workers.batched_workers import Packs
+        from dgn_engine.sweep.workers.batched_workers import BatchedExecutor
 
-        return Packs(workers)
-    from dgn_engine.sweep.workers.processes import Processes
+        return BatchedExecutor(workers)
+    from dgn_engine.sweep.workers.processes import ProcessExecutor
 
-    return Processes(workers)
+    return ProcessExecutor(workers)
 
 
 def works_here(cluster: str) -> bool:

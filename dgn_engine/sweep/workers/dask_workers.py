@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine import __version__
-from dgn_engine.errors import Refusal
-from dgn_engine.sweep.attempt import Task
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.errors import UserError
+from dgn_engine.sweep.attempt import UnitTask
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.scheduler import carry_out
 from dgn_engine.sweep.slurm import check_cluster, connected
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import News, Whose
+from dgn_engine.sweep.unit_update import ProcessId, UnitUpdate
 
 LOOK = 1.0  # seconds between two looks at which workers there are
 SLICE = 0.05  # seconds between two looks at what is over
@@ -27,7 +27,7 @@ PATIENCE = 30.0  # seconds that a cluster which was there before may be without 
 
 
 @dataclass(frozen=True)
-class OnDask:
+class DaskExecutor:
     """`cluster`: 'tcp://HOST:PORT', 'local' or 'slurm[:options]'; `workers`: of those started."""
 
     cluster: str = "local"
@@ -40,11 +40,11 @@ class OnDask:
         self,
         units: Sequence[Unit],
         root: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[UnitProgress], None],
         stop: Callable[[], bool],
     ) -> dict[str, Told]:
         """Carry the units out in `root`; see `Executor`. Every worker must see the same folder."""
-        crew = Gang(self.cluster, self.workers, root.absolute())
+        crew = DaskWorkers(self.cluster, self.workers, root.absolute())
         return carry_out(crew, units, root, told, stop)
 
 
@@ -52,12 +52,12 @@ class OnDask:
 class _Job:
     """A task on a worker."""
 
-    task: Task
+    task: UnitTask
     address: str
     future: Any  # distributed.Future
 
 
-class Gang:
+class DaskWorkers:
     """A crew of Dask workers. Each unit is pinned to one, so that it is known who is lost."""
 
     def __init__(self, cluster: str, workers: int, root: Path) -> None:
@@ -66,17 +66,17 @@ class Gang:
         self._heard: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._jobs: list[_Job] = []
         self._present: set[str] = set()  # addresses of the workers that are there and will do
-        self._known: dict[str, Whose] = {}  # who works at which address
-        self._gone: set[Whose] = set()
+        self._known: dict[str, ProcessId] = {}  # who works at which address
+        self._gone: set[ProcessId] = set()
         self._unfit: dict[str, str] = {}  # and why not
         self._looked = 0.0
         self._alone_since = time.monotonic()
         self._client: Any  # distributed.Client
-        self._tell: Callable[[News], None]
+        self._tell: Callable[[UnitUpdate], None]
 
     @contextmanager
     def gather(
-        self, units: Sequence[Unit], tell: Callable[[News], None], stop: Callable[[], bool]
+        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
     ) -> Iterator[None]:
         """See `Crew`."""
         self._tell = tell
@@ -89,7 +89,7 @@ class Gang:
                 self._cancel()
                 self._client.unsubscribe_topic(self._topic)
 
-    def take(self, ready: Sequence[Task]) -> Sequence[Task]:
+    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         """See `Crew`."""
         self._look()
         free = sorted(self._present - {job.address for job in self._jobs})
@@ -112,7 +112,7 @@ class Gang:
         """See `Crew`; a unit whose task is cancelled says so in its last event."""
         self._cancel()
 
-    def _submit(self, task: Task, address: str) -> None:
+    def _submit(self, task: UnitTask, address: str) -> None:
         from dgn_engine.sweep.workers.dask_task import carry_out_here
 
         future = self._client.submit(
@@ -128,7 +128,7 @@ class Gang:
         self._jobs.append(_Job(task, address, future))
 
     def _listen(self, text: str) -> None:
-        news = News.from_text(text)
+        news = UnitUpdate.from_text(text)
         job = next((job for job in self._jobs if job.task.unit.id == news.unit), None)
         if job is None:
             return
@@ -142,14 +142,16 @@ class Gang:
         over = [job for job in self._jobs if job.future.status in ("finished", "error", "lost")]
         for job in over:
             if job.future.status == "finished":
-                self._drop(job, News.from_text(str(job.future.result())))
+                self._drop(job, UnitUpdate.from_text(str(job.future.result())))
             else:
                 why = str(job.future.exception()) if job.future.status == "error" else "lost"
-                self._drop(job, News(job.task.unit.id, "lost", trouble=f"{job.address}: {why}"))
+                self._drop(
+                    job, UnitUpdate(job.task.unit.id, "lost", trouble=f"{job.address}: {why}")
+                )
         return bool(over)
 
     def _look(self) -> None:
-        """Who is there now; whoever had a unit and is gone has lost it. Raises `Refusal`."""
+        """Who is there now; whoever had a unit and is gone has lost it. Raises `UserError`."""
         now = time.monotonic()
         if now - self._looked < LOOK:
             return
@@ -157,7 +159,7 @@ class Gang:
         try:
             there = set(self._client.nthreads())
         except (OSError, RuntimeError, TypeError) as error:
-            raise Refusal(
+            raise UserError(
                 f"The Dask scheduler of {self._cluster} is gone ({error}); begin it again, and "
                 "the same command goes on."
             ) from None
@@ -168,7 +170,7 @@ class Gang:
         for job in [job for job in self._jobs if job.address not in there]:
             words = f"The Dask worker {job.address} that had it is gone."
             job.future.cancel()
-            self._drop(job, News(job.task.unit.id, "lost", trouble=words))
+            self._drop(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
         self._require_workers(there)
 
     def _meet(self, strangers: set[str]) -> None:
@@ -183,7 +185,7 @@ class Gang:
         for address, answer in answers.items():
             if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
                 told = json.loads(answer)
-                self._known[address] = Whose(told["pid"], told["host"])
+                self._known[address] = ProcessId(told["pid"], told["host"])
             elif isinstance(answer, str):
                 self._unfit[address] = f"The Dask worker {address} {why}."
             else:
@@ -202,11 +204,11 @@ class Gang:
         if self._present:
             self._alone_since = now
         elif there:
-            raise Refusal(next(self._unfit[address] for address in there & set(self._unfit)))
+            raise UserError(next(self._unfit[address] for address in there & set(self._unfit)))
         elif now - self._alone_since > PATIENCE and not self._cluster.startswith("slurm"):
-            raise Refusal(f"The Dask cluster {self._cluster} has no workers; start some.")
+            raise UserError(f"The Dask cluster {self._cluster} has no workers; start some.")
 
-    def _drop(self, job: _Job, news: News) -> None:
+    def _drop(self, job: _Job, news: UnitUpdate) -> None:
         self._jobs.remove(job)
         job.future.release()
         self._tell(news)

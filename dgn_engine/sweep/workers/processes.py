@@ -13,24 +13,24 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.sweep.attempt import LOGS, Task, last_lines, log_path, write_log
+from dgn_engine.sweep.attempt import LOGS, UnitTask, last_lines, log_path, write_log
 from dgn_engine.sweep.capacity import cores, gpus, threads
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.scheduler import carry_out
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import News
+from dgn_engine.sweep.unit_update import UnitUpdate
 from dgn_engine.sweep.workers.unit_child import STOP, serve
 
 if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
-Batch = tuple[Task, ...]  # what a process is given at once
+Batch = tuple[UnitTask, ...]  # what a process is given at once
 LEAVE = 20.0  # seconds a process has to save and end when nobody waits for it any more
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down
 
 
 @dataclass(frozen=True)
-class Processes:
+class ProcessExecutor:
     """`workers`: at most so many at a time; 0: one for each GPU, or what the cores carry."""
 
     workers: int = 0
@@ -39,11 +39,11 @@ class Processes:
         self,
         units: Sequence[Unit],
         root: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[UnitProgress], None],
         stop: Callable[[], bool],
     ) -> dict[str, Told]:
         """Carry the units out in `root`; see `Executor`."""
-        return carry_out(Crowd(root.absolute(), self.workers), units, root, told, stop)
+        return carry_out(ProcessWorkers(root.absolute(), self.workers), units, root, told, stop)
 
 
 @dataclass
@@ -54,10 +54,10 @@ class _Worker:
     pipe: Connection
     gpu: str
     log: Path
-    tasks: dict[str, Task] = field(default_factory=dict)
+    tasks: dict[str, UnitTask] = field(default_factory=dict)
 
 
-class Crowd:
+class ProcessWorkers:
     """A crew of processes, each started when there is work for it."""
 
     def __init__(self, root: Path, workers: int) -> None:
@@ -66,7 +66,7 @@ class Crowd:
         self._workers: list[_Worker] = []
         self._places: list[str] = []  # the GPU of each place; '' where there is none
         self._logs = 0
-        self._tell: Callable[[News], None]
+        self._tell: Callable[[UnitUpdate], None]
 
     @property
     def places(self) -> int:
@@ -80,7 +80,7 @@ class Crowd:
 
     @contextmanager
     def gather(
-        self, units: Sequence[Unit], tell: Callable[[News], None], stop: Callable[[], bool]
+        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
     ) -> Iterator[None]:
         """See `Crew`."""
         self._tell = tell
@@ -96,9 +96,9 @@ class Crowd:
         finally:
             self._dismiss()
 
-    def take(self, ready: Sequence[Task]) -> Sequence[Task]:
+    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         """See `Crew`."""
-        begun: list[Task] = []
+        begun: list[UnitTask] = []
         for batch in self.batches(ready):
             if not self._fits(batch):
                 break  # those behind it wait too, or it would wait for ever
@@ -106,7 +106,7 @@ class Crowd:
             begun += batch
         return begun
 
-    def batches(self, ready: Sequence[Task]) -> Iterator[Batch]:
+    def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
         """What is given to one process at once: here one unit each."""
         yield from ((task,) for task in ready)
 
@@ -129,7 +129,7 @@ class Crowd:
             worker = pipes[pipe]
             try:
                 while pipe.poll():
-                    self._hear(worker, News.from_text(pipe.recv_bytes().decode()))
+                    self._hear(worker, UnitUpdate.from_text(pipe.recv_bytes().decode()))
             except (EOFError, OSError):
                 self._lose(worker)
 
@@ -161,7 +161,7 @@ class Crowd:
         self._workers.append(worker)
         return worker
 
-    def _hear(self, worker: _Worker, news: News) -> None:
+    def _hear(self, worker: _Worker, news: UnitUpdate) -> None:
         if news.over:
             worker.tasks.pop(news.unit, None)
         self._tell(news)
@@ -177,7 +177,7 @@ class Crowd:
             worker.log.unlink()
         for unit_id in worker.tasks:
             write_log(self._root, unit_id, text)
-            self._tell(News(unit_id, "lost", trouble=text))
+            self._tell(UnitUpdate(unit_id, "lost", trouble=text))
 
     def _dismiss(self) -> None:
         """Nobody is left, whatever happened."""

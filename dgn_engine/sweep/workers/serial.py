@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dgn_engine.sweep.attempt import Task, attempt_task
-from dgn_engine.sweep.executor import Progress, Told
+from dgn_engine.sweep.attempt import UnitTask, attempt_task
+from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.scheduler import carry_out
 from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import News
+from dgn_engine.sweep.unit_update import UnitUpdate
 
 
-class Serial:
+class SerialExecutor:
     """The simplest executor; see `Executor`."""
 
     def run(
         self,
         units: Sequence[Unit],
         root: Path,
-        told: Callable[[Progress], None],
+        told: Callable[[UnitProgress], None],
         stop: Callable[[], bool],
     ) -> dict[str, Told]:
         """Carry the units out in `root`."""
@@ -32,18 +32,18 @@ class _Alone:
     """A crew of one: it works while it is waited for."""
 
     def __init__(self) -> None:
-        self._task: Task | None = None
-        self._tell: Callable[[News], None]
+        self._task: UnitTask | None = None
+        self._tell: Callable[[UnitUpdate], None]
         self._stop: Callable[[], bool]
 
     @contextmanager
     def gather(
-        self, units: Sequence[Unit], tell: Callable[[News], None], stop: Callable[[], bool]
+        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
     ) -> Iterator[None]:
         self._tell, self._stop = tell, stop
         yield
 
-    def take(self, ready: Sequence[Task]) -> Sequence[Task]:
+    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         self._task = ready[0]
         return ready[:1]
 

@@ -33,14 +33,14 @@ def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
 
 def _carry_out(tasks: list[str], ear: _Ear) -> None:
     """One unit by itself, several as a pack."""
-    from dgn_engine.sweep.attempt import Task, attempt
+    from dgn_engine.sweep.attempt import UnitTask, attempt
 
     if len(tasks) == 1:
         ear.say(attempt(tasks[0], ear.say, ear.told_to_stop))
         return
     from dgn_engine.sweep.attempt_pack import attempt_pack
 
-    pack = [Task.from_text(text) for text in tasks]
+    pack = [UnitTask.from_text(text) for text in tasks]
     for news in attempt_pack(pack, lambda news: ear.say(news.to_text()), ear.told_to_stop):
         ear.say(news.to_text())
 

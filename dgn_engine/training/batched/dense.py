@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Chain:
+class DenseChain:
     """Weights (B, out, in) and biases (B, out) of each layer; no biases: an empty list."""
 
     weights: Sequence[Tensor]
@@ -36,7 +36,7 @@ class Chain:
 
 
 @dataclass
-class Passed:
+class ChainPass:
     """Of one pass: what the chain was fed, pre-activations and gates and outputs of its gated
     layers, and the logits, where they were wanted."""
 
@@ -48,10 +48,10 @@ class Passed:
 
 
 def forward(
-    chain: Chain, x: Tensor, gate: Callable[[int, Tensor], Tensor], logits: bool = True
-) -> Passed:
+    chain: DenseChain, x: Tensor, gate: Callable[[int, Tensor], Tensor], logits: bool = True
+) -> ChainPass:
     """`gate(l, q)` gives G_l; with one row of x the first layer is the same for all examples."""
-    passed = Passed(x, [], [], [], None)
+    passed = ChainPass(x, [], [], [], None)
     for place in range(len(chain.weights) - 1):
         q = chain.layer(place, passed.z[-1]) if place else chain.first(x)
         passed.pre.append(q)
@@ -63,9 +63,9 @@ def forward(
 
 
 def backward(
-    chain: Chain,
-    gradients: Chain | None,
-    passed: Passed,
+    chain: DenseChain,
+    gradients: DenseChain | None,
+    passed: ChainPass,
     delta: Tensor | None,
     into_pre: Callable[[int, Tensor | None], Tensor],
 ) -> None:
@@ -86,7 +86,7 @@ def backward(
             delta = torch.bmm(chain.weights[place].transpose(1, 2), delta)
 
 
-def _collect(gradients: Chain, place: int, passed: Passed, delta: Tensor) -> None:
+def _collect(gradients: DenseChain, place: int, passed: ChainPass, delta: Tensor) -> None:
     if len(gradients.biases):
         torch.sum(delta, dim=2, out=gradients.biases[place])
     target = gradients.weights[place]

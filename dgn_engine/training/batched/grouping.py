@@ -15,7 +15,7 @@ STACK = 24
 
 
 @dataclass(frozen=True)
-class Groups:
+class StackGroups:
     """Places in the list that was given: each pack, and what must be trained by itself."""
 
     packs: tuple[tuple[int, ...], ...]
@@ -38,7 +38,7 @@ def why_not(config: RunConfig) -> str:
     return ""
 
 
-def packable(configs: Sequence[RunConfig]) -> Groups:
+def packable(configs: Sequence[RunConfig]) -> StackGroups:
     """Split training configurations into packs and leftovers; the order within each stays."""
     packs: dict[object, list[int]] = {}
     leftovers: list[int] = []
@@ -47,7 +47,7 @@ def packable(configs: Sequence[RunConfig]) -> Groups:
             leftovers.append(place)
         else:
             packs.setdefault(pack_key(config), []).append(place)
-    return Groups(tuple(tuple(pack) for pack in packs.values()), tuple(leftovers))
+    return StackGroups(tuple(tuple(pack) for pack in packs.values()), tuple(leftovers))
 
 
 def pack_key(config: RunConfig) -> object:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.run_reader import Status
 from dgn_engine.training.headless_run import Outcome
 
@@ -20,7 +20,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Packed:
+class JobResult:
     """What came of one job. `status`: 'finished', 'diverged', 'stopped' where it was interrupted
     and can go on, or 'failed' where it could not begin: then `refusal` says why.
     """
@@ -28,11 +28,11 @@ class Packed:
     job: Job
     status: Status
     outcome: Outcome
-    refusal: Refusal | None = None
+    refusal: UserError | None = None
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobProgress:
     """How far one job is; `outcome` says its scores so far."""
 
     job: Job

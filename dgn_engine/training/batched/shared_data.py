@@ -11,10 +11,10 @@ from torch import Tensor
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.device_data import Resident
+from dgn_engine.training.device_data import DeviceData
 
 
-class Sources:
+class SharedData:
     """Variants that differ in their labels alone share their images."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Sources:
             self._loaded[config] = found
         return self._loaded[config]
 
-    def shared(self, config: DataConfig, data: Resident) -> Resident:
+    def shared(self, config: DataConfig, data: DeviceData) -> DeviceData:
         """`data`, made from these examples, with the images that other networks have already."""
         examples = self.examples(config)
         return replace(

@@ -8,31 +8,31 @@ from dataclasses import replace
 
 import torch
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Diverged, Event, Finished, Measured, RunContinued
 from dgn_engine.storage.runs.folder_layout import RUN
-from dgn_engine.storage.runs.log_lines import LOGGED, fields_of
+from dgn_engine.storage.runs.log_lines import fields_of, is_logged, log_word
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
-from dgn_engine.training.batched.jobs import Job, Packed, Progress
-from dgn_engine.training.batched.shared_data import Sources
+from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
+from dgn_engine.training.batched.shared_data import SharedData
 from dgn_engine.training.headless_run import Outcome, after
 from dgn_engine.training.metrics import Score
 from dgn_engine.training.recording import continue_run
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
-from dgn_engine.training.weight_keeper import KEPT, Keeping
+from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
 
-class Member:
-    """A job that is trained now. Raises `Refusal` where its folder cannot be written."""
+class StackMember:
+    """A job that is trained now. Raises `UserError` where its folder cannot be written."""
 
-    def __init__(self, job: Job, folder: RunFolder, sources: Sources) -> None:
+    def __init__(self, job: Job, folder: RunFolder, sources: SharedData) -> None:
         """Begin it, or go on where its folder was left; holds the folder until `close`."""
         self.job = job
         self._folder = folder
         self.outcome = Outcome()
-        self._keeping: Keeping | None = None
+        self._keeping: WeightKeeper | None = None
         examples = sources.examples(job.config.data)
         if "started" in folder.about:
             self.outcome = _told_by(RunReader(folder.path))
@@ -54,9 +54,9 @@ class Member:
             self.run.measuring.advance()
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> JobProgress:
         """How far it is."""
-        return Progress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
+        return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
     def epoch_ended(self, train: Score, test: Score) -> None:
         """Log the scores; where the train accuracy is what was asked, this was the last epoch."""
@@ -95,7 +95,7 @@ class Member:
         """Whether there is nothing left to train."""
         return self.run.finished or self.run.diverged
 
-    def end(self) -> Packed:
+    def end(self) -> JobResult:
         """Write what is left to write of a run that is over, or was interrupted."""
         if self.over:
             self.run.save(self._folder.weights)
@@ -110,7 +110,7 @@ class Member:
             self._note("Closed", {"step": self.run.step_count})
         self.close()
         last = replace(self.outcome, step=self.run.step_count, diverged=self.run.diverged)
-        return Packed(self.job, status, last)
+        return JobResult(self.job, status, last)
 
     def close(self) -> None:
         """Let the folder go."""
@@ -119,15 +119,17 @@ class Member:
     def _keep(self) -> None:
         training = self.job.config.training
         if training.keep_best or training.keep_epochs:
-            self._keeping = Keeping(self._folder.path / KEPT, training, self.run.pretrain_steps)
+            self._keeping = WeightKeeper(
+                self._folder.path / KEPT, training, self.run.pretrain_steps
+            )
             self._keeping.begin(self.run.trainer)
 
     def _emit(self, event: Event) -> None:
         if self._keeping is not None and isinstance(event, Measured):
             self._keeping.measured(self.run.trainer, event, self.outcome.best_accuracy)
         self.outcome = after(self.outcome, event)
-        if isinstance(event, LOGGED) and not isinstance(event, RunContinued):
-            self._note(type(event).__name__, fields_of(event))
+        if is_logged(event) and not isinstance(event, RunContinued):
+            self._note(log_word(event), fields_of(event))
 
     def _note(self, name: str, fields: dict[str, object]) -> None:
         with self._writing():
@@ -139,10 +141,10 @@ class Member:
             yield
         except OSError as error:
             why = error.strerror or error
-            raise Refusal(f"Cannot write the run to {self._folder.path}: {why}.") from None
+            raise UserError(f"Cannot write the run to {self._folder.path}: {why}.") from None
 
 
-def over_before(job: Job) -> Packed | None:
+def over_before(job: Job) -> JobResult | None:
     """What came of a job whose folder says that it is over; None where something is to be done."""
     if not (job.folder / RUN).exists():
         return None
@@ -151,18 +153,18 @@ def over_before(job: Job) -> Packed | None:
     if status not in ("finished", "diverged") or not reader.config.same_run(job.config):
         return None
     last = replace(_told_by(reader), step=reader.step, diverged=status == "diverged")
-    return Packed(job, status, last)
+    return JobResult(job, status, last)
 
 
-def not_begun(job: Job) -> Packed:
+def not_begun(job: Job) -> JobResult:
     """A job whose turn did not come before the pack was interrupted."""
     begun = (job.folder / RUN).exists()
-    return Packed(job, "stopped", _told_by(RunReader(job.folder)) if begun else Outcome())
+    return JobResult(job, "stopped", _told_by(RunReader(job.folder)) if begun else Outcome())
 
 
-def failed(job: Job, refusal: Refusal) -> Packed:
+def failed(job: Job, refusal: UserError) -> JobResult:
     """A job that could not begin."""
-    return Packed(job, "failed", Outcome(), refusal)
+    return JobResult(job, "failed", Outcome(), refusal)
 
 
 def _told_by(reader: RunReader) -> Outcome:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Split:
+class StackedExamples:
     """Inputs (n, inputs) and labels (n,) of B networks.
 
     Rows are (m,) where every network is shown the same ones, (B, m) where each has its own.

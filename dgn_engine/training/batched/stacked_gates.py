@@ -9,18 +9,18 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.training.batched.dense import Chain, Passed, backward, forward
-from dgn_engine.training.batched.stacked_wiring import Wires
-from dgn_engine.training.device_data import Resident
+from dgn_engine.training.batched.dense import ChainPass, DenseChain, backward, forward
+from dgn_engine.training.batched.stacked_wiring import StackedWiring
+from dgn_engine.training.device_data import DeviceData
 
 MOST_BYTES = 2 << 30  # of the gates of frozen features, one byte each, in one stack
 _CHUNK = 1000  # examples whose gates are made at once
 
 
-class Gates(Protocol):
+class StackedGates(Protocol):
     """Of one batch: the gates of each value layer, and what flows back through them."""
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
@@ -29,7 +29,7 @@ class Gates(Protocol):
     def gate(self, layer: int, q: Tensor) -> Tensor:
         """G_l, (B, units, m), for pre-activations q of the value network."""
 
-    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
+    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         """dq_l of the value network for dz_l; may keep what the gates are owed."""
 
     def backward(self) -> None:
@@ -46,11 +46,11 @@ class OwnGates:
         """Nothing is needed."""
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """See `Gates`."""
+        """See `StackedGates`."""
         return self._gate(q)
 
-    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
-        """See `Gates`."""
+    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+        """See `StackedGates`."""
         assert dz is not None
         if self._gate.soft and not self._gate.open:
             gates = passed.gates[layer]
@@ -58,18 +58,18 @@ class OwnGates:
         return dz * passed.gates[layer]
 
     def backward(self) -> None:
-        """See `Gates`."""
+        """See `StackedGates`."""
 
 
 class FrozenGates:
     """Gates of feature networks that stand still: made once for every example, then looked up.
 
-    Networks with the same features share them, whatever their wiring. Raises `Refusal` where they
+    Networks with the same features share them, whatever their wiring. Raises `UserError` where they
     do not fit into 2 GiB.
     """
 
     def __init__(
-        self, networks: Sequence[GatedNetwork], data: Sequence[Resident], one_order: bool
+        self, networks: Sequence[GatedNetwork], data: Sequence[DeviceData], one_order: bool
     ) -> None:
         first: list[int] = []  # of each different maker, a network that has it
         which: list[int] = []
@@ -80,7 +80,7 @@ class FrozenGates:
                 first.append(place)
         needed = len(first) * table_bytes(networks[0], data[0])
         if needed > MOST_BYTES:
-            raise Refusal(
+            raise UserError(
                 f"The frozen gates of {len(first)} networks for every example need "
                 f"{needed / 2**30:.1f} GiB, and 2 are allowed; train without packing, or use "
                 "fewer examples or a smaller network."
@@ -95,13 +95,13 @@ class FrozenGates:
         own = list(range(len(networks)))
         # Each network's own rows are looked up in its maker's table, so that it has its own gates.
         self._wires = {
-            True: Wires(networks, which if one_order else own),
-            False: Wires(networks, which),
+            True: StackedWiring(networks, which if one_order else own),
+            False: StackedWiring(networks, which),
         }
         self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """See `Gates`."""
+        """See `StackedGates`."""
         table = self._tables[train]
         found = table[:, rows] if rows.dim() == 1 else table[self._makers, rows]
         # (sources, m, layers, units) → (sources, layers, units, m)
@@ -109,49 +109,51 @@ class FrozenGates:
         self._gates = self._wires[train].gates(made)
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """See `Gates`."""
+        """See `StackedGates`."""
         return self._gates[layer]
 
-    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
-        """See `Gates`."""
+    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+        """See `StackedGates`."""
         assert dz is not None
         return dz * self._gates[layer]
 
     def backward(self) -> None:
-        """See `Gates`."""
+        """See `StackedGates`."""
 
 
 class TrainedGates:
     """Soft gates of feature networks that are trained with the value networks."""
 
-    def __init__(self, networks: Sequence[GatedNetwork], features: Chain, gradients: Chain) -> None:
+    def __init__(
+        self, networks: Sequence[GatedNetwork], features: DenseChain, gradients: DenseChain
+    ) -> None:
         """`features`: their gated layers and, unused, their heads."""
         self._features, self._gradients = features, gradients
         self._gate = networks[0].gate
         self._linear = networks[0].feature_activation == "linear"
-        self._wires = Wires(networks, range(len(networks)))
+        self._wires = StackedWiring(networks, range(len(networks)))
         self._owed: dict[int, Tensor] = {}
         self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """See `Gates`."""
+        """See `StackedGates`."""
         self._passed = forward(self._features, x, self._activity, logits=False)
         # (B, layers, units, m)
         self._made = self._gate(torch.stack(self._passed.pre, dim=1))
         self._gates = self._wires.gates(self._made)
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """See `Gates`."""
+        """See `StackedGates`."""
         return self._gates[layer]
 
-    def into_pre(self, passed: Passed, layer: int, dz: Tensor | None) -> Tensor:
-        """See `Gates`."""
+    def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
+        """See `StackedGates`."""
         assert dz is not None
         self._owed[layer] = dz * passed.pre[layer]
         return dz * self._gates[layer]
 
     def backward(self) -> None:
-        """See `Gates`."""
+        """See `StackedGates`."""
         owed = [self._owed[layer] for layer in range(len(self._gates))]
         deltas = self._wires.back(owed, self._made.shape).mul_(_slope(self._gate, self._made))
 
@@ -170,14 +172,14 @@ def _slope(gate: Gate, made: Tensor) -> Tensor:
     return made * (1.0 - made / (1.0 + gate.epsilon)).mul_(gate.beta)
 
 
-def table_bytes(network: GatedNetwork, data: Resident) -> int:
+def table_bytes(network: GatedNetwork, data: DeviceData) -> int:
     """Of the frozen gates of one feature network for every example, one byte each."""
     units = sum(math.prod(shape) for shape in network.feature.architecture.gated_shapes)
     return units * (len(data.train_x) + len(data.test_x))
 
 
 def _alike(
-    networks: Sequence[GatedNetwork], data: Sequence[Resident], one: int, other: int
+    networks: Sequence[GatedNetwork], data: Sequence[DeviceData], one: int, other: int
 ) -> bool:
     """Whether two feature networks make the same gates for the same examples."""
     ours, theirs = (networks[place].feature.state_dict() for place in (one, other))

@@ -8,17 +8,22 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dgn_engine.training.batched.dense import Passed, backward, forward
-from dgn_engine.training.batched.stacked_examples import Split
-from dgn_engine.training.batched.stacked_gates import FrozenGates, Gates, OwnGates, TrainedGates
+from dgn_engine.training.batched.dense import ChainPass, backward, forward
+from dgn_engine.training.batched.stacked_examples import StackedExamples
+from dgn_engine.training.batched.stacked_gates import (
+    FrozenGates,
+    OwnGates,
+    StackedGates,
+    TrainedGates,
+)
 from dgn_engine.training.batched.stacked_losses import scores
-from dgn_engine.training.batched.stacked_weights import Weights
+from dgn_engine.training.batched.stacked_weights import StackedWeights
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.metrics import CHUNK_VALUES, Score
 from dgn_engine.training.trainer import Trainer
 
 
-class Pack:
+class TrainerStack:
     """B trainers of one kind (`grouping.kind_of`) that stand at the same step, taken over.
 
     While they are packed their weights are views of the stack, and `publish` shows them the rest;
@@ -34,13 +39,13 @@ class Pack:
         self.step_count = first.step_count
         self.steps_per_epoch = first.steps_per_epoch
         data = [trainer.data for trainer in trainers]
-        self._train = Split([d.train_x for d in data], [d.train_y for d in data])
-        self._test = Split([d.test_x for d in data], [d.test_y for d in data])
+        self._train = StackedExamples([d.train_x for d in data], [d.train_y for d in data])
+        self._test = StackedExamples([d.test_x for d in data], [d.test_y for d in data])
         seeds = {trainer.config.seed for trainer in trainers}
         self._one_order = len(seeds) == 1
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
         self._fixed = _fixed_inputs(first, trainers)
-        self._weights = Weights(trainers)
+        self._weights = StackedWeights(trainers)
         self._chain = self._weights.value.chain
         self._gates = self._make_gates()
         device = first.data.train_x.device
@@ -114,14 +119,14 @@ class Pack:
         self.publish()
         self._weights.release()
 
-    def _forward(self, train: bool, rows: Tensor) -> Passed:
+    def _forward(self, train: bool, rows: Tensor) -> ChainPass:
         split = self._train if train else self._test
         needs_image = self._fixed is None or self._weights.features is not None
         x = split.inputs(rows) if needs_image else rows.new_empty(0)
         self._gates.prepare(train, rows, x)
         return forward(self._chain, x if self._fixed is None else self._fixed, self._gates.gate)
 
-    def _make_gates(self) -> Gates:
+    def _make_gates(self) -> StackedGates:
         networks = [trainer.network for trainer in self._trainers]
         if networks[0].own_gates:
             return OwnGates(networks[0].gate)

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.config import RunConfig
-from dgn_engine.training.batched.dense import Chain
+from dgn_engine.training.batched.dense import DenseChain
 from dgn_engine.training.optimizer import optimiser_over
 from dgn_engine.training.trainer import Trainer
 
 
-class Weights:
+class StackedWeights:
     """Binds B trainers: what is done to the stack is done to their networks.
 
     `value`, `features`: the weights as chains; `value_gradients` and `feature_gradients`: where
@@ -112,19 +112,19 @@ class _Part:
         last = len(self.chain.weights) - 1
         self.trained = [n for n in names if not (headless and n.endswith(f".{last}"))]
         self.gradients: dict[str, Tensor] | None = None
-        self.gradient_chain: Chain | None = None
+        self.gradient_chain: DenseChain | None = None
         if trains:
             self.gradients = {n: torch.zeros_like(t) for n, t in self.stacked.items()}
             self.gradient_chain = _chain(self.gradients)
         self.pieces: dict[str, list[nn.Parameter]] = {}
 
 
-def _chain(tensors: dict[str, Tensor]) -> Chain:
+def _chain(tensors: dict[str, Tensor]) -> DenseChain:
     def of(kind: str) -> list[Tensor]:
         count = sum(name.startswith(f"{kind}.") for name in tensors)
         return [tensors[f"{kind}.{place}"] for place in range(count)]
 
-    return Chain(of("weights"), of("biases"))
+    return DenseChain(of("weights"), of("biases"))
 
 
 def _same_rates(configs: Sequence[RunConfig]) -> list[tuple[int, int]]:

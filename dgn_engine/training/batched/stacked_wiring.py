@@ -13,7 +13,7 @@ from torch import Tensor
 from dgn_engine.model.network import GatedNetwork
 
 
-class Wires:
+class StackedWiring:
     """Of B networks; raises nothing: wiring and routes were checked when they were set."""
 
     def __init__(self, networks: Sequence[GatedNetwork], sources: Sequence[int]) -> None:

@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.training.batched.grouping import STACK, pack_key, stacks_of, why_not
-from dgn_engine.training.batched.jobs import Job, Packed, Progress
-from dgn_engine.training.batched.shared_data import Sources
+from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
+from dgn_engine.training.batched.shared_data import SharedData
 from dgn_engine.training.batched.stack_member import not_begun, over_before
-from dgn_engine.training.batched.train_stack import Together
+from dgn_engine.training.batched.train_stack import StackTraining
 
 CHECKPOINT_EVERY = 10.0  # seconds
 
 
 def train_pack(
     jobs: Sequence[Job],
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[JobProgress], None] = lambda _: None,
     interrupted: Callable[[], bool] = lambda: False,
     checkpoint_every: float = CHECKPOINT_EVERY,
     most: int = STACK,
-) -> list[Packed]:
+) -> list[JobResult]:
     """What came of each job, in order; jobs that are done are skipped, begun ones go on.
 
     `most`: networks in one stack. `on_progress` is told of each network in training about once a
     second. Where `interrupted`, the networks in training are left with a checkpoint, and those
     that have not begun are 'stopped' as well. A job that cannot begin fails alone; raises
-    `Refusal` where the jobs are no pack, or a disk fails while they train.
+    `UserError` where the jobs are no pack, or a disk fails while they train.
     """
     _check(jobs)
-    sources = Sources()
-    found: dict[int, Packed] = {}
+    sources = SharedData()
+    found: dict[int, JobResult] = {}
     for places in stacks_of([job.config for job in jobs], most):
         for place in places:
             over = over_before(jobs[place])
@@ -43,7 +43,7 @@ def train_pack(
         left = [place for place in places if place not in found]
         if left and not interrupted():
             mine = [jobs[place] for place in left]
-            together = Together(mine, sources, on_progress, checkpoint_every, interrupted)
+            together = StackTraining(mine, sources, on_progress, checkpoint_every, interrupted)
             found.update(zip(left, together.train(interrupted), strict=True))
     return [found[p] if p in found else not_begun(job) for p, job in enumerate(jobs)]
 
@@ -52,11 +52,11 @@ def _check(jobs: Sequence[Job]) -> None:
     for job in jobs:
         why = why_not(job.config)
         if why:
-            raise Refusal(f"{job.folder} cannot be packed: {why}")
+            raise UserError(f"{job.folder} cannot be packed: {why}")
         if pack_key(job.config) != pack_key(jobs[0].config):
-            raise Refusal(
+            raise UserError(
                 f"{job.folder} cannot be packed with {jobs[0].folder}: data source, shape, batch, "
                 "loss, optimiser, epochs and device must be the same."
             )
     if len({job.folder.resolve() for job in jobs}) < len(jobs):
-        raise Refusal("Two jobs of one pack name the same folder; each needs its own.")
+        raise UserError("Two jobs of one pack name the same folder; each needs its own.")

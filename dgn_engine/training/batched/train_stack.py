@@ -5,29 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.training.batched.jobs import Job, Packed, Progress
+from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
 from dgn_engine.training.batched.rollback import align
-from dgn_engine.training.batched.shared_data import Sources
-from dgn_engine.training.batched.stack_member import Member, failed, not_begun
+from dgn_engine.training.batched.shared_data import SharedData
+from dgn_engine.training.batched.stack_member import StackMember, failed, not_begun
 from dgn_engine.training.batched.stacked_gates import MOST_BYTES, table_bytes
-from dgn_engine.training.batched.stacked_network import Pack
+from dgn_engine.training.batched.stacked_network import TrainerStack
 
 WRITING_SHARE = 0.05  # of the time that checkpoints may take: else they come later, but by
 LATEST = 20.0  # seconds
 TELL_EVERY = 1.0  # seconds
 
 
-class Together:
+class StackTraining:
     """Holds the folders of its jobs from its making to the end of `train`."""
 
     def __init__(
         self,
         jobs: Sequence[Job],
-        sources: Sources,
-        on_progress: Callable[[Progress], None],
+        sources: SharedData,
+        on_progress: Callable[[JobProgress], None],
         checkpoint_every: float,
         interrupted: Callable[[], bool],
     ) -> None:
@@ -37,12 +37,12 @@ class Together:
         """
         self._told = on_progress
         self._every = checkpoint_every
-        self._results: dict[Job, Packed] = {}
+        self._results: dict[Job, JobResult] = {}
         self._jobs = tuple(jobs)
         self._members = self._open(sources, interrupted)
 
-    def train(self, interrupted: Callable[[], bool]) -> list[Packed]:
-        """What came of each job. Raises `Refusal` where a folder cannot be written any more."""
+    def train(self, interrupted: Callable[[], bool]) -> list[JobResult]:
+        """What came of each job. Raises `UserError` where a folder cannot be written any more."""
         try:
             for step in sorted({member.run.step_count for member in self._members}):
                 some = [m for m in self._members if m.run.step_count == step]
@@ -54,12 +54,12 @@ class Together:
                 member.close()
         return [self._results[job] for job in self._jobs]
 
-    def _train(self, members: list[Member], interrupted: Callable[[], bool]) -> None:
+    def _train(self, members: list[StackMember], interrupted: Callable[[], bool]) -> None:
         """Members that stand at one step, to the end of the last of them."""
         while members:
             try:
-                pack = Pack([member.run.trainer for member in members])
-            except Refusal as refusal:
+                pack = TrainerStack([member.run.trainer for member in members])
+            except UserError as refusal:
                 self._results.update({m.job: failed(m.job, refusal) for m in members})
                 return
             self._until_one_ends(members, pack, interrupted)
@@ -67,7 +67,7 @@ class Together:
             members = self._ended(members, interrupted)
 
     def _until_one_ends(
-        self, members: list[Member], pack: Pack, interrupted: Callable[[], bool]
+        self, members: list[StackMember], pack: TrainerStack, interrupted: Callable[[], bool]
     ) -> None:
         saved = told = time.monotonic()
         every = self._every
@@ -97,7 +97,9 @@ class Together:
                 saved = time.monotonic()
                 every = max(self._every, min(LATEST, (saved - now) / WRITING_SHARE))
 
-    def _ended(self, members: list[Member], interrupted: Callable[[], bool]) -> list[Member]:
+    def _ended(
+        self, members: list[StackMember], interrupted: Callable[[], bool]
+    ) -> list[StackMember]:
         """Write the end of those that are over, of all where interrupted; the others are left."""
         stop = interrupted()
         for member in members:
@@ -106,14 +108,14 @@ class Together:
                 self._told(member.progress)
         return [member for member in members if member.job not in self._results]
 
-    def _open(self, sources: Sources, interrupted: Callable[[], bool]) -> list[Member]:
+    def _open(self, sources: SharedData, interrupted: Callable[[], bool]) -> list[StackMember]:
         folders: dict[Job, RunFolder] = {}
-        members: list[Member] = []
+        members: list[StackMember] = []
         try:
             for job in self._jobs:
                 try:
                     folders[job] = _folder(job)
-                except Refusal as refusal:
+                except UserError as refusal:
                     self._results[job] = failed(job, refusal)
             if folders:
                 align(list(folders.values()))
@@ -123,8 +125,8 @@ class Together:
                     self._results[job] = not_begun(job)
                     continue
                 try:
-                    members.append(Member(job, folder, sources))
-                except Refusal as refusal:
+                    members.append(StackMember(job, folder, sources))
+                except UserError as refusal:
                     self._results[job] = failed(job, refusal)
                     _leave(folder)
         except BaseException:
@@ -139,7 +141,7 @@ def _leave(folder: RunFolder) -> None:
     folder.close() if "started" in folder.about else folder.discard()
 
 
-def _fitting(members: Sequence[Member]) -> int:
+def _fitting(members: Sequence[StackMember]) -> int:
     """How many of them may be one stack, so that their frozen gates fit into memory."""
     trainer = members[0].run.trainer
     regime = trainer.regime
@@ -155,5 +157,5 @@ def _folder(job: Job) -> RunFolder:
     folder = RunFolder(job.folder)
     if not folder.config.same_run(job.config):
         folder.close()
-        raise Refusal(f"{job.folder} holds a run with another configuration; choose another one.")
+        raise UserError(f"{job.folder} holds a run with another configuration; choose another one.")
     return folder

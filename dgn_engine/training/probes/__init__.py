@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dgn_engine.plugins import discover
-from dgn_engine.training.probes._probe import Beside, Probe, Result, Sight, nobody
+from dgn_engine.training.probes._probe import (
+    ComparedGates,
+    Probe,
+    ProbeContext,
+    ProbeResult,
+    no_comparison,
+)
 
-__all__ = ["Beside", "Probe", "Result", "Sight", "all_probes", "nobody"]
+__all__ = ["ComparedGates", "Probe", "ProbeContext", "ProbeResult", "all_probes", "no_comparison"]
 
 
 def all_probes() -> dict[str, Probe]:

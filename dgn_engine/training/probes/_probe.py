@@ -14,14 +14,14 @@ from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
 
-Beside = Callable[[], tuple[Tensor, ...] | None]
+ComparedGates = Callable[[], tuple[Tensor, ...] | None]
 
 
-def nobody() -> None:
+def no_comparison() -> None:
     """Nothing stands beside the network."""
 
 
-class Sight:
+class ProbeContext:
     """One step as the probes see it: what several of them need is computed once, when asked for.
 
     `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `beside` gives
@@ -34,7 +34,7 @@ class Sight:
         x: Tensor,
         labels: Tensor,
         regime: Regime,
-        beside: Beside = nobody,
+        beside: ComparedGates = no_comparison,
         classes: int = 0,
     ) -> None:
         """`classes`: of the labels, where the network has other outputs than one for each."""
@@ -52,7 +52,7 @@ class Sight:
         trained = self.regime.trains_feature or self.regime.own_gates
         self.kernels = SharedKernels(self.network, self.x, feature_trained=trained)
 
-    def thinned(self, every: int) -> Sight:
+    def thinned(self, every: int) -> ProbeContext:
         """The same step on each `every`-th example, sorted by class as before."""
         network, given = self.network, self.network.given_gates
         if given is not None:
@@ -61,7 +61,7 @@ class Sight:
         def beside() -> tuple[Tensor, ...] | None:
             return None if (found := self.other) is None else _thinned(found, every)
 
-        return Sight(network, self.x[::every], self.labels[::every], self.regime, beside)
+        return ProbeContext(network, self.x[::every], self.labels[::every], self.regime, beside)
 
     @property
     def other(self) -> tuple[Tensor, ...] | None:
@@ -84,7 +84,7 @@ def _thinned(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
 
 
 @dataclass(frozen=True)
-class Result:
+class ProbeResult:
     """What a probe returns; `memory` comes back to it at its next reading of the same run."""
 
     arrays: Mapping[str, Array] = field(default_factory=dict)
@@ -104,9 +104,9 @@ class Probe:
     """`read(sight, options, memory)` measures; `cost(architecture, n)` estimates its FLOP."""
 
     title: str
-    read: Callable[[Sight, Mapping[str, OptionValue], object], Result]
+    read: Callable[[ProbeContext, Mapping[str, OptionValue], object], ProbeResult]
     cost: Callable[[Architecture, int], float] = no_cost
-    compares: bool = False  # it reads `Sight.other`, too
+    compares: bool = False  # it reads `ProbeContext.other`, too
 
 
 def numpy(tensor: Tensor) -> Array:

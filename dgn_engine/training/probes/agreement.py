@@ -18,19 +18,19 @@ from torch import Tensor
 from dgn_engine.config import OptionValue
 from dgn_engine.kernels import gate_churn
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
     ours, theirs = sight.gates, sight.other
     if theirs is None:
-        return Result(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
+        return ProbeResult(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
     layers = [
         layer for layer in range(min(len(ours), len(theirs))) if _alike(ours[layer], theirs[layer])
     ]
     if not layers:
-        return Result(absent="No gate layer of the two networks has the same shape.")
+        return ProbeResult(absent="No gate layer of the two networks has the same shape.")
     equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
     arrays: dict[str, Array] = {"labels": numpy(sight.labels), "equal": equal, "chance": chance}
     pairs = {layer: (_open(ours[layer]), _open(theirs[layer])) for layer in layers}
@@ -42,7 +42,7 @@ def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Re
         equal[layer] = scalars[f"equal_{layer}"] = 1.0 - differing
         chance[layer] = _independent(a, b)
         arrays[f"difference_{layer}"] = numpy(_difference(a, b))
-    return Result(arrays, scalars)
+    return ProbeResult(arrays, scalars)
 
 
 def _alike(ours: Tensor, theirs: Tensor) -> bool:

@@ -18,10 +18,10 @@ from torch import Tensor
 from dgn_engine.config import OptionValue
 from dgn_engine.kernels import gate_churn
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines; options: `layer`, `unit` (0-based)."""
     arrays: dict[str, Array] = {"labels": numpy(sight.labels)}
     scalars: dict[str, float] = {}
@@ -33,7 +33,7 @@ def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Re
         scalars[f"active_{layer}"] = float(gates.mean())
     scalars.update(_churn(memory, sight.gates))
     facts = _unit_map(sight.gates, options, arrays)
-    return Result(arrays, scalars, facts, memory=sight.gates)
+    return ProbeResult(arrays, scalars, facts, memory=sight.gates)
 
 
 def _picture(gates: Tensor, soft: bool) -> Array:

@@ -13,10 +13,10 @@ from dgn_engine import kernels as k
 from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
     npk = sight.kernels.npk("trace")
     targets = k.class_targets(sight.labels, sight.classes)
@@ -38,7 +38,7 @@ def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Re
     }
     if spectrum.nu is not None:
         scalars["nu"] = spectrum.nu
-    return Result(arrays, scalars)
+    return ProbeResult(arrays, scalars)
 
 
 def cost(architecture: Architecture, examples: int) -> float:

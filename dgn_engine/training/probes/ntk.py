@@ -14,10 +14,10 @@ from dgn_engine import kernels as k
 from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
     found = sight.kernels.tangent
     arrays: dict[str, Array] = {"labels": numpy(sight.labels)}
@@ -31,10 +31,10 @@ def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Re
             arrays[name] = numpy(kernel)
             scalars[f"trace_{name}"] = float(kernel.diagonal().sum())
             scalars[f"norm_{name}"] = float(torch.linalg.matrix_norm(kernel))
-    return Result(arrays, scalars, _why_no_feature(sight, found.feature is None))
+    return ProbeResult(arrays, scalars, _why_no_feature(sight, found.feature is None))
 
 
-def _why_no_feature(sight: Sight, absent: bool) -> dict[str, str]:
+def _why_no_feature(sight: ProbeContext, absent: bool) -> dict[str, str]:
     if not absent:
         return {}
     if not sight.network.gate.soft:

@@ -13,10 +13,10 @@ from dgn_engine.config import OptionValue
 from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
-from dgn_engine.training.probes._probe import Probe, Result, Sight, numpy
+from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Result:
+def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
     gate, shared = sight.network.gate, sight.kernels
     arrays: dict[str, Array] = {
@@ -31,7 +31,7 @@ def read(sight: Sight, options: Mapping[str, OptionValue], memory: object) -> Re
         facts = {"gate": f"D = ∂γ, β = {gate.beta:g}"}
     else:
         facts = {"kappa": f"D = 1{{|q| < {KAPPA:g}·rms(q)}}"}
-    return Result(arrays, facts=facts)
+    return ProbeResult(arrays, facts=facts)
 
 
 def cost(architecture: Architecture, examples: int) -> float:

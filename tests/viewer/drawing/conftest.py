@@ -12,7 +12,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
 from dgn_viewer.scene.elements import Mark
-from dgn_viewer.scene.panel_spec import Beside, Series, View
+from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
 
 MakeView = Callable[..., View]
 LAYERS = 3
@@ -49,7 +49,7 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         readings=readings,
         series={} if kind == "absent" else _series(kind, step),
         marks=marks,
-        beside=Beside("other.safetensors", "ReLU", run.layers),
+        beside=ComparedRun("other.safetensors", "ReLU", run.layers),
     )
 
 
@@ -61,7 +61,7 @@ def compared() -> Callable[[View], View]:
         other = _view(n=len(view.readings["npk"].arrays["labels"]), step=view.step + 1)
         run = other.run
         assert run is not None
-        beside = Beside(
+        beside = ComparedRun(
             "other.safetensors", "ReLU", run.layers, (0, 1, 2), 7, other.readings, other.series
         )
         return replace(view, beside=beside)

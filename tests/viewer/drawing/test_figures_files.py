@@ -20,10 +20,10 @@ from matplotlib.mathtext import MathTextParser
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.errors import Refusal
-from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_engine.errors import UserError
+from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.figures.export_values import save_numbers
-from dgn_viewer.figures.provenance import Context, context_of
+from dgn_viewer.figures.provenance import Provenance, context_of
 from dgn_viewer.figures.save_figure import save_figure
 from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.notices import Notice
@@ -50,7 +50,7 @@ class Settings:
         self.export_folder = str(folder)
 
 
-def _scene(panel: str, view: View) -> tuple[Scene, Context]:
+def _scene(panel: str, view: View) -> tuple[Scene, Provenance]:
     scene = PANELS[panel].draw(view)
     assert isinstance(scene, Scene)
     return scene, context_of(view, PANELS[panel].title, scene.step)
@@ -167,15 +167,15 @@ def test_csv_of_a_matrix_names_rows_and_columns(make_view: MakeView, tmp_path: P
 
 
 def test_nothing_to_show_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    context = Context("Overlap")
+    context = Provenance("Overlap")
     for save, name in ((save_figure, "a.png"), (save_numbers, "a.npz")):
-        with pytest.raises(Refusal, match="Overlap shows nothing to export: Not yet"):
+        with pytest.raises(UserError, match="Overlap shows nothing to export: Not yet"):
             save(Empty("Not yet."), tmp_path / name, context)  # type: ignore[operator]  # both take these
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Refusal, match=r"Cannot write a.csv: there is no folder .*gone"):
+    with pytest.raises(UserError, match=r"Cannot write a.csv: there is no folder .*gone"):
         write_file(tmp_path / "gone" / "a.csv", b"x")
 
 
@@ -184,16 +184,16 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(Refusal, match="the disk is full"):
+    with pytest.raises(UserError, match="the disk is full"):
         write_file(tmp_path / "a.csv", b"x")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
-def hosts(qtbot: QtBot, make_view: MakeView) -> list[PanelHost]:
+def hosts(qtbot: QtBot, make_view: MakeView) -> list[PanelDock]:
     made = []
     for name, spec in PANELS.items():
-        host = PanelHost(name, spec, DARK)
+        host = PanelDock(name, spec, DARK)
         qtbot.addWidget(host)
         host.show_view(make_view("hard"))
         made.append(host)
@@ -202,7 +202,7 @@ def hosts(qtbot: QtBot, make_view: MakeView) -> list[PanelHost]:
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "npz", "csv"])
 def test_a_panel_is_written_in_the_format_of_its_name(
-    suffix: str, hosts: list[PanelHost], tmp_path: Path
+    suffix: str, hosts: list[PanelDock], tmp_path: Path
 ) -> None:
     files = write_panel(hosts[0], tmp_path / f"a.{suffix}")
     assert files
@@ -210,14 +210,14 @@ def test_a_panel_is_written_in_the_format_of_its_name(
 
 
 def test_an_unknown_suffix_is_refused_with_those_known(
-    hosts: list[PanelHost], tmp_path: Path
+    hosts: list[PanelDock], tmp_path: Path
 ) -> None:
-    with pytest.raises(Refusal, match=r"a\.bmp.*\.pdf, \.svg"):
+    with pytest.raises(UserError, match=r"a\.bmp.*\.pdf, \.svg"):
         write_panel(hosts[0], tmp_path / "a.bmp")
 
 
 def test_a_figure_is_light_on_white_in_a_dark_window(
-    hosts: list[PanelHost], tmp_path: Path
+    hosts: list[PanelDock], tmp_path: Path
 ) -> None:
     write_panel(hosts[-1], tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8").upper()
@@ -226,7 +226,7 @@ def test_a_figure_is_light_on_white_in_a_dark_window(
 
 
 def test_all_panels_are_written_beside_each_other(
-    hosts: list[PanelHost], make_view: MakeView, tmp_path: Path
+    hosts: list[PanelDock], make_view: MakeView, tmp_path: Path
 ) -> None:
     hosts[1].show_view(make_view("absent"))
     files, skipped = write_panels(hosts, tmp_path / "board.svg")
@@ -236,15 +236,15 @@ def test_all_panels_are_written_beside_each_other(
 
 
 def test_no_panel_with_data_is_refused(qtbot: QtBot, tmp_path: Path) -> None:
-    host = PanelHost("ntk", PANELS["ntk"], LIGHT)
+    host = PanelDock("ntk", PANELS["ntk"], LIGHT)
     qtbot.addWidget(host)
-    with pytest.raises(Refusal, match="after the first frame"):
+    with pytest.raises(UserError, match="after the first frame"):
         write_panels([host], tmp_path / "a.svg")
 
 
 @pytest.mark.parametrize("every", [False, True])
 def test_the_dialog_writes_remembers_the_folder_and_tells(
-    every: bool, hosts: list[PanelHost], qtbot: QtBot, tmp_path: Path
+    every: bool, hosts: list[PanelDock], qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = QWidget()
     qtbot.addWidget(window)
@@ -265,7 +265,7 @@ def test_the_dialog_writes_remembers_the_folder_and_tells(
     assert len(list(inner.iterdir())) == (len(PANELS) if every else 1)
 
 
-def test_the_dialog_tells_of_trouble(hosts: list[PanelHost], qtbot: QtBot, tmp_path: Path) -> None:
+def test_the_dialog_tells_of_trouble(hosts: list[PanelDock], qtbot: QtBot, tmp_path: Path) -> None:
     window = QWidget()
     qtbot.addWidget(window)
     settings, told = Settings(tmp_path), list[Notice]()

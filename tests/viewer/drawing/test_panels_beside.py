@@ -11,7 +11,7 @@ import pytest
 
 from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.panel_spec import Beside, View, all_panels
+from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
@@ -104,5 +104,5 @@ def test_a_layer_that_the_other_network_lacks_is_shown_alone_and_said(
 
 
 def test_a_long_name_is_cut_and_never_read_as_a_formula() -> None:
-    assert b_name(Beside("a$b$c.pt")) == "B · a_b_c.pt"
-    assert len(b_name(Beside("x" * 200))) < 32
+    assert b_name(ComparedRun("a$b$c.pt")) == "B · a_b_c.pt"
+    assert len(b_name(ComparedRun("x" * 200))) < 32

@@ -13,14 +13,14 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.docks.panel_dock import PanelHost
+from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.elements import Scene, Shown
 from dgn_viewer.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_viewer.style.theme import DARK, LIGHT
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
-MakeHost = Callable[..., PanelHost]
+MakeHost = Callable[..., PanelDock]
 
 
 class Clock:
@@ -40,8 +40,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make_host(qtbot: QtBot, clock: Clock) -> MakeHost:
-    def make(panel: str, spec: PanelSpec | None = None) -> PanelHost:
-        host = PanelHost(panel, spec or PANELS[panel], LIGHT, clock=clock)
+    def make(panel: str, spec: PanelSpec | None = None) -> PanelDock:
+        host = PanelDock(panel, spec or PANELS[panel], LIGHT, clock=clock)
         host.resize(700, 400)
         qtbot.addWidget(host)
         host.show()
@@ -310,5 +310,5 @@ def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
     assert host.words()[:2] == ("No reading", "The probe failed at step 3.")
 
 
-def button(host: PanelHost, text: str) -> QPushButton:
+def button(host: PanelDock, text: str) -> QPushButton:
     return next(each for each in host.findChildren(QPushButton) if each.text() == text)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_viewer.docks.redraw_budget import LONGEST, SHORTEST, Pace
+from dgn_viewer.docks.redraw_budget import LONGEST, SHORTEST, RedrawBudget
 
 FIVE = ("gates", "overlap", "npk", "ntk", "training")
 
 
-def learned(costs: dict[str, float], spacing: float = 1.0) -> Pace:
-    pace = Pace(prompt=["gates"], share=0.05)
+def learned(costs: dict[str, float], spacing: float = 1.0) -> RedrawBudget:
+    pace = RedrawBudget(prompt=["gates"], share=0.05)
     for name, cost in costs.items():
         for _ in range(30):
             pace.drawn(name, cost, spacing)
@@ -18,7 +18,7 @@ def learned(costs: dict[str, float], spacing: float = 1.0) -> Pace:
 
 
 def test_what_costs_nothing_is_drawn_as_often_as_a_screen_shows() -> None:
-    assert Pace().interval("npk", FIVE) == SHORTEST
+    assert RedrawBudget().interval("npk", FIVE) == SHORTEST
 
 
 @pytest.mark.parametrize("cost", [0.0005, 0.001, 0.002])

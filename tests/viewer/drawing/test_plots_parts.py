@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
-from dgn_viewer.docks.panel_dock import PanelHost
-from dgn_viewer.scene import ramps
+from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.axes import chart_range, thinned
 from dgn_viewer.scene.chart_layout import GAP, Margins, arrange, spread
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp
 from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.scene.scene_equality import same
 from dgn_viewer.scene.ticks import linear_ticks, log_ticks, number
-from dgn_viewer.scene.typeset import Run, html, plain, runs
+from dgn_viewer.scene.typeset import TextRun, html, plain, runs
+from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import DARK, LIGHT, Theme
 
 RAMPS: tuple[Ramp, ...] = ("gates", "sequential", "diverging")
@@ -84,8 +84,8 @@ def test_numbers_are_set_for_reading(value: float, text: str) -> None:
 
 
 def test_formulas_become_runs_and_html() -> None:
-    assert runs("trace $K^V$") == (Run("trace "), Run("K", 0, True), Run("V", 1, True))
-    assert runs("$ρ_{12}$") == (Run("ρ", 0, True), Run("12", -1, False))
+    assert runs("trace $K^V$") == (TextRun("trace "), TextRun("K", 0, True), TextRun("V", 1, True))
+    assert runs("$ρ_{12}$") == (TextRun("ρ", 0, True), TextRun("12", -1, False))
     assert html("a < $K^V$") == "a &lt; <i>K</i><sup><i>V</i></sup>"
     assert plain("$K^{V}$ now") == "K^V now"
 
@@ -187,7 +187,7 @@ def test_sameness_looks_into_arrays() -> None:
 
 
 def test_a_closed_panel_is_gone(qapp: QApplication) -> None:
-    host = PanelHost("ntk", all_panels()["ntk"], LIGHT)
+    host = PanelDock("ntk", all_panels()["ntk"], LIGHT)
     host.resize(300, 200)
     host.grab()
     alive = weakref.ref(host)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_viewer.experiments.reproduce_request import Wish
-from dgn_viewer.widgets.collapsible import Fold
+from dgn_viewer.experiments.reproduce_request import ReproduceRequest
+from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 
 _MANY = 10**9
 _EXECUTORS = (
@@ -23,14 +23,14 @@ _EXECUTORS = (
 )
 
 
-class ExperimentAdvanced(Fold):
+class ExperimentAdvanced(Collapsible):
     """Folded at first; what the experiment does not answer to is not shown."""
 
     def __init__(self, entry: ExperimentEntry, catalogue: Catalogue) -> None:
         self.steps = RatesField("SGD's steps")
         self.augmentation = PickBox([("none", "none"), ("davidnet", "as DavidNet's")])
-        self.train_limit = WholeField(0, _MANY, zero="all")
-        self.test_limit = WholeField(0, _MANY, zero="all")
+        self.train_limit = IntegerField(0, _MANY, zero="all")
+        self.test_limit = IntegerField(0, _MANY, zero="all")
         devices = dict.fromkeys(("auto", *catalogue.devices))
         self.device = PickBox([(name, name) for name in devices])
         self.executor = PickBox(list(_EXECUTORS))
@@ -41,8 +41,8 @@ class ExperimentAdvanced(Fold):
         super().__init__("Advanced", page)
         self.button.toggled.connect(self._tell)
 
-    def put_into(self, wish: Wish) -> Wish:
-        """The wish with what is filled in here; raises `Refusal` for what is no learning rate."""
+    def put_into(self, wish: ReproduceRequest) -> ReproduceRequest:
+        """The wish with what is filled in here; raises `UserError` for what is no learning rate."""
         return replace(
             wish,
             steps=self.steps.rates(),
@@ -95,14 +95,14 @@ class RatesField(QLineEdit):
         self.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
 
     def rates(self) -> tuple[float, ...]:
-        """What is filled in; raises `Refusal` where it is no list of positive numbers."""
+        """What is filled in; raises `UserError` where it is no list of positive numbers."""
         words = self.text().replace(",", " ").split()
         try:
             rates = tuple(float(word) for word in words)
         except ValueError:
             rates = (0.0,)
         if not all(0 < rate < float("inf") for rate in rates):
-            raise Refusal(
+            raise UserError(
                 f"{self._name} are '{self.text()}'; they must be learning rates above 0, "
                 "such as 0.1 0.01."
             )

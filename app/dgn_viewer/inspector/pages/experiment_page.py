@@ -17,16 +17,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
-from dgn_viewer.experiments.reproduce_request import Wish
+from dgn_viewer.experiments.reproduce_request import ReproduceRequest
 from dgn_viewer.inspector.pages.experiment_advanced import ExperimentAdvanced
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
-from dgn_viewer.widgets.integer_field import WholeField
+from dgn_viewer.widgets.integer_field import IntegerField
 
-Start = Callable[[ExperimentEntry, Wish], str]
+Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
 
 class ExperimentPage(QWidget):
@@ -48,13 +48,13 @@ class ExperimentPage(QWidget):
         self._scales = QButtonGroup(self)
         for button in (self.quick, self.full):
             self._scales.addButton(button)
-        self.seeds = WholeField(0, 1000, zero="its own")
-        self.epochs = WholeField(0, 10**6, zero="its own")
+        self.seeds = IntegerField(0, 1000, zero="its own")
+        self.epochs = IntegerField(0, 10**6, zero="its own")
         self.protocol = PickBox([(name, name.replace("-", " ")) for name in entry.protocols])
         available = [(one.id, one.title) for one in catalogue.data if one.available]
         self.rows = PickBox([("", "all"), *((row, row) for row in entry.rows)])
         self.data = PickBox([("", "its own"), *available])
-        self.workers = WholeField(0, 64, zero="as many as fit")
+        self.workers = IntegerField(0, 64, zero="as many as fit")
         self.advanced = ExperimentAdvanced(entry, catalogue)
         self.begin = QPushButton("Start")
         self.begin.setProperty("role", "primary")
@@ -67,9 +67,9 @@ class ExperimentPage(QWidget):
         self.begin.setEnabled(not busy)
         self._lay_out()
 
-    def wish(self) -> Wish:
-        """What is filled in; raises `Refusal` with what is wrong."""
-        wish = Wish(
+    def wish(self) -> ReproduceRequest:
+        """What is filled in; raises `UserError` with what is wrong."""
+        wish = ReproduceRequest(
             self.entry.id,
             scale="full" if self.full.isChecked() else "quick",
             protocol=self.protocol.value(),
@@ -88,7 +88,7 @@ class ExperimentPage(QWidget):
     def _begin(self) -> None:
         try:
             trouble = self._start(self.entry, self.wish())
-        except Refusal as refusal:
+        except UserError as refusal:
             trouble = str(refusal)
         self.message.setText(trouble)
         self.message.setVisible(bool(trouble))

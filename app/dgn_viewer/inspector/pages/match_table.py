@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableWidget, QTableWidgetItem
 
-from dgn_engine.protocol.events import LayerMatch, Tensor
+from dgn_engine.protocol.events import LayerMatch, TensorInfo
 from dgn_viewer.scene.short_names import short_names
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
@@ -27,7 +27,7 @@ class MatchTable(QTableWidget):
     picked = Signal(tuple)
 
     def __init__(
-        self, matches: Sequence[LayerMatch], theme: Theme, tensors: Sequence[Tensor] = ()
+        self, matches: Sequence[LayerMatch], theme: Theme, tensors: Sequence[TensorInfo] = ()
     ) -> None:
         super().__init__(0, len(_COLUMNS))
         self._theme = theme
@@ -105,7 +105,7 @@ class MatchTable(QTableWidget):
         """The tensor that is picked for each layer; '' for none."""
         return tuple(box.value() for box in self.boxes)
 
-    def _fitting(self, match: LayerMatch) -> list[Tensor]:
+    def _fitting(self, match: LayerMatch) -> list[TensorInfo]:
         fits = (t for t in self._tensors if t.shape == match.needed and t.name in self._short)
         return list(fits)
 

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import Refusal
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command, StartRun
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunStarted, Working
 from dgn_viewer.inspector.run_form import RunForm
@@ -68,7 +68,7 @@ class RunPage(QFrame):
     def _start(self) -> None:
         try:
             config = self.form.config()
-        except Refusal as refusal:
+        except UserError as refusal:
             self._say(str(refusal), "refused")
             return
         self.awaiting = True
