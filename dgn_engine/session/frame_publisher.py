@@ -29,7 +29,7 @@ class FramePublisher:
         # A diverged run has no gates to read: what was seen last stays.
         due = () if run.diverged else run.observation.due(run.step_count, not running)
         if due:
-            run.observation.look(due, run.sight(self._beside.gates), run.step_count)
+            run.observation.look(due, run.context(self._beside.gates), run.step_count)
         now = time.monotonic()
         if not due and running and now - self._published < PUBLISH_EVERY:
             return None

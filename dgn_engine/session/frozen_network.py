@@ -89,10 +89,10 @@ class FrozenNetwork:
         """
         due = self.observation.due(self.step)[:1]
         if due:
-            sight = ProbeContext(
+            context = ProbeContext(
                 self.network, self._x, self._labels, self.regime, beside, self._classes
             )
-            self.observation.look(due, sight, self.step)
+            self.observation.look(due, context, self.step)
         return bool(due)
 
     @property

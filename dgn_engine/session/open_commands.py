@@ -102,9 +102,9 @@ def ground_of(shown: Shown) -> ProbeInputs:
     """The examples on which two networks are compared."""
     if isinstance(shown, InspectedNetwork):
         return shown.ground
-    sight = shown.sight()
-    images = sight.x.reshape(len(sight.x), *shown.image_shape)
-    return ProbeInputs(images, sight.labels, len(shown.probe_set.class_names), shown.config.net)
+    context = shown.context()
+    images = context.x.reshape(len(context.x), *shown.image_shape)
+    return ProbeInputs(images, context.labels, len(shown.probe_set.class_names), shown.config.net)
 
 
 def inspect(

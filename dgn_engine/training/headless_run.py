@@ -150,7 +150,7 @@ class HeadlessRun:
     def _look(self, run: Run) -> None:
         due = run.observation.due(run.step_count) if self._probes else ()
         if due:
-            run.observation.look(due, run.sight(), run.step_count)
+            run.observation.look(due, run.context(), run.step_count)
             if self._recording is not None:
                 frame = Frame(
                     run=run.number,

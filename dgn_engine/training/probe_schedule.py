@@ -68,9 +68,9 @@ class ProbeSchedule:
             or (self._stale(name, step) and (catch_up or self._due[name] <= now))
         )
 
-    def look(self, names: tuple[str, ...], sight: ProbeContext, step: int) -> None:
+    def look(self, names: tuple[str, ...], context: ProbeContext, step: int) -> None:
         """Read these probes; a probe that fails is reported once and the run goes on."""
-        sights = {1: sight}
+        sights = {1: context}
         for name in names:
             began = time.monotonic()
             reading = self._fitting(name, sights, step)
@@ -89,27 +89,27 @@ class ProbeSchedule:
         while every := self._every.get(name, 1):
             if every not in sights:
                 sights[every] = sights[1].thinned(every)
-            sight = sights[every]
-            reading = self._read(name, sight, step)
+            context = sights[every]
+            reading = self._read(name, context, step)
             if reading is not None:
-                halved = f"probe batch halved to {len(sight.x)}: out of memory"
+                halved = f"probe batch halved to {len(context.x)}: out of memory"
                 return replace(reading, remark=halved) if every > 1 else reading
             for other in sights.values():
                 other.forget()
             free_memory()
             self._memory.pop(name, None)  # of more examples
-            self._every[name] = 2 * every if len(sight.x) >= 2 * FEWEST else 0
+            self._every[name] = 2 * every if len(context.x) >= 2 * FEWEST else 0
         return _misfit(self._probes[name], name, step)
 
-    def _read(self, name: str, sight: ProbeContext, step: int) -> Reading | None:
+    def _read(self, name: str, context: ProbeContext, step: int) -> Reading | None:
         """None where there is not enough memory."""
         probe, options = self._probes[name], self._wanted[name]
-        estimate = probe.cost(sight.architecture, len(sight.x)) / ASSUMED_FLOPS
+        estimate = probe.cost(context.architecture, len(context.x)) / ASSUMED_FLOPS
         if estimate > TOO_LONG and not options.get(ANYWAY, False):
-            why = _too_expensive(probe, estimate, len(sight.x))
+            why = _too_expensive(probe, estimate, len(context.x))
             return Reading(name, step, absent=why, too_expensive=estimate)
         try:
-            result = probe.read(sight, options, self._memory.get(name))
+            result = probe.read(context, options, self._memory.get(name))
         except Exception as error:  # the run must outlive a faulty probe
             return None if is_out_of_memory(error) else self._broke(name, step, error)
         self._broken.discard(name)

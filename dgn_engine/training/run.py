@@ -178,7 +178,7 @@ class Run:
             return False
         return self.step_count > self.pretrain_steps and self.measuring.epoch_accuracy >= until
 
-    def sight(self, beside: ComparedGates = no_comparison) -> ProbeContext:
+    def context(self, beside: ComparedGates = no_comparison) -> ProbeContext:
         """The probe set under the network as it is now, and under one that stands beside it."""
         trainer = self.trainer
         network = trainer.network_at(self._probe_rows)

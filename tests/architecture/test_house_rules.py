@@ -27,7 +27,9 @@ def texts() -> list[Path]:
     inside = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     top = [path for path in ROOT.glob("*") if path.is_file()]
     return sorted(
-        path for path in (*inside, *top) if path.suffix in TEXTS and "__pycache__" not in path.parts
+        path
+        for path in (*inside, *top)
+        if path.suffix in TEXTS and path.name != ".git" and "__pycache__" not in path.parts
     )
 
 

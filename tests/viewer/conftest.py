@@ -21,6 +21,9 @@ from dgn_engine.config import (
 )
 from dgn_engine.protocol.commands import Command
 from dgn_viewer.application import Options, Viewer
+from tests.viewer.views import compared, grown, make_view
+
+__all__ = ["compared", "grown", "make_view"]
 
 PATIENCE_MS = 120_000  # torch is loaded by the first session of the test process
 

@@ -1,4 +1,4 @@
-"""What a probe is, and the sight that all probes of one step share."""
+"""What a probe is, and the context that all probes of one step share."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def no_cost(architecture: Architecture, examples: int) -> float:
 
 @dataclass(frozen=True)
 class Probe:
-    """`read(sight, options, memory)` measures; `cost(architecture, n)` estimates its FLOP."""
+    """`read(context, options, memory)` measures; `cost(architecture, n)` estimates its FLOP."""
 
     title: str
     read: Callable[[ProbeContext, Mapping[str, OptionValue], object], ProbeResult]

@@ -21,9 +21,9 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
-    ours, theirs = sight.gates, sight.other
+    ours, theirs = context.gates, context.other
     if theirs is None:
         return ProbeResult(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
     layers = [
@@ -32,7 +32,7 @@ def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object
     if not layers:
         return ProbeResult(absent="No gate layer of the two networks has the same shape.")
     equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
-    arrays: dict[str, Array] = {"labels": numpy(sight.labels), "equal": equal, "chance": chance}
+    arrays: dict[str, Array] = {"labels": numpy(context.labels), "equal": equal, "chance": chance}
     pairs = {layer: (_open(ours[layer]), _open(theirs[layer])) for layer in layers}
     whole, by_layer = gate_churn(
         tuple(theirs for _, theirs in pairs.values()), tuple(ours for ours, _ in pairs.values())

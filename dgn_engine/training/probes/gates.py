@@ -21,19 +21,19 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines; options: `layer`, `unit` (0-based)."""
-    arrays: dict[str, Array] = {"labels": numpy(sight.labels)}
+    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars: dict[str, float] = {}
-    for layer, gates in enumerate(sight.gates):
-        arrays[f"layer_{layer}"] = _picture(gates, sight.network.gate.soft)
+    for layer, gates in enumerate(context.gates):
+        arrays[f"layer_{layer}"] = _picture(gates, context.network.gate.soft)
         open_anywhere = (gates.flatten(2) if gates.dim() > 2 else gates.unsqueeze(2)) >= 0.5
         dead = ~open_anywhere.any(dim=2).any(dim=0)
         arrays[f"dead_{layer}"] = np.flatnonzero(numpy(dead)).astype(np.int64)
         scalars[f"active_{layer}"] = float(gates.mean())
-    scalars.update(_churn(memory, sight.gates))
-    facts = _unit_map(sight.gates, options, arrays)
-    return ProbeResult(arrays, scalars, facts, memory=sight.gates)
+    scalars.update(_churn(memory, context.gates))
+    facts = _unit_map(context.gates, options, arrays)
+    return ProbeResult(arrays, scalars, facts, memory=context.gates)
 
 
 def _picture(gates: Tensor, soft: bool) -> Array:

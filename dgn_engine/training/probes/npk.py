@@ -16,13 +16,13 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
-    npk = sight.kernels.npk("trace")
-    targets = k.class_targets(sight.labels, sight.classes)
+    npk = context.kernels.npk("trace")
+    targets = k.class_targets(context.labels, context.classes)
     spectrum = k.spectrum(npk, targets)
     arrays: dict[str, Array] = {
-        "labels": numpy(sight.labels),
+        "labels": numpy(context.labels),
         "npk": numpy(npk),
         "eigenvalues": numpy(spectrum.eigenvalues),
         "cumulative": numpy(spectrum.cumulative),

@@ -17,10 +17,10 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
-    found = sight.kernels.tangent
-    arrays: dict[str, Array] = {"labels": numpy(sight.labels)}
+    found = context.kernels.tangent
+    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars: dict[str, float] = {}
     for name, kernel in (
         ("value", found.value),
@@ -31,15 +31,15 @@ def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object
             arrays[name] = numpy(kernel)
             scalars[f"trace_{name}"] = float(kernel.diagonal().sum())
             scalars[f"norm_{name}"] = float(torch.linalg.matrix_norm(kernel))
-    return ProbeResult(arrays, scalars, _why_no_feature(sight, found.feature is None))
+    return ProbeResult(arrays, scalars, _why_no_feature(context, found.feature is None))
 
 
-def _why_no_feature(sight: ProbeContext, absent: bool) -> dict[str, str]:
+def _why_no_feature(context: ProbeContext, absent: bool) -> dict[str, str]:
     if not absent:
         return {}
-    if not sight.network.gate.soft:
-        return {"feature": f"K^F = 0 in {sight.regime.name}: hard gates have no gradient."}
-    return {"feature": f"K^F = 0 in {sight.regime.name}: the feature network is fixed."}
+    if not context.network.gate.soft:
+        return {"feature": f"K^F = 0 in {context.regime.name}: hard gates have no gradient."}
+    return {"feature": f"K^F = 0 in {context.regime.name}: the feature network is fixed."}
 
 
 def cost(architecture: Architecture, examples: int) -> float:

@@ -16,15 +16,15 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 
-def read(sight: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
-    gate, shared = sight.network.gate, sight.kernels
+    gate, shared = context.network.gate, context.kernels
     arrays: dict[str, Array] = {
-        "labels": numpy(sight.labels),
+        "labels": numpy(context.labels),
         "active": numpy(shared.overlap("cosine")),
         "sensitive": numpy(shared.sensitive("cosine")),
     }
-    for layer, (gates, slopes) in enumerate(zip(sight.gates, shared.sensitivities, strict=True)):
+    for layer, (gates, slopes) in enumerate(zip(context.gates, shared.sensitivities, strict=True)):
         arrays[f"active_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(gates)))
         arrays[f"sensitive_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(slopes)))
     if gate.soft:

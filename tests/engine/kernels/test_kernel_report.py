@@ -1,0 +1,53 @@
+"""The arrays of a report beyond the size that is diagonalised whole."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dgn_engine import kernels as k
+from dgn_engine.errors import UserError
+from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+
+
+@pytest.mark.parametrize("logits", ["mean", "full"])
+def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
+    monkeypatch: pytest.MonkeyPatch, logits: k.Logits
+) -> None:
+    architecture = ARCHITECTURES["fc"]
+    network, x = make_network(architecture, soft=True), images(architecture, 12)
+    labels = torch.arange(12) % 2
+    whole = kernel_arrays(network, x, labels, KernelSettings(logits))
+    monkeypatch.setattr("dgn_engine.kernels.FULL_UP_TO", 10)
+    monkeypatch.setattr("dgn_engine.kernels.kernel_report.LEADING", 4)
+    large = kernel_arrays(network, x, labels, KernelSettings(logits))
+    for name in ("eigenvalues", "eigenvalues_ntk", "eigenvalues_overlap"):
+        assert large[name].shape == (4,)
+        assert large[name] == pytest.approx(whole[name][:4], rel=1e-9)
+    assert "nu_cutoff" not in large
+    kernel, targets = torch.from_numpy(large["npk"]), k.class_targets(labels, 2)
+    ridge = float(large["nu_ridge"])
+    nu = k.spectrum(kernel, targets, ridge=ridge).nu
+    assert large["nu"] == pytest.approx(nu, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["fc", "gap", "residual-dense"])
+@pytest.mark.parametrize("logits", ["mean", "perclass", "full"])
+def test_the_number_that_fits_fits_and_one_more_does_not(name: str, logits: k.Logits) -> None:
+    network = make_network(ARCHITECTURES[name])
+    budget = 200 << 20
+    with pytest.raises(UserError) as refused:
+        k.check_budget(network, 10**6, budget, logits)
+    fits = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
+    k.check_budget(network, fits, budget, logits)
+    with pytest.raises(UserError, match=f"{fits:,} inputs fit"):
+        k.check_budget(network, fits + 1, budget, logits)
+
+
+def test_shared_kernels_refuse_what_exceeds_their_budget() -> None:
+    network = make_network(ARCHITECTURES["gap"])
+    x = images(ARCHITECTURES["gap"], 3)
+    with pytest.raises(UserError, match="0 inputs fit"):
+        k.SharedKernels(network, x, budget_bytes=1000)
+    k.SharedKernels(network, x, budget_bytes=1 << 30)

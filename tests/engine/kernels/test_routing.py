@@ -1,0 +1,102 @@
+"""Rotated, shifted and tiled gates: the wiring beyond permutation, in every kernel."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dgn_engine.kernels as k
+from dgn_engine.model.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    GlobalAveragePool,
+    GlobalMaxPool,
+)
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.routing import Route
+from tests.engine.kernels.test_ntk import jacobian
+from tests.engine.kernels.tiny import images, make_network
+
+FC = Architecture((3,), (Dense(3, 4), Dense(4, 4), Dense(4, 2, gated=False)))
+WIDE = Architecture((3,), (Dense(3, 8), Dense(8, 12), Dense(12, 2, gated=False)))
+CONV = Architecture(
+    (2, 4, 4),
+    (Conv(2, 3), Conv(3, 3, circular=True), GlobalAveragePool(), Dense(3, 2, gated=False)),
+)
+POOLED = Architecture((2, 4, 4), (Conv(2, 3), GlobalMaxPool(), Dense(3, 2, gated=False)))
+POOLED_WIDE = Architecture((2, 4, 4), (Conv(2, 6), GlobalMaxPool(), Dense(6, 2, gated=False)))
+
+
+def tiled(value: Architecture, feature: Architecture, tiles: tuple[int, ...]) -> GatedNetwork:
+    generator = torch.Generator().manual_seed(5)
+    network = GatedNetwork(value, feature_architecture=feature).double()
+    for parameter in network.parameters():
+        parameter.data.normal_(generator=generator)
+    network.own_gates = False
+    network.gate = Gate(soft=True, beta=1.5)
+    network.routes = tuple(Route(tile=tile) for tile in tiles)
+    return network
+
+
+def routed(architecture: Architecture, *routes: Route) -> GatedNetwork:
+    network = make_network(architecture, own=False, soft=True)
+    network.routes = routes
+    return network
+
+
+NETWORKS = {
+    "fc rotated": lambda: routed(FC, Route(1), Route(-2)),
+    "fc tiled": lambda: tiled(WIDE, FC, (2, 3)),
+    "conv rotated and shifted": lambda: routed(CONV, Route(2, (1, -1)), Route(1, (0, 2))),
+    "max pool tiled": lambda: tiled(POOLED_WIDE, POOLED, (2,)),
+}
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_both_parts_of_the_tangent_kernel_agree_with_autograd(name: str) -> None:
+    network = NETWORKS[name]()
+    x = images(network.architecture, 5)
+    found = k.tangent_kernels(network, x)
+    for part, kernel, frozen in (("value", found.value, True), ("feature", found.feature, False)):
+        J = jacobian(network, part, x, frozen)
+        wanted = torch.einsum("nkp,mkp->nm", J, J) / 2
+        assert kernel is not None
+        assert torch.allclose(kernel, wanted, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("route", "shape"),
+    [(Route(1), (2, 3)), (Route(2, tile=3), (2, 3)), (Route(1, (1, 2), 2), (2, 3, 4, 5))],
+)
+def test_the_way_back_is_the_transpose_of_the_way_there(
+    route: Route, shape: tuple[int, ...]
+) -> None:
+    q = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    there = route(q)
+    delta = torch.randn(there.shape, dtype=q.dtype, generator=torch.Generator().manual_seed(1))
+    back = route.transpose(delta)
+    assert back.shape == q.shape
+    assert torch.allclose((there * delta).sum(), (q * back).sum())
+
+
+def test_a_rotation_leaves_the_path_kernel_of_a_dense_network_as_it_is() -> None:
+    x = images(FC, 6)
+    plain, turned = routed(FC, Route(), Route()), routed(FC, Route(3), Route(1))
+    kernels = [
+        k.neural_path_kernel(FC, network.trace(x).value.gates, x) for network in (plain, turned)
+    ]
+    assert torch.allclose(*kernels, rtol=1e-12)
+
+
+def test_tiling_k_times_multiplies_each_overlap_by_k() -> None:
+    network = tiled(WIDE, FC, (2, 3))
+    x = images(FC, 6)
+    trace = network.trace(x)
+    assert trace.feature is not None
+    for layer, times in enumerate((2, 3)):
+        narrow = network.gate(trace.feature.pre[layer])
+        assert torch.allclose(
+            k.layer_overlap(trace.value.gates[layer]), times * k.layer_overlap(narrow)
+        )

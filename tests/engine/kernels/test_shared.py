@@ -1,0 +1,76 @@
+"""Shared kernels are the separate ones, computed once; churn counts what switched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dgn_engine.kernels as k
+from dgn_engine.errors import UserError
+from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+
+
+@every_architecture
+@pytest.mark.parametrize("how", ["none", "trace", "width", "cosine"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_each_shared_kernel_equals_the_one_computed_alone(
+    name: str, how: k.Normalise, soft: bool
+) -> None:
+    architecture = ARCHITECTURES[name]
+    network = make_network(architecture, own=False, soft=soft)
+    x = images(architecture, 4)
+    shared = k.SharedKernels(network, x)
+    trace = network.trace(x)
+    gates, masks = trace.value.gates, trace.value.masks
+    slopes = [network.gate.sensitivity(q) for q in trace.gate_pre]
+    for found, alone in (
+        (shared.overlap(how), k.overlap(architecture, gates, how, masks)),
+        (shared.sensitive(how), k.sensitive_overlap(architecture, gates, slopes, how, masks)),
+        (shared.npk(how), k.neural_path_kernel(architecture, gates, x, how, masks)),
+        (shared.tangent.whole, k.tangent_kernels(network, x).whole),
+    ):
+        assert torch.allclose(found, alone, rtol=1e-12, atol=0, equal_nan=True)
+
+
+def test_one_forward_pass_serves_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = make_network(ARCHITECTURES[next(iter(ARCHITECTURES))], own=False, soft=True)
+    passes = []
+    trace = type(network).trace
+
+    def counted(self: object, x: torch.Tensor) -> object:
+        passes.append(len(x))
+        return trace(network, x)
+
+    monkeypatch.setattr(type(network), "trace", counted)
+    shared = k.SharedKernels(network, images(network.architecture, 4))
+    shared.overlap()
+    shared.sensitive()
+    shared.npk()
+    assert shared.tangent.feature is not None
+    assert passes == [4]
+
+
+def test_churn_is_the_share_of_gates_that_switched() -> None:
+    before = [torch.tensor([[1.0, 0.0], [0.4, 0.6]]), torch.ones(2, 3)]
+    after = [torch.tensor([[0.0, 0.0], [0.6, 0.9]]), torch.ones(2, 3)]
+    assert k.gate_churn(before, after) == (2 / 10, [2 / 4, 0.0])
+    with pytest.raises(UserError):
+        k.gate_churn(before, after[:1])
+
+
+@pytest.mark.parametrize("name", ["fc", "gap", "residual-dense"])
+def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None:
+    network = make_network(ARCHITECTURES[name], own=False, soft=True)
+    x = images(network.architecture, 3)
+    draws = 120
+    generator = torch.Generator().manual_seed(0)
+    total = torch.zeros((3, 3), dtype=torch.float64)
+    for _ in range(draws):
+        network.value.draw("bernoulli", generator, sigma=0.5)
+        shared = k.SharedKernels(network, x)
+        total += shared.tangent.value
+    predicted = shared.predicted_value()
+    sigmas = [0.5] * len(network.architecture.weighted)
+    exact = k.predicted_value_kernel(network.architecture, shared.gates, x, sigmas)
+    assert torch.allclose(predicted, exact, rtol=1e-12)
+    assert torch.linalg.norm(total / draws - predicted) < 0.4 * torch.linalg.norm(predicted)

@@ -1,0 +1,242 @@
+"""Each row of the table in THEORY §1, at the start of a run and when swapped to in mid-run."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Measured, RegimeSwapped
+from dgn_engine.regimes import all_regimes, find_regime, regime_entries
+
+NAMES = [regime.name for regime in all_regimes()]
+
+
+def weights(network):
+    return [parameter.detach().clone() for parameter in network.parameters()]
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_every_row_of_the_table_is_there():
+    groups: dict[str, list[str]] = {}
+    for entry in regime_entries():
+        groups.setdefault(entry.group, []).append(entry.id)
+    assert groups == {
+        "One network": ["ReLU", "soft-ReLU", "DLN"],
+        "Fixed gates": ["FR-II", "FR-DI", "FL", "FRG"],
+        "Learnt gates": ["DL", "gates-only"],
+        "Linear features": ["DL-linear", "FL-linear", "FR-linear"],
+    }
+
+
+@pytest.mark.parametrize(
+    "alias", ["FRNPF(II)", "fr-ii", "DNPFL", "twin", "FLNPF", "dnn", "GaLU", "soft-GaLU", "DLGN"]
+)
+def test_the_papers_own_names_are_understood(alias):
+    assert find_regime(alias).name in NAMES
+
+
+def test_an_unknown_regime_is_refused_with_the_known_ones():
+    with pytest.raises(UserError, match="FR-II"):
+        find_regime("FR-III")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gates_are_hard_or_soft_as_the_table_says(make_run, name):
+    run = make_run(name, pretrain_epochs=1)
+    if find_regime(name).offers_restart:
+        run.swap(name, restart_value=True)
+    gates = run.context().gates
+    only_zeros_and_ones = all(bool(((g == 0) | (g == 1)).all()) for g in gates)
+    assert only_zeros_and_ones != find_regime(name).soft
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("FL")])
+def test_only_what_is_trained_moves(make_run, name):
+    run = make_run(name)
+    network = run.trainer.network
+    value, feature = weights(network.value), weights(network.feature)
+    for _ in range(5):
+        run.step()
+    assert same(value, weights(network.value)) != find_regime(name).trains_value
+    # The head of the feature network serves pre-training only: it never moves.
+    assert same(feature, weights(network.feature)) != find_regime(name).trains_feature
+    assert torch.equal(feature[-1], weights(network.feature)[-1])
+
+
+def test_fr_di_starts_with_equal_networks_and_fr_ii_does_not(make_run):
+    di, ii = make_run("FR-DI").trainer.network, make_run("FR-II").trainer.network
+    assert same(weights(di.value), weights(di.feature))
+    assert not same(weights(ii.value), weights(ii.feature))
+
+
+def test_relu_is_the_ordinary_network(make_run):
+    run = make_run("ReLU")
+    x = run.context().x
+    z = x
+    layers = list(run.trainer.network.value.weights)
+    for layer in layers[:-1]:
+        z = torch.relu(z @ layer.T)
+    assert torch.allclose(run.trainer.network(x), z @ layers[-1].T, atol=1e-6)
+
+
+def test_fl_trains_a_relu_network_first_and_then_restarts_the_value_network(make_run, events):
+    run = make_run("FL", pretrain_epochs=1)
+    assert run.started(False).regime == "ReLU"
+    while not run.finished:
+        run.step()
+    (swap,) = [event for event in events if isinstance(event, RegimeSwapped)]
+    assert (swap.before, swap.after, swap.step) == ("ReLU", "FL", run.trainer.steps_per_epoch)
+    assert swap.redrawn == ("value weights",)
+    assert swap.copied == ("feature weights (from the value network)",)
+    assert run.step_count == 2 * run.trainer.steps_per_epoch
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(NAMES, 2)))
+def test_a_swap_keeps_redraws_and_copies_what_the_theory_says(make_run, events, before, after):
+    run = make_run("ReLU")
+    if before != "ReLU":
+        run.swap(before, restart_value=False)
+    for _ in range(3):
+        run.step()
+    network = run.trainer.network
+    value, feature = weights(network.value), weights(network.feature)
+    run.swap(after, restart_value=True)
+    own_before, own_after = find_regime(before).own_gates, find_regime(after).own_gates
+    told = events[-1]
+    value_redrawn = after in ("FR-DI", "FL", "FL-linear", "gates-only")
+    assert same(value, weights(network.value)) != value_redrawn
+    assert ("value weights" in told.redrawn) == value_redrawn
+    if own_after or after == "FRG":
+        assert same(feature, weights(network.feature))
+    elif after in ("FR-II", "FR-linear"):
+        assert told.redrawn == ("feature weights",)
+        assert not same(feature, weights(network.feature))
+    elif after == "gates-only":
+        assert told.redrawn == ("feature weights", "value weights")
+        assert told.frozen == ("value weights",)
+    elif after == "FR-DI":
+        assert same(weights(network.value), weights(network.feature))
+    else:
+        assert same(value if own_before else feature, weights(network.feature))
+    for _ in range(3):
+        run.step()
+
+
+def test_a_redrawn_group_loses_its_optimiser_state_and_no_other(make_run):
+    run = make_run("DL")
+    for _ in range(3):
+        run.step()
+    network, state = run.trainer.network, run.trainer.optimisation.torch.state
+    assert all(p in state for p in network.value.parameters())
+    run.swap("FR-II", restart_value=True)
+    assert all(p in state for p in network.value.parameters())
+    assert not any(p in state for p in network.feature.parameters())
+    run.swap("FR-DI", restart_value=True)
+    assert not any(p in state for p in network.value.parameters())
+
+
+def test_the_sentence_names_each_group(make_run, events):
+    run = make_run("DL")
+    run.swap("FR-II", restart_value=True)
+    assert events[-1].sentence == (
+        "DL → FR-II at step 0. kept: value weights; redrawn: feature weights; "
+        "frozen: feature weights."
+    )
+
+
+def test_a_deep_linear_network_is_a_product_of_its_weights(make_run):
+    run = make_run("DLN")
+    x = run.context().x
+    z = x
+    for layer in run.trainer.network.value.weights:
+        z = z @ layer.T
+    assert torch.allclose(run.trainer.network(x), z, atol=1e-6)
+    assert all(bool((gate == 1).all()) for gate in run.context().gates)
+
+
+def test_frg_throws_each_coin_once_and_shows_no_test_score(make_run, events):
+    run = make_run("FRG", gate_probability=0.25)
+    before = run.context().gates
+    for _ in range(run.trainer.steps_per_epoch):
+        run.step()
+    assert same(before, run.context().gates)
+    share = float(torch.cat([gate.flatten() for gate in before]).mean())
+    assert abs(share - 0.25) < 0.05  # 20 examples, 48 units: sd 0.014
+    scores = [event for event in events if isinstance(event, Measured)]
+    assert scores
+    assert all(score.test_accuracy is None for score in scores)
+
+
+def test_two_equal_examples_have_different_gates_under_frg(make_run):
+    trainer = make_run("FRG").trainer
+    gates = trainer.network_at(torch.tensor([3, 4])).trace(trainer.data.train_x[[3, 3]]).value.gates
+    assert not torch.equal(gates[0][0], gates[0][1])
+
+
+@pytest.mark.parametrize("name", ["DL-linear", "FR-linear"])
+def test_linear_features_are_linear_in_the_input(make_run, name):
+    network = make_run(name).trainer.network
+    x = torch.rand(5, 64)
+    z = x
+    for layer, made in zip(network.feature.weights, network.trace(x).gate_pre, strict=False):
+        z = z @ layer.T
+        assert torch.allclose(made, z, atol=1e-5)
+
+
+def test_fl_linear_learns_its_gates_as_dl_linear_first(make_run, events):
+    run = make_run("FL-linear", pretrain_epochs=1)
+    assert run.started(False).regime == "DL-linear"
+    while not run.finished:
+        run.step()
+    (swap,) = [event for event in events if isinstance(event, RegimeSwapped)]
+    assert (swap.before, swap.after) == ("DL-linear", "FL-linear")
+    assert swap.redrawn == ("value weights",)
+
+
+def test_gates_only_has_weights_that_never_move_and_learns(make_run):
+    run = make_run("gates-only")
+    for _ in range(2 * run.trainer.steps_per_epoch):
+        run.step()
+    assert run.trainer.test_score().accuracy > 0.3  # chance is 0.1
+
+
+def test_tiled_gates_are_the_feature_networks_gates_repeated(make_run):
+    run = make_run("FR-II", tiling=(2, 1, 3))
+    network, x = run.trainer.network, run.context().x
+    trace = network.trace(x)
+    feature = [(q > 0).float() for q in trace.feature.pre]
+    assert [gate.shape[1] for gate in trace.value.gates] == [32, 16, 48]
+    assert torch.equal(trace.value.gates[0], torch.cat([feature[0]] * 2, dim=1))
+    assert torch.equal(trace.value.gates[2], torch.cat([feature[2]] * 3, dim=1))
+    for _ in range(3):
+        run.step()
+
+
+def test_rotated_gates_are_shifted_by_as_many_units(make_run):
+    run = make_run("FR-II", rotation=(0, 3, -1), wiring=(2, 0, 1))
+    trace = run.trainer.network.trace(run.context().x)
+    feature = [(q > 0).float() for q in trace.feature.pre]
+    assert torch.equal(trace.value.gates[0], feature[2])
+    assert torch.equal(trace.value.gates[1][:, 3], feature[0][:, 0])
+    assert torch.equal(trace.value.gates[2][:, 0], feature[1][:, 1])
+
+
+@pytest.mark.parametrize(
+    ("regime", "gating", "words"),
+    [
+        ("FR-II", {"tiling": (2, 2)}, "gating.tiling"),
+        ("FR-II", {"tiling": (2, 0, 1)}, "at least 1"),
+        ("FR-II", {"rotation": (1,)}, "gating.rotation"),
+        ("FR-II", {"shift": (1, 0, 0)}, "no map"),
+        ("FR-DI", {"tiling": (2, 2, 2)}, "tiled"),
+    ],
+)
+def test_a_wiring_that_does_not_fit_is_refused(make_run, regime, gating, words):
+    with pytest.raises(UserError, match=words):
+        make_run(regime, **gating)

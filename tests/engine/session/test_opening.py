@@ -1,0 +1,411 @@
+"""Files in a session: weights into Θ^v, a network beside the run, a network inspected, picking."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
+    Event,
+    Failed,
+    FileListed,
+    Refused,
+    RunStarted,
+    WeightsTaken,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.engine import Engine
+
+PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
+
+
+def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:
+    return RunConfig(
+        data=DataConfig("digits", train_limit=200),
+        net=NetConfig("fc", (("depth", 4), ("width", 16)), bias=bias),
+        gating=GatingConfig(regime),
+        training=TrainingConfig(learning_rate=1e-3, epochs=epochs),
+        seed=seed,
+        device="cpu",
+        probe_examples=20,
+    )
+
+
+class Desk:
+    """An engine without its thread, what it said and what it showed."""
+
+    def __init__(self, runs: str = "") -> None:
+        self.events: list[Event] = []
+        self.frames: list[Frame] = []
+        self.engine = Engine(self.events.append, self.frames.append, runs_root=runs)
+
+    def do(self, *commands: do.Command) -> None:
+        for command in commands:
+            self.engine.obey(command)
+
+    def turn(self, times: int) -> None:
+        for _ in range(times):
+            self.engine.advance()
+
+    def train(self, steps: int) -> None:
+        run = self.engine.run
+        assert run is not None
+        self.do(do.Advance(steps))
+        while self.engine.running:
+            self.engine.advance()
+
+    def open(self, path: Path, purpose: do.Purpose = "") -> FileListed:
+        told = len(self.events)
+        self.do(do.OpenFile(str(path), purpose))
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            for event in self.events[told:]:
+                if isinstance(event, FileListed):
+                    return event
+                assert not isinstance(event, Refused | Failed), event
+            time.sleep(0.01)
+        raise AssertionError("the file was not listed")
+
+    def last(self, kind: type[Event]) -> Event:
+        return next(event for event in reversed(self.events) if isinstance(event, kind))
+
+    def value(self) -> list[torch.Tensor]:
+        assert self.engine.run is not None
+        return [w.detach().clone() for w in self.engine.run.trainer.network.value.weights]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.engine.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of a ReLU network of 16 units and three gate layers, as we save them."""
+    path = tmp_path_factory.mktemp("files") / "trained.safetensors"
+    desk = Desk()
+    desk.do(do.StartRun(small("ReLU", seed=7), paused=True))
+    desk.train(30)
+    desk.do(do.SaveWeights(str(path)))
+    desk.engine.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stranger's network of other widths, with biases."""
+    torch.manual_seed(1)
+    layers = nn.Sequential(
+        nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 16), nn.ReLU(), nn.Linear(16, 10)
+    )
+    path = tmp_path_factory.mktemp("files") / "chain.pt"
+    torch.save(layers.state_dict(), path)
+    return path
+
+
+# weights into the value network
+
+
+def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afresh(
+    desk: Desk, trained: Path
+) -> None:
+    from safetensors.torch import load_file
+
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(5)
+    listed = desk.open(trained, "weights")
+    assert listed.purpose == "weights"
+    assert listed.weights.fits
+    run = desk.engine.run
+    assert run is not None
+    feature = [w.detach().clone() for w in run.trainer.network.feature.weights]
+    desk.do(do.TakeWeights(listed.ticket))
+    saved = load_file(trained)
+    for place, weight in enumerate(desk.value()):
+        assert torch.equal(weight, saved[f"value.weights.{place}"])
+    assert all(map(torch.equal, feature, run.trainer.network.feature.weights))
+    state = run.trainer.optimisation.torch.state
+    assert not any(weight in state for weight in run.trainer.network.value.weights)
+    assert all(weight in state for weight in run.trainer.network.feature.weights[:-1])
+    told = desk.last(WeightsTaken)
+    assert isinstance(told, WeightsTaken)
+    assert (told.step, told.source, told.layers, told.kept) == (5, trained.name, 4, ())
+    assert run.trainer.regime.name == "DL"
+
+
+def test_weights_that_do_not_fit_are_refused_in_a_sentence_and_nothing_changes(
+    desk: Desk, chain: Path
+) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    before = desk.value()
+    listed = desk.open(chain)
+    desk.do(do.TakeWeights(listed.ticket))
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    assert refused.reason == listed.weights.verdict
+    assert refused.reason.startswith("Weights of chain.pt do not fit layer 1: 24 units, 16 needed")
+    assert all(map(torch.equal, before, desk.value()))
+
+
+def test_weights_with_biases_ask_for_a_run_with_biases(desk: Desk, tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    sizes = (64, 16, 16, 16, 10)
+    layers = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
+    path = tmp_path / "biased.pt"
+    torch.save(layers.state_dict(), path)
+    desk.do(do.StartRun(small(), paused=True))
+    listed = desk.open(path)
+    assert listed.fits  # as gates it may have biases
+    assert "begin a run with biases" in listed.weights.verdict
+    desk.do(do.StartRun(small(bias=True), paused=True), do.TakeWeights(listed.ticket))
+    assert torch.equal(desk.value()[2], layers[2].weight)
+    assert desk.engine.run is not None
+    assert torch.equal(desk.engine.run.trainer.network.value.biases[2], layers[2].bias)
+
+
+# tensors picked for layers
+
+
+def test_tensors_are_matched_by_their_sizes_where_the_order_misleads(
+    desk: Desk, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(7, 5), (16, 64), (16, 16), (3, 3), (16, 16), (10, 16)]
+    path = tmp_path / "mixed.npz"
+    np.savez(path, **{f"t{i}.weight": rng.normal(size=s) for i, s in enumerate(shapes)})
+    desk.do(do.StartRun(small(), paused=True))
+    listed = desk.open(path)
+    assert listed.fits
+    assert [row.tensor for row in listed.matches] == [f"t{i}.weight" for i in (1, 2, 4, 5)]
+    assert "by their sizes" in listed.verdict
+
+
+def test_the_user_picks_another_tensor_of_the_same_shape(desk: Desk, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(16, 64), (16, 16), (16, 16), (10, 16)]
+    arrays = {f"t{i}.weight": rng.normal(size=s) for i, s in enumerate(shapes)}
+    path = tmp_path / "four.npz"
+    np.savez(path, **arrays)
+    desk.do(do.StartRun(small(), paused=True))
+    ticket = desk.open(path).ticket
+    names = ("t0.weight", "t2.weight", "t1.weight", "t3.weight")
+    desk.do(do.PickTensors(ticket, names), do.TakeWeights(ticket))
+    assert np.allclose(desk.value()[1].numpy(), arrays["t2.weight"])
+    assert np.allclose(desk.value()[2].numpy(), arrays["t1.weight"])
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (("t0.weight", "", "t1.weight", "t3.weight"), "No tensor is picked for layer 2"),
+        (("t0.weight", "t1.weight", "t1.weight", "t3.weight"), "picked for two layers"),
+        (("t0.weight", "no", "t1.weight", "t3.weight"), "holds no tensor 'no'"),
+    ],
+)
+def test_a_pick_that_makes_no_sense_is_refused(
+    desk: Desk, tmp_path: Path, names: tuple[str, ...], reason: str
+) -> None:
+    shapes = [(16, 64), (16, 16), (16, 16), (10, 16)]
+    np.savez(tmp_path / "f.npz", **{f"t{i}.weight": np.ones(s) for i, s in enumerate(shapes)})
+    desk.do(do.StartRun(small(), paused=True))
+    ticket = desk.open(tmp_path / "f.npz").ticket
+    desk.do(do.PickTensors(ticket, names))
+    refused = desk.events[-1]
+    assert isinstance(refused, Refused)
+    assert reason in refused.reason
+
+
+# beside the run
+
+
+def test_what_stands_beside_is_read_once_and_the_run_goes_on(desk: Desk, trained: Path) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
+    desk.do(do.CompareFile(desk.open(trained, "compare").ticket))
+    told = desk.last(ComparisonOpened)
+    assert isinstance(told, ComparisonOpened)
+    assert (told.name, told.regime, told.step) == (trained.name, "ReLU", 30)
+    desk.turn(4)
+    first = desk.frames[-1].beside
+    assert set(first) == {"gates", "npk", "agreement"}
+    desk.train(20)
+    later = desk.frames[-1]
+    assert later.step == 20
+    assert all(later.beside[name] is first[name] for name in first)
+    desk.do(do.CloseComparison())
+    desk.turn(1)
+    assert desk.frames[-1].beside == {}
+    assert desk.frames[-1].readings["agreement"].absent
+
+
+def test_the_share_of_equal_gates_is_that_of_a_slow_count(desk: Desk, trained: Path) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
+    desk.do(do.CompareFile(desk.open(trained).ticket))
+    desk.turn(5)
+    frame = desk.frames[-1]
+    found, a, b = frame.readings["agreement"], frame.readings["gates"], frame.beside["gates"]
+    total = equal = 0
+    for layer in range(3):
+        ours, theirs = a.arrays[f"layer_{layer}"], b.arrays[f"layer_{layer}"]
+        n, width = ours.shape
+        same, chance = 0, 0.0
+        for unit in range(width):
+            for example in range(n):
+                same += (ours[example, unit] >= 0.5) == (theirs[example, unit] >= 0.5)
+            p = sum(ours[e, unit] >= 0.5 for e in range(n)) / n
+            q = sum(theirs[e, unit] >= 0.5 for e in range(n)) / n
+            chance += (p * q + (1 - p) * (1 - q)) / width
+        assert found.arrays["equal"][layer] == pytest.approx(same / (n * width))
+        assert found.arrays["chance"][layer] == pytest.approx(chance, rel=1e-5)
+        differs = found.arrays[f"difference_{layer}"]
+        assert np.array_equal(differs, (ours >= 0.5) * 1.0 - (theirs >= 0.5) * 1.0)
+        total, equal = total + n * width, equal + same
+    assert found.scalars["equal"] == pytest.approx(equal / total)
+
+
+def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, trained: Path) -> None:
+    from safetensors.numpy import load_file
+
+    desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
+    desk.do(do.CompareFile(desk.open(trained).ticket))
+    desk.turn(4)
+    assert desk.engine.run is not None
+    z = desk.engine.run.context().x.double().flatten(1).numpy()
+    saved, kernel = load_file(trained), z @ z.T
+    for place in range(3):
+        q = z @ saved[f"value.weights.{place}"].astype(np.float64).T
+        gates = (q > 0).astype(np.float64)
+        kernel, z = kernel * (gates @ gates.T), q * gates
+    wanted = np.linalg.eigvalsh(kernel / np.trace(kernel))[::-1]
+    found = desk.frames[-1].beside["npk"].arrays["eigenvalues"]
+    assert np.allclose(found[:10], wanted[:10], rtol=1e-4)
+
+
+def test_a_comparison_does_not_alter_the_run(trained: Path) -> None:
+    ends: list[list[torch.Tensor]] = []
+    for compared in (False, True):
+        desk = Desk()
+        desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
+        desk.train(3)
+        if compared:
+            desk.do(do.CompareFile(desk.open(trained).ticket))
+        desk.train(12)
+        ends.append(desk.value())
+        desk.engine.close()
+    assert all(map(torch.equal, *ends))
+
+
+def test_a_comparison_goes_over_to_the_next_run_or_says_why_it_ends(
+    desk: Desk, trained: Path, chain: Path
+) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    desk.do(do.CompareFile(desk.open(trained).ticket))
+    desk.do(do.StartRun(small("FR-II", seed=3), paused=True))
+    opened = [event for event in desk.events if isinstance(event, ComparisonOpened)]
+    assert [event.name for event in opened] == [trained.name, trained.name]
+    other = RunConfig(
+        data=DataConfig("digits"), net=NetConfig("cnn4", (("channels", 2),)), device="cpu"
+    )
+    desk.do(do.StartRun(other, paused=True))
+    desk.do(do.CompareFile(desk.open(chain).ticket))  # 64 inputs in a row, or 8×8: the same
+    assert isinstance(desk.last(ComparisonOpened), ComparisonOpened)
+    desk.do(do.CloseComparison())
+    assert desk.events[-1] == ComparisonClosed()
+
+
+def test_a_network_for_other_inputs_cannot_be_compared(desk: Desk, tmp_path: Path) -> None:
+    torch.save({"a.weight": torch.ones(4, 9), "b.weight": torch.ones(2, 4)}, tmp_path / "small.pt")
+    desk.do(do.StartRun(small(), paused=True))
+    listed = desk.open(tmp_path / "small.pt")
+    assert not listed.network.fits
+    desk.do(do.CompareFile(listed.ticket))
+    refused = desk.events[-1]
+    assert isinstance(refused, Refused)
+    assert "takes 9 inputs, but these examples have 64" in refused.reason
+
+
+def test_a_recorded_run_stands_beside_with_its_scores_and_its_network(tmp_path: Path) -> None:
+    recorded = Desk(str(tmp_path / "runs"))
+    recorded.do(do.StartRun(small("FR-II", seed=5, epochs=2), paused=True))
+    recorded.train(14)
+    weights = recorded.value()
+    recorded.engine.close()
+    folder = next((tmp_path / "runs").iterdir())
+    desk = Desk()
+    desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES), do.CompareRun(str(folder)))
+    told = desk.last(ComparisonOpened)
+    assert isinstance(told, ComparisonOpened)
+    assert told.scores
+    assert (told.regime, told.step) == ("FR-II", 14)
+    source = desk.engine._opening.beside._standing
+    assert source is not None
+    assert all(map(torch.equal, weights, source.network.value.weights))
+    desk.engine.close()
+
+
+def test_a_folder_without_a_run_is_refused(desk: Desk, tmp_path: Path) -> None:
+    desk.do(do.StartRun(small(), paused=True), do.CompareRun(str(tmp_path)))
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    assert "holds no run" in refused.reason
+
+
+# inspected
+
+
+def test_a_network_is_shown_and_never_trained(desk: Desk, chain: Path) -> None:
+    desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES))
+    listed = desk.open(chain)
+    assert listed.network.fits
+    desk.do(do.InspectFile(listed.ticket))
+    told = desk.last(RunStarted)
+    assert isinstance(told, RunStarted)
+    assert (told.inspected, told.regime, told.paused) == ("chain.pt", "ReLU", True)
+    assert [layer.shape for layer in told.layers] == [(24,), (16,)]
+    desk.turn(4)
+    assert desk.frames[-1].readings["gates"].arrays["layer_0"].shape == (20, 24)
+    for command in (do.Resume(), do.Advance(3), do.Reset(), do.SwapRegime("DL"), do.SetBeta(3.0)):
+        desk.do(command)
+        refused = desk.events[-1]
+        assert isinstance(refused, Refused)
+        assert refused.reason == "chain.pt is inspected, not trained: begin a new run first."
+    desk.turn(3)
+    assert desk.frames[-1].step == 0
+
+
+def test_the_gates_of_an_inspected_network_are_those_of_torch(desk: Desk, chain: Path) -> None:
+    desk.do(do.StartRun(small(), paused=True), do.Watch(PROBES))
+    run = desk.engine.run
+    assert run is not None
+    x = run.context().x.flatten(1)
+    desk.do(do.InspectFile(desk.open(chain).ticket))
+    desk.turn(3)
+    saved = torch.load(chain, weights_only=True)
+    hidden = nn.functional.linear(x, saved["0.weight"], saved["0.bias"])
+    second = nn.functional.linear(hidden.relu(), saved["2.weight"], saved["2.bias"])
+    arrays = desk.frames[-1].readings["gates"].arrays
+    assert np.array_equal(arrays["layer_0"], (hidden > 0).numpy().astype(np.uint8))
+    assert np.array_equal(arrays["layer_1"], (second > 0).numpy().astype(np.uint8))
+
+
+def test_a_new_run_begins_after_an_inspection(desk: Desk, chain: Path) -> None:
+    desk.do(do.StartRun(small(), paused=True))
+    desk.do(do.InspectFile(desk.open(chain).ticket), do.StartRun(small(), paused=True))
+    told = desk.last(RunStarted)
+    assert isinstance(told, RunStarted)
+    assert not told.inspected
+    desk.train(2)
+    assert desk.engine.run is not None
+    assert desk.engine.run.step_count == 2

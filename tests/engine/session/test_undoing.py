@@ -1,0 +1,214 @@
+"""Undo and redo: as if it had not been done, with weights, optimiser and regime as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import Diverged, Refused, RegimeSwapped, Rewired, UndoChanged
+from dgn_engine.session import undo
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture
+from tests.engine.session.test_opening import Desk, chain, desk, small, trained  # noqa: F401 - fixtures
+
+
+@pytest.fixture
+def begun(desk: Desk) -> Desk:  # noqa: F811 - the fixture
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(7)
+    return desk
+
+
+def run_of(desk: Desk) -> Run:  # noqa: F811
+    assert desk.engine.run is not None
+    return desk.engine.run
+
+
+def whole(desk: Desk) -> dict[str, Tensor]:  # noqa: F811
+    """All that is learnt or drawn, optimiser state included."""
+    return {name: t.detach().clone() for name, t in run_of(desk).trainer.tensors().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def undisturbed(steps: int) -> dict[str, Tensor]:
+    other = Desk()
+    other.do(do.StartRun(small("DL"), paused=True))
+    other.train(7)
+    other.train(steps)
+    found = whole(other)
+    other.engine.close()
+    return found
+
+
+def change(desk: Desk, path: Path, part: str) -> None:  # noqa: F811
+    ticket = desk.open(path).ticket
+    taken = {
+        "gates": do.TakeGates(ticket),
+        "gates alone": do.TakeGates(ticket, restart_value=False),
+        "weights": do.TakeWeights(ticket),
+        "regime": do.SwapRegime("FR-II", restart_value=True),
+    }[part]
+    desk.do(taken)
+
+
+@pytest.mark.parametrize("part", ["gates", "gates alone", "weights", "regime"])
+def test_what_is_undone_at_once_was_never_done(
+    begun: Desk,
+    trained: Path,  # noqa: F811
+    part: str,
+) -> None:
+    before = whole(begun)
+    change(begun, trained, part)
+    assert not same(whole(begun), before)
+    begun.do(do.Undo())
+    assert same(whole(begun), before)
+    assert run_of(begun).trainer.regime.name == "DL"
+    begun.train(9)
+    assert same(whole(begun), undisturbed(9))
+
+
+def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
+    begun: Desk,
+    trained: Path,  # noqa: F811
+) -> None:
+    before = whole(begun)
+    change(begun, trained, "gates")
+    assert begun.last(UndoChanged) == UndoChanged("gates of trained.safetensors", "")
+    begun.train(5)
+    learnt = whole(begun)
+    begun.do(do.Undo())
+    assert run_of(begun).step_count == 12
+    assert same(whole(begun), before)
+    told = begun.last(RegimeSwapped)
+    assert isinstance(told, RegimeSwapped)
+    assert told.sentence == (
+        "Undo gates of trained.safetensors (FL → DL): networks, optimiser and dials are those of "
+        "step 7, and the run goes on from step 12."
+    )
+    assert begun.last(UndoChanged) == UndoChanged("", "gates of trained.safetensors")
+    begun.train(3)
+    begun.do(do.Redo())
+    assert same(whole(begun), learnt)
+    assert run_of(begun).trainer.regime.name == "FL"
+    assert begun.last(UndoChanged) == UndoChanged("gates of trained.safetensors", "")
+
+
+def test_biases_that_came_with_gates_go_with_them(
+    desk: Desk,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    biased = tmp_path / "biased.pt"
+    torch.manual_seed(3)
+    parts = [torch.nn.Linear(a, b) for a, b in ((64, 16), (16, 16), (16, 16), (16, 10))]
+    torch.save(torch.nn.Sequential(*parts).state_dict(), biased)
+    desk.do(do.StartRun(small("DL"), paused=True))
+    desk.train(3)
+    before = whole(desk)
+    change(desk, biased, "gates")
+    assert "feature.biases.0" in whole(desk)
+    desk.do(do.Undo())
+    assert same(whole(desk), before)
+    desk.train(2)  # the optimiser holds the weights that are there now
+    assert not same(whole(desk), before)
+    desk.do(do.Redo())
+    assert "feature.biases.0" in whole(desk)
+
+
+def test_an_order_a_rotation_and_dials_are_turned_back_and_no_weight_is_touched(
+    begun: Desk,
+) -> None:
+    begun.do(do.Rewire((1, 0, 2)), do.Rotate((0, 3, 0)), do.SetLearningRate(0.5), do.SetBeta(2.0))
+    begun.do(do.SetBeta(3.0), do.SetValueInput("ones"))
+    begun.train(4)
+    learnt = whole(begun)
+    run = run_of(begun)
+    names = []
+    for _ in range(5):  # two turns of β within a second are one
+        told = begun.last(UndoChanged)
+        assert isinstance(told, UndoChanged)
+        names.append(told.undo)
+        begun.do(do.Undo())
+    assert names == [
+        "value input", "β", "learning rate", "rotation of the gates", "order of the gate layers",
+    ]  # fmt: skip
+    assert same(whole(begun), learnt)
+    assert begun.last(Rewired) == Rewired(11, (0, 1, 2))
+    assert (run.learning_rate, run.trainer.network.gate.beta) == (1e-3, small().gating.beta)
+    for _ in range(5):
+        begun.do(do.Redo())
+    network = run.trainer.network
+    assert (network.wiring, network.routes[1].rotate, network.gate.beta) == ((1, 0, 2), 3, 3.0)
+    assert (run.learning_rate, network.value_input) == (0.5, "ones")
+
+
+def test_a_new_change_leaves_nothing_to_redo_and_a_new_run_nothing_to_undo(
+    begun: Desk,
+) -> None:
+    begun.do(do.SwapRegime("ReLU"), do.Undo(), do.SetBeta(2.0), do.Redo())
+    assert "nothing to redo" in str(begun.last(Refused))
+    begun.do(do.SwapRegime("no such regime"))  # refused: not remembered
+    begun.do(do.Undo(), do.Undo())
+    assert "nothing to undo" in str(begun.last(Refused))
+    begun.do(do.SwapRegime("ReLU"), do.StartRun(small("DL"), paused=True), do.Undo())
+    assert "nothing to undo" in str(begun.last(Refused))
+
+
+def test_a_change_that_made_the_run_diverge_is_undone_and_it_trains_again(begun: Desk) -> None:
+    before = whole(begun)
+    begun.do(do.SwapRegime("ReLU"))
+    with torch.no_grad():
+        run_of(begun).trainer.network.value.weights[0].fill_(float("nan"))
+    begun.do(do.Advance(40))
+    while begun.engine.running:
+        begun.engine.advance()
+    assert isinstance(begun.last(Diverged), Diverged)
+    assert capture(run_of(begun)) is None
+    begun.do(do.Undo())
+    assert same(whole(begun), before)
+    begun.train(3)
+    assert all(bool(tensor.isfinite().all()) for tensor in whole(begun).values())
+
+
+def test_old_changes_are_forgotten_when_they_take_too_much_memory(
+    begun: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undo, "MOST_BYTES", 1)
+    begun.do(do.SwapRegime("ReLU"), do.SwapRegime("FR-II"), do.Undo())
+    assert run_of(begun).trainer.regime.name == "ReLU"
+    begun.do(do.Undo())
+    assert "nothing to undo" in str(begun.last(Refused))
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(str(tmp_path / "runs"))
+    yield made
+    made.engine.close()
+
+
+def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> None:
+    recorded.do(do.StartRun(small("DL"), paused=True))
+    recorded.train(7)
+    recorded.do(do.SwapRegime("FR-II"))
+    recorded.train(5)
+    recorded.do(do.Undo())
+    recording = recorded.engine._recording
+    assert recording is not None
+    folder = recording.path
+    recorded.engine.close()
+    reader = RunReader(folder)
+    told = [event.undone for event in reader.events if isinstance(event, RegimeSwapped)]
+    assert told == ["", "Undo regime FR-II"]
+    assert {one.kept for one in reader.checkpoints} >= {
+        "before FR-II",
+        "before undo of regime FR-II",
+    }

@@ -1,0 +1,79 @@
+"""What is found out before the first run of many begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine import cli
+from dgn_engine.config import DataConfig
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.folder_layout import WEIGHTS
+from dgn_engine.sweep.checks import check_folder, check_start
+from dgn_engine.sweep.unit import Training, Unit, unit_folder
+from dgn_engine.sweep.workers.serial import SerialExecutor
+from dgn_engine.training.devices import available_devices
+from tests.engine.sweep.small import learnt, run, small
+
+
+def test_what_can_be_carried_out_is_not_refused(tmp_path: Path) -> None:
+    check_start([*learnt(0), small(1), small(2, "DL"), small(3, "FL")], tmp_path)
+
+
+def test_a_checkpoint_that_fits_only_other_data_is_refused(tmp_path: Path) -> None:
+    taught = small(0)
+    run(SerialExecutor(), [taught], tmp_path)
+    file = str(unit_folder(tmp_path, taught.id) / WEIGHTS)
+    held = small(1, "FL")
+    held = replace(
+        held, config=replace(held.config, gating=replace(held.config.gating, gates_from=file))
+    )
+    check_start([held], tmp_path)
+    other = replace(held, config=replace(held.config, data=DataConfig("correlated")))
+    with pytest.raises(UserError, match=f"The run {other.id} is not possible: .*256"):
+        check_start([other], tmp_path)
+
+
+def test_a_device_that_is_not_here_is_refused_and_no_folder_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = next(device for device in ("mps", "cuda") if device not in available_devices())
+    path = tmp_path / "sweep.toml"
+    path.write_text(f"[grid]\ndevice = ['cpu', '{absent}']\n")
+    assert cli.main(["sweep", str(path), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert f"The run device={absent} is not possible: Device '{absent}' is not available" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_lies_on_another_machine_is_not_looked_for_here(tmp_path: Path) -> None:
+    unit = small(0)
+    config = replace(unit.config, data=DataConfig("mnist", root="/nowhere"))
+    far: list[Unit] = [Training("far", config)]
+    check_start(far, tmp_path, here=False)
+    with pytest.raises(UserError, match="is not in /nowhere"):
+        check_start(far, tmp_path)
+
+
+def test_a_run_that_is_done_needs_its_file_no_more(tmp_path: Path) -> None:
+    (tmp_path / "gates").mkdir()
+    taught, held = small(0), small(1, "FL")
+    run(SerialExecutor(), [taught], tmp_path / "gates")
+    file = unit_folder(tmp_path / "gates", taught.id) / WEIGHTS
+    gating = replace(held.config.gating, gates_from=str(file))
+    held = replace(held, config=replace(held.config, gating=gating))
+    run(SerialExecutor(), [held], tmp_path / "out")
+    file.unlink()
+    check_start([held], tmp_path / "out")
+    with pytest.raises(UserError, match="cannot be opened"):
+        check_start([held], tmp_path / "elsewhere")
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    check_folder(tmp_path / "new" / "deep")
+    for place in (tmp_path / "file", tmp_path / "file" / "deep"):
+        with pytest.raises(UserError, match=r"file is not a folder; choose a folder with --out"):
+            check_folder(place)

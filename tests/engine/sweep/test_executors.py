@@ -1,0 +1,233 @@
+"""Serial and processes: the same bits, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.config import NetConfig
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import RunContinued
+from dgn_engine.storage import lock
+from dgn_engine.storage.runs.folder_layout import LOCK, LOG
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.sweep import scheduler, stale_lock
+from dgn_engine.sweep.executor import UnitProgress
+from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
+from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, find_stacks
+from dgn_engine.sweep.workers.choose import find_executor
+from dgn_engine.sweep.workers.processes import ProcessExecutor
+from dgn_engine.sweep.workers.serial import SerialExecutor
+from tests.engine.sweep.small import LONG, Seen, content, learnt, mixed, run, small
+
+
+def test_what_is_done_is_skipped_and_its_score_is_told(tmp_path: Path, seen: Seen) -> None:
+    units: list[Unit] = learnt(0)
+    assert run(SerialExecutor(), units, tmp_path) == {"ReLU-s0": "done", "FL-s0": "done"}
+    before = content(units, tmp_path)
+    assert set(run(SerialExecutor(), units, tmp_path, seen).values()) == {"skipped"}
+    assert content(units, tmp_path) == before
+    assert all(progress.score is not None for progress in seen.all)
+
+
+def test_a_unit_that_is_refused_is_not_tried_again_and_told_with_its_log(
+    tmp_path: Path, seen: Seen
+) -> None:
+    relu, fixed = learnt(0)
+    assert isinstance(relu, Training)
+    broken = replace(relu, config=replace(relu.config, net=NetConfig(name="nonsense")))
+    states = run(SerialExecutor(), [broken, fixed, small(1)], tmp_path, seen)
+    assert states == {"ReLU-s0": "failed", "FL-s0": "failed", "FR-II-s1": "done"}
+    assert [p.state for p in seen.of("ReLU-s0")] == ["running", "failed"]
+    assert "There is no network 'nonsense'" in seen.of("ReLU-s0")[-1].trouble
+    assert "'ReLU-s0', which it needs, failed" in seen.of("FL-s0")[-1].trouble
+    log = (tmp_path / "logs" / "ReLU-s0.txt").read_text("utf-8")
+    assert log.count("There is no network 'nonsense'") == 1
+
+
+def test_a_fault_of_ours_is_tried_twice_again_and_told_with_the_end_of_its_traceback(
+    tmp_path: Path, seen: Seen
+) -> None:
+    fault = Calculation("table", "dgn_engine.sweep.unit:no_such_function")
+    assert run(SerialExecutor(), [fault], tmp_path, seen) == {"table": "failed"}
+    assert [p.state for p in seen.all].count("queued") == 2
+    log = (tmp_path / "logs" / "table.txt").read_text("utf-8")
+    assert log.count("Traceback") == 3
+    assert "Traceback" in seen.all[-1].trouble
+    assert "no_such_function" in seen.all[-1].trouble.splitlines()[-1]
+
+
+def test_another_sweep_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    run(SerialExecutor(), [small(0)], tmp_path)
+    with pytest.raises(UserError, match="another configuration"):
+        run(SerialExecutor(), [small(0, epochs=4)], tmp_path)
+    held = lock.Lock(tmp_path / LOCK)
+    held.take()
+    try:
+        with pytest.raises(UserError, match="is being written by process"):
+            run(SerialExecutor(), [small(0)], tmp_path)
+    finally:
+        held.release()
+
+
+def test_a_run_that_somebody_else_writes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "AGAIN", 0.0)
+    unit = small(0)
+    other = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
+    waits: list[UnitProgress] = []
+
+    def told(progress: UnitProgress) -> None:
+        if progress.trouble:
+            waits.append(progress)
+            if len(waits) == 5:
+                other.close()
+
+    assert run(SerialExecutor(), [unit], tmp_path, told) == {unit.id: "done"}
+    assert [progress.state for progress in waits] == ["queued"] * 5
+
+
+def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "AGAIN", 0.0)
+    monkeypatch.setattr(stale_lock.StaleLock, "fell", lambda *_: True)
+    unit = small(0)
+    RunFolder.create(unit_folder(tmp_path, unit.id), unit.config).close()
+    path = unit_folder(tmp_path, unit.id) / LOCK
+    left = {"pid": 7, "host": "elsewhere", "boot": "b", "inode": path.stat().st_ino}
+    path.write_text(json.dumps(left))
+    assert run(SerialExecutor(), [unit], tmp_path) == {unit.id: "done"}
+
+
+def test_silence_is_a_run_that_does_not_change(tmp_path: Path) -> None:
+    from dgn_engine.sweep.unit_update import ProcessId
+
+    unit, whose = small(0), ProcessId(7, "elsewhere")
+    folder = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
+    listening = stale_lock.StaleLock(tmp_path, quiet=0.0)
+    patient = stale_lock.StaleLock(tmp_path, quiet=1e9)
+    assert listening.fell(unit.id, whose)
+    assert not patient.fell(unit.id, whose)
+    assert not patient.fell(unit.id, whose)
+    folder.close()
+
+
+def test_a_lock_of_this_machine_is_never_freed(tmp_path: Path) -> None:
+    held = lock.Lock(tmp_path / LOCK)
+    held.take()
+    lock.free(tmp_path / LOCK, os.getpid(), platform.node())
+    assert lock.holder(tmp_path / LOCK) is not None
+    held.release()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # four processes import torch: seconds, minutes on a crowded machine
+def test_stopped_continued_and_killed_processes_give_the_bits_of_a_serial_sweep(
+    tmp_path: Path,
+) -> None:
+    units, root = mixed(), tmp_path / "sweep"
+    run(SerialExecutor(), units, tmp_path / "serial")
+    far: dict[str, float] = {}
+
+    def watch(progress: UnitProgress) -> None:
+        far[progress.unit] = progress.fraction
+
+    states = run(ProcessExecutor(1), units, root, watch, lambda: far.get(LONG.id, 0.0) > 0.1)
+    assert states == {LONG.id: "interrupted", **dict.fromkeys(list(states)[1:], "queued")}
+    assert not multiprocessing.active_children()
+
+    killed: list[int] = []
+
+    def kill(progress: UnitProgress) -> None:
+        if progress.unit == LONG.id and progress.fraction > 0.3 and not killed:
+            killed.extend(child.pid or 0 for child in multiprocessing.active_children())
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    states = run(ProcessExecutor(2), units, root, kill)
+    assert killed
+    assert set(states.values()) <= {"done", "skipped"}
+    assert content(units, root) == content(units, tmp_path / "serial")
+    went_on = [
+        event
+        for event in RunReader(unit_folder(root, LONG.id)).events
+        if isinstance(event, RunContinued)
+    ]
+    assert went_on
+    assert all(event.step > 0 for event in went_on)  # from its checkpoints
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_killed_pack_comes_to_the_bits_of_one_that_was_not(tmp_path: Path, seen: Seen) -> None:
+    units: list[Unit] = [small(2, epochs=100), small(3, epochs=100)]
+    log = unit_folder(tmp_path / "killed", "FR-II-s3") / LOG
+    killed: list[int] = []
+
+    def kill(progress: UnitProgress) -> None:
+        seen(progress)
+        if progress.state == "running" and not killed:
+            killed.extend(child.pid or 0 for child in multiprocessing.active_children())
+            until = time.monotonic() + 300
+            while time.monotonic() < until and not (log.exists() and log.stat().st_size > 500):
+                time.sleep(0.01)
+            os.kill(killed[0], signal.SIGKILL)
+
+    states = run(BatchedExecutor(1), units, tmp_path / "killed", kill)
+    assert set(states.values()) == {"done"}
+    lost = {progress.unit for progress in seen.all if "exit code -9" in progress.trouble}
+    assert lost == {"FR-II-s2", "FR-II-s3"}  # a stack is lost together
+    run(BatchedExecutor(1), units, tmp_path / "whole")
+    assert content(units, tmp_path / "killed") == content(units, tmp_path / "whole")
+
+
+def test_stacks_hold_networks_of_one_kind_and_one_wave_and_share_the_places(
+    tmp_path: Path,
+) -> None:
+    units: list[Unit] = [u for seed in range(4) for u in learnt(seed)] + [small(9, "DL")]
+    stacks = find_stacks(units, tmp_path, 1)
+    assert sorted(map(sorted, stacks)) == [
+        [f"FL-s{seed}" for seed in range(4)],
+        [f"ReLU-s{seed}" for seed in range(4)],
+    ]
+    assert {len(stack) for stack in find_stacks(units[:-1], tmp_path, 2)} == {2}
+
+
+def test_dense_networks_on_a_cpu_are_packed_and_others_are_not() -> None:
+    many: list[Unit] = [small(0), small(1)]
+    assert isinstance(find_executor("auto", many), BatchedExecutor)
+    assert isinstance(find_executor("auto", many[:1]), ProcessExecutor)
+
+
+def test_names_of_executors_and_their_options_are_checked() -> None:
+    for arguments, words in (
+        (("mapreduce",), "There is no executor 'mapreduce'"),
+        (("serial", (), "local"), "--cluster is for the executor 'dask'"),
+        (("dask", (), "http://x"), "it must be tcp://HOST:PORT"),
+        (("dask", (), "slurm:speed=9"), "knows no 'speed=9'"),
+        (("dask", (), "slurm:jobs=many"), "not a number"),
+        (("processes", (), "", -1), "--workers is -1"),
+    ):
+        with pytest.raises(UserError, match=words):
+            find_executor(*arguments)
+
+
+def test_without_dask_one_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(UserError, match=r"needs Dask; install it with: pip install"):
+        run(find_executor("dask"), [small(0)], tmp_path)

@@ -1,7 +1,0 @@
-"""Shapes are checked at every call of a kernel, here and in every other test of the session."""
-
-from __future__ import annotations
-
-from tests.kernels.contracts import switch_on
-
-switch_on()

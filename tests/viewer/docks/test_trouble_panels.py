@@ -1,0 +1,111 @@
+"""Divergence and lack of memory: what panels, status bar and notices say, and what can go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.commands import StartRun
+from dgn_viewer.application import Viewer
+
+WAIT = 20_000  # ms
+RUN = RunConfig(
+    data=DataConfig(name="digits"),
+    net=NetConfig(name="fc", options=(("depth", 4), ("width", 16))),
+    gating=GatingConfig(regime="DL"),
+    training=TrainingConfig(learning_rate=1e-3, epochs=0, pace=200.0),
+    device="cpu",
+    probe_examples=20,
+)
+
+
+def test_every_panel_says_at_which_step_the_run_diverged(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    wild = replace(RUN.training, optimiser="sgd", learning_rate=1e20)
+    viewer = make_viewer(replace(RUN, training=wild))
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.situation.diverged, timeout=WAIT)
+    found = re.match(r"Diverged at step (\d+): ", window.notices.recent[-1].text)
+    assert found is not None
+    assert 1 <= int(found[1]) <= 10  # where it happened, not at the next score
+    said = f"diverged at step {found[1]}"
+
+    def told() -> bool:
+        hosts = [window.docks.hosts[name] for name in window.docks.visible()]
+        return all(said in f"{host.footer()} {host.words()[0]}".lower() for host in hosts)
+
+    qtbot.waitUntil(told, timeout=WAIT)
+    window.status.catch_up()
+    assert window.status.text("phase") == "diverged"
+    viewer.pump.send(StartRun(RUN))
+    qtbot.waitUntil(lambda: window.situation.step > 5, timeout=WAIT)
+    assert not window.situation.diverged
+    qtbot.waitUntil(
+        lambda: (
+            not any("diverged" in host.footer().lower() for host in window.docks.hosts.values())
+        ),
+        timeout=WAIT,
+    )
+
+
+def test_a_panel_says_that_its_probe_batch_was_halved(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dgn_engine.training import probe_schedule
+
+    known = probe_schedule.all_probes()
+
+    def read(context: object, *rest: object) -> object:
+        if len(context.x) > 10:  # type: ignore[attr-defined]
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return known["npk"].read(context, *rest)  # type: ignore[arg-type]
+
+    def never(*_: object) -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    fakes = {"npk": replace(known["npk"], read=read), "gates": replace(known["gates"], read=never)}
+    monkeypatch.setattr(probe_schedule, "all_probes", lambda: {**known, **fakes})
+    hosts = make_viewer(RUN).window.docks.hosts
+    qtbot.waitUntil(
+        lambda: "probe batch halved to 10: out of memory" in hosts["spectrum"].footer(),
+        timeout=WAIT,
+    )
+    qtbot.waitUntil(lambda: hosts["gate_maps"].words()[0] == "Out of memory", timeout=WAIT)
+    assert "Training goes on" in hosts["gate_maps"].words()[1]
+    qtbot.waitUntil(lambda: hosts["ntk"].footer() != "", timeout=WAIT)
+    assert "halved" not in hosts["ntk"].footer()
+
+
+def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_run_starts(
+    make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = make_viewer(RUN)
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.situation.step > 3, timeout=WAIT)
+    from dgn_engine.model.network import GatedNetwork
+
+    forward = GatedNetwork.forward
+
+    def narrow(network: GatedNetwork, x: torch.Tensor) -> torch.Tensor:
+        if len(x) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forward(network, x)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GatedNetwork, "forward", narrow)
+        qtbot.waitUntil(lambda: window.situation.phase == "paused", timeout=WAIT)
+        (notice,) = (one for one in window.notices.recent if one.kind == "failed")
+        assert notice.text == (
+            "Training does not fit in memory with a batch of 32; a batch of about 8 would fit."
+        )
+        assert notice.details == ""
+    viewer.pump.send(StartRun(RUN))
+    qtbot.waitUntil(lambda: window.situation.phase == "running", timeout=WAIT)
+    qtbot.waitUntil(lambda: window.situation.step > 3, timeout=WAIT)

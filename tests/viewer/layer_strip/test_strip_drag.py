@@ -1,0 +1,215 @@
+"""The layers strip under real mouse and key events: what it asks for and what it shows."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import QPointF, Qt
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import Command, Rewire
+from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
+from dgn_viewer.layer_strip.strip_widget import LayersStrip
+from dgn_viewer.style.theme import DARK
+from tests.viewer.layer_strip.strips import DENSE, shown, started
+
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+MIXED = (
+    LayerInfo(0, "conv 1", "conv", (64, 32, 32)),
+    LayerInfo(1, "conv 2", "conv", (64, 32, 32)),
+    LayerInfo(2, "conv 3", "conv", (128, 16, 16)),
+)
+
+
+Strip = Callable[..., LayersStrip]
+
+
+@pytest.fixture
+def strip(qtbot: QtBot, sent: list[Command]) -> Strip:
+    def make(layers: tuple[LayerInfo, ...] = DENSE, regime: str = "DL") -> LayersStrip:
+        return shown(qtbot, sent, started(layers, regime))
+
+    return make
+
+
+def carry(strip: LayersStrip, feature: int, column: int, *, let_go: bool = True) -> None:
+    """Press a chip, move it in steps over a value layer's slot, let go."""
+    chip = strip.canvas.chips[feature]
+    QTest.mousePress(chip, LEFT, NONE, chip.rect().center())
+    goal = (strip.canvas.place_of(column) + QPointF(3, 2)).toPoint()
+    for share in (0.2, 0.6, 1.0):
+        here = chip.rect().center()
+        way = chip.mapFrom(strip.canvas, goal) - here
+        QTest.mouseMove(chip, here + way * share)
+    if let_go:
+        QTest.mouseRelease(chip, LEFT, NONE, chip.rect().center())
+
+
+def test_dragging_a_chip_onto_another_layer_asks_to_exchange_the_two(
+    strip: Strip, sent: list[Command]
+) -> None:
+    carry(strip(), 2, 0)
+    assert sent == [Rewire((2, 1, 0, 3))]
+
+
+def test_a_drag_is_previewed_before_it_is_dropped(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    before = widget.canvas.chips[0].x()
+    carry(widget, 2, 0, let_go=False)
+    assert widget.canvas.shown_order == (2, 1, 0, 3)
+    assert widget.canvas.chips[0].x() > before
+    assert sent == []
+
+
+def test_escape_puts_the_chip_back(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    chip = widget.canvas.chips[2]
+    before = chip.geometry()
+    carry(widget, 2, 0, let_go=False)
+    QTest.keyClick(chip, Qt.Key.Key_Escape)
+    QTest.mouseRelease(chip, LEFT, NONE, chip.rect().center())
+    assert sent == []
+    assert chip.geometry() == before
+
+
+def test_a_chip_let_go_beside_the_slots_goes_back(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    chip = widget.canvas.chips[1]
+    before = chip.geometry()
+    QTest.mousePress(chip, LEFT, NONE, chip.rect().center())
+    QTest.mouseMove(chip, chip.rect().center() + chip.mapFromParent(QPointF(20, 5)).toPoint())
+    QTest.mouseRelease(chip, LEFT, NONE, chip.mapFromParent(QPointF(20, 5)).toPoint())
+    assert sent == []
+    assert chip.geometry() == before
+
+
+def test_a_click_without_a_move_asks_for_nothing(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    QTest.mouseClick(widget.canvas.chips[0], LEFT)
+    assert sent == []
+
+
+def test_an_illegal_slot_says_why_and_asks_for_nothing(strip: Strip, sent: list[Command]) -> None:
+    widget = strip(MIXED)
+    carry(widget, 2, 1, let_go=False)
+    assert widget.canvas.reason == "G3 has 128 channels of 16×16, layer 2 needs 64 of 32×32"
+    chip = widget.canvas.chips[2]
+    QTest.mouseRelease(chip, LEFT, NONE, chip.rect().center())
+    assert sent == []
+    assert widget.canvas.reason == ""
+    assert widget.canvas.shown_order == (0, 1, 2)
+
+
+def test_the_engine_speaks_last(strip: Strip) -> None:
+    widget = strip()
+    carry(widget, 2, 0)
+    assert widget.canvas.shown_order == (2, 1, 0, 3)  # asked for
+    widget.on_event(Refused("new order", "No."))
+    assert widget.canvas.shown_order == (0, 1, 2, 3)
+    widget.on_event(Rewired(7, (3, 1, 2, 0)))
+    assert widget.canvas.shown_order == (3, 1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "modifier", [Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier]
+)
+def test_the_keyboard_moves_a_chip(
+    strip: Strip, sent: list[Command], modifier: Qt.KeyboardModifier
+) -> None:
+    widget = strip()
+    QTest.keyClick(widget.canvas.chips[1], Qt.Key.Key_Right, modifier)
+    assert sent == [Rewire((0, 2, 1, 3))]
+    QTest.keyClick(widget.canvas.chips[1], Qt.Key.Key_Right, modifier)  # before the answer
+    assert sent[-1] == Rewire((0, 2, 3, 1))
+
+
+def test_a_chip_at_the_end_stays_there(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    QTest.keyClick(widget.canvas.chips[0], Qt.Key.Key_Left, Qt.KeyboardModifier.ControlModifier)
+    assert sent == []
+
+
+def test_an_illegal_key_says_why(strip: Strip, sent: list[Command]) -> None:
+    widget = strip(MIXED)
+    QTest.keyClick(widget.canvas.chips[1], Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
+    assert sent == []
+    assert widget.canvas.reason.startswith("G2 has 64 channels of 32×32, layer 3 needs 128")
+
+
+def test_arrows_and_tab_walk_along_the_layers(strip: Strip, qtbot: QtBot) -> None:
+    widget = strip()
+    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    chips = widget.canvas.chips
+    widget.activateWindow()
+    chips[2].setFocus()
+    qtbot.waitUntil(chips[2].hasFocus)
+    QTest.keyClick(chips[2], Qt.Key.Key_Right)
+    assert chips[1].hasFocus()
+    QTest.keyClick(chips[1], Qt.Key.Key_Tab)
+    assert chips[0].hasFocus()
+
+
+def test_home_and_the_button_reset_the_order(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    assert not widget.reset.isVisible()
+    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    assert widget.reset.isVisible()
+    QTest.mouseClick(widget.reset, LEFT)
+    widget.on_event(Rewired(2, (1, 0, 2, 3)))
+    QTest.keyClick(widget.canvas.chips[0], Qt.Key.Key_Home)
+    assert sent == [Rewire((0, 1, 2, 3))] * 2
+
+
+def test_a_network_with_its_own_gates_has_nothing_to_drag(
+    strip: Strip, sent: list[Command]
+) -> None:
+    widget = strip(regime="ReLU")
+    carry(widget, 2, 0)
+    QTest.keyClick(widget.canvas.chips[1], Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier)
+    assert sent == []
+    assert widget.canvas.chips[0].focusPolicy() == Qt.FocusPolicy.NoFocus
+    assert "own gates" in widget.headline
+    assert "DL and FL can be wired" in widget.sentence
+
+
+def test_gates_from_a_file_carry_its_name(strip: Strip) -> None:
+    widget = strip()
+    swap = RegimeSwapped(3, "DL", "FL", ("value weights",), (), (), (), "resnet18.pth")
+    widget.on_event(swap)
+    assert widget.headline == "Gates of resnet18.pth"
+    assert "From resnet18.pth." in widget.canvas.chips[0].accessibleDescription()
+    widget.on_event(RegimeSwapped(9, "FL", "DL", (), (), (), ()))
+    assert widget.headline == "Gates in training"
+
+
+def test_a_swap_to_own_gates_ends_a_drag(strip: Strip, sent: list[Command]) -> None:
+    widget = strip()
+    carry(widget, 2, 0, let_go=False)
+    widget.on_event(RegimeSwapped(3, "DL", "ReLU", (), (), (), ()))
+    chip = widget.canvas.chips[2]
+    QTest.mouseRelease(chip, LEFT, NONE, chip.rect().center())
+    assert sent == []
+    assert widget.canvas.shown_order == (0, 1, 2, 3)
+
+
+def test_a_new_run_with_fewer_layers_is_drawn_anew(strip: Strip) -> None:
+    widget = strip()
+    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    widget.on_event(started(MIXED))
+    widget.set_theme(DARK)
+    assert len(widget.canvas.chips) == 3
+    assert not widget.grab().isNull()
+
+
+def test_chips_have_names_for_screen_readers(strip: Strip) -> None:
+    widget = strip()
+    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    names = [chip.accessibleName() for chip in widget.canvas.chips]
+    assert names[2] == "Gate layer 3, used by value layer 1"
+
+
+def test_many_layers_scroll_instead_of_overlapping(strip: Strip) -> None:
+    widget = strip(tuple(LayerInfo(i, "d", "dense", (8,)) for i in range(60)))
+    chips = widget.canvas.chips
+    assert all(a.geometry().right() < b.geometry().left() for a, b in pairwise(chips))

@@ -1,0 +1,74 @@
+"""Undo and redo in the real window: what a drop did, a swap, an order; in menu and by key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMenu
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import Rewire
+from dgn_viewer.application import Viewer
+from tests.viewer.shell.test_shell_compare import LEFT, opened, saved  # noqa: F401 - a fixture
+
+CONTROL = Qt.KeyboardModifier.ControlModifier
+
+
+def entries(viewer: Viewer) -> list[tuple[str, bool]]:
+    """Of the menu Edit."""
+    bar = viewer.window.menuBar()
+    menus = {action.text(): action.menu() for action in bar.actions()}
+    menu = menus["Edit"]
+    assert isinstance(menu, QMenu)
+    return [(action.text(), action.isEnabled()) for action in menu.actions()]
+
+
+@pytest.mark.parametrize(("use", "what"), [("gates", "gates"), ("weights", "weights")])
+def test_what_a_drop_did_is_undone_by_ctrl_z_and_redone(
+    viewer: Viewer,
+    qtbot: QtBot,
+    saved: Path,  # noqa: F811
+    use: str,
+    what: str,
+) -> None:
+    window = viewer.window
+    assert entries(viewer) == [("Undo", False), ("Redo", False)]
+    page = opened(viewer, qtbot, saved, use)
+    QTest.mouseClick(page.go, LEFT)
+    change = f"{what} of {saved.name}"
+    qtbot.waitUntil(lambda: window.situation.undo == change)
+    assert entries(viewer) == [(f"Undo {change}", True), ("Redo", False)]
+    assert window.situation.regime == ("FL" if use == "gates" else "DL")
+    QTest.keyClick(window, Qt.Key.Key_Z, CONTROL)
+    qtbot.waitUntil(lambda: window.situation.redo == change)
+    assert window.situation.regime == "DL"
+    assert entries(viewer) == [("Undo", False), (f"Redo {change}", True)]
+    assert window.notices.recent[-1].text.startswith(f"Undo {change}")
+    assert [mark.label for mark in window.history.view({}).marks][-1] == "undo"
+    QTest.keyClick(window, Qt.Key.Key_Y, CONTROL)
+    qtbot.waitUntil(lambda: window.situation.undo == change)
+    assert window.situation.regime == ("FL" if use == "gates" else "DL")
+    assert window.situation.running  # it trained all the while
+
+
+def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(
+    viewer: Viewer, qtbot: QtBot
+) -> None:
+    window = viewer.window
+    window.registry["regime.FR-II"].trigger()
+    qtbot.waitUntil(lambda: window.situation.undo == "regime FR-II")
+    window.send(Rewire((1, 0, 2)))
+    qtbot.waitUntil(lambda: window.situation.wiring == (1, 0, 2))
+    window.registry["edit.undo"].trigger()
+    qtbot.waitUntil(lambda: window.situation.wiring == (0, 1, 2))
+    qtbot.waitUntil(lambda: window.situation.undo == "regime FR-II")
+    assert window.situation.regime == "FR-II"
+    window.registry["edit.undo"].trigger()
+    qtbot.waitUntil(lambda: window.situation.regime == "DL")
+    qtbot.waitUntil(lambda: window.situation.undo == "")
+    assert window.toolbar.regime.currentText().startswith("DL ")
+    window.registry["run.reset"].trigger()
+    qtbot.waitUntil(lambda: window.situation.redo == "")  # another run
