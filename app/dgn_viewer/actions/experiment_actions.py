@@ -15,10 +15,10 @@ class ExperimentActions(Protocol):
     """Who does it."""
 
     @property
-    def running(self) -> bool: ...  # noqa: D102
-    def stop(self) -> None: ...  # noqa: D102
-    def open_result(self) -> None: ...  # noqa: D102
-    def gate_information(self) -> None: ...  # noqa: D102
+    def running(self) -> bool: ...
+    def stop(self) -> None: ...
+    def open_result(self) -> None: ...
+    def gate_information(self) -> None: ...
 
 
 def result_actions(asked: ExperimentActions, show: Callable[[], None]) -> tuple[ActionSpec, ...]:

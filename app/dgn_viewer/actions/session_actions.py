@@ -10,12 +10,12 @@ from dgn_viewer.actions.registry import ActionSpec, Shell
 class SessionActions(Protocol):
     """Who does it."""
 
-    def open_run(self) -> None: ...  # noqa: D102
-    def open_session(self) -> None: ...  # noqa: D102
-    def save_session(self) -> None: ...  # noqa: D102
-    def go_back(self) -> None: ...  # noqa: D102
+    def open_run(self) -> None: ...
+    def open_session(self) -> None: ...
+    def save_session(self) -> None: ...
+    def go_back(self) -> None: ...
     @property
-    def aside(self) -> str: ...  # noqa: D102
+    def aside(self) -> str: ...
 
 
 def session_actions(sessions: SessionActions) -> tuple[ActionSpec, ...]:

@@ -41,7 +41,7 @@ class Home(Protocol):
     closed: SignalInstance
 
     @property
-    def situation(self) -> Situation: ...  # noqa: D102
+    def situation(self) -> Situation: ...
 
 
 class ExperimentParts:

@@ -35,8 +35,8 @@ class Home(Protocol):
     event_taken: SignalInstance
 
     @property
-    def situation(self) -> Situation: ...  # noqa: D102
-    def choose_theme(self, name: str, keep: bool = True) -> None: ...  # noqa: D102
+    def situation(self) -> Situation: ...
+    def choose_theme(self, name: str, keep: bool = True) -> None: ...
 
 
 class RecordedParts:
