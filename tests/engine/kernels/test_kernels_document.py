@@ -43,7 +43,7 @@ def test_every_figure_has_its_section_its_function_and_its_test() -> None:
     sections = set(re.findall(r"^## (\d)\. ", theory, re.MULTILINE))
     tests = {
         name
-        for path in (ROOT / "tests" / "kernels").glob("test_*.py")
+        for path in (ROOT / "tests" / "engine" / "kernels").glob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
     }
     for figure, section, function, test in rows:

@@ -57,7 +57,7 @@ def said(act: str, before: str = "") -> str:
     ],
 )
 def test_reaching_out_or_running_code_ends_the_reading(act: str) -> None:
-    assert said(act).startswith("Unreadable made its reader do what reading needs not")
+    assert said(act).startswith("UnreadableFile made its reader do what reading needs not")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")

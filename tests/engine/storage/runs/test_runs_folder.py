@@ -22,7 +22,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogWriter, mended, read_log
-from dgn_engine.storage.runs.log_lines import LogLine, decode, encode, event_of, fields_of
+from dgn_engine.storage.runs.log_lines import LogLine, decode, encode, event_of, fields_of, log_word
 from dgn_engine.storage.runs.retention import to_drop
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -66,7 +66,7 @@ def frame(step, layers=1):
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_an_event_comes_back_from_its_line(event):
-    raw = encode(LogLine(3, 1.5, type(event).__name__, fields_of(event)))
+    raw = encode(LogLine(3, 1.5, log_word(event), fields_of(event)))
     json.loads(raw, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
     line = decode(raw.rstrip(b"\n"))
     assert (line.seq, line.at) == (3, 1.5)

@@ -19,8 +19,8 @@ from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivateTempD
 
 LIVING = """
 import sys, time
-from dgn_engine.storage.session_file.temp_dirs import PrivatePlace
-place = PrivatePlace()
+from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir
+place = PrivateTempDir()
 (place.path / "unpacked").mkdir()
 (place.path / "unpacked" / "log.jsonl").write_text("{}")
 print(place.path, flush=True)
