@@ -133,7 +133,7 @@ class Viewer:
         self.engine = new_engine(self._options)
         self.pump.take_over(self.engine)
         self.engine.start()
-        config = self.window.situation.config_now() or self._options.config
+        config = self.window.run_state.current_config() or self._options.config
         again = ContinueRun(left, paused=True) if left else StartRun(config, paused=True)
         self.pump.send(again)
         self.window.display.watch_again()

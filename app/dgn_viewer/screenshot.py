@@ -138,7 +138,7 @@ class Screenshot:
         self._viewer.application.processEvents()
         facts = {
             "step": window.history.step,
-            "regime": window.situation.regime,
+            "regime": window.run_state.regime,
             "panels": {n: describe(window.docks.hosts[n]) for n in window.docks.visible()},
         }
         try:

@@ -18,6 +18,7 @@ from dgn_engine.protocol.events import (
     ProbeScalars,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_table import fixed_actions, panel_actions, regime_actions
 from dgn_viewer.actions.menus import Menus
 from dgn_viewer.actions.palette import Palette
@@ -42,7 +43,6 @@ from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
 from dgn_viewer.shell.window_state import remember, restore
 from dgn_viewer.state.history import History
-from dgn_viewer.state.situation import Situation
 from dgn_viewer.style import appearance, stylesheet
 
 DEFAULT_SIZE = QSize(1440, 900)
@@ -51,7 +51,7 @@ DEFAULT_SIZE = QSize(1440, 900)
 class Window(QMainWindow):
     """Every part of the viewer in its place. Implements `actions.Shell`."""
 
-    event_taken = Signal(object)  # an event that is no sample, after situation and history
+    event_taken = Signal(object, object)  # an event that is no sample, and the state after it
     engine_wanted = Signal()  # another one, in the place of one that has stopped
     closed = Signal()
 
@@ -70,7 +70,6 @@ class Window(QMainWindow):
         self.settings = settings
         self._theme_choice = theme_choice or settings.theme
         self.theme = appearance.resolve(self._theme_choice)
-        self._situation = Situation()
         self._arranged = False
         self._finishing = False  # an epoch, as soon as the run stands
         self.history = History()
@@ -110,38 +109,34 @@ class Window(QMainWindow):
         self.display.refresh()
 
     def _take(self, event: Event) -> None:
-        before = self._situation
-        self._situation = before.after(event)
+        before = self.run_state
         self.history.on_event(event)
+        state = self.run_state
         if isinstance(event, EngineReady):
             self.registry.add(regime_actions(event.catalogue))
         if self._finishing and isinstance(event, Paused):
             self._finishing = False
             self.finish_epoch()
-        if self._situation is not before:
+        if state is not before:
             self.registry.refresh()
-            self.status.show_situation(self._situation)
-            self.docks.compare(self._situation.beside is not None)
-            self.standing.show_situation(self._situation)
+            self.status.show_state(state)
+            self.docks.compare(state.comparison is not None)
+            self.standing.show_state(state)
         if not isinstance(event, (Measured, ProbeScalars)):  # many, and only history needs them
-            self.event_taken.emit(event)
+            self.event_taken.emit(event, state)
 
     def on_frame(self, frame: Frame) -> None:
         """Take in the newest frame."""
-        run = self._situation.run
-        if run is None or frame.run != run.run:
-            return
-        self._situation = self._situation.at(frame.step)
-        self.history.on_frame(frame)
-        self.status.show_frame(frame)
-        self.display.refresh()
+        if self.history.on_frame(frame):
+            self.status.show_frame(frame)
+            self.display.refresh()
 
     # What actions ask (actions.Shell)
 
     @property
-    def situation(self) -> Situation:
-        """The engine's last word."""
-        return self._situation
+    def run_state(self) -> RunState:
+        """The state of engine and run after the events so far."""
+        return self.history.state
 
     @property
     def theme_choice(self) -> str:
@@ -197,7 +192,7 @@ class Window(QMainWindow):
 
     def save_configuration(self) -> None:
         """Ask for a file; the configuration as it is now goes there."""
-        config = self._situation.config_now()
+        config = self.run_state.current_config()
         if config is not None:
             self._files.save_configuration(config)
 
@@ -215,11 +210,11 @@ class Window(QMainWindow):
 
     def finish_epoch(self) -> None:
         """Train to the end of this epoch; a run that trains stands first, to know where it is."""
-        if self._situation.running:
+        if self.run_state.running:
             self._finishing = True
             self.send(Pause())
         else:
-            self.send(Advance(self._situation.epoch_steps))
+            self.send(Advance(self.run_state.epoch_steps))
 
     # Qt
 

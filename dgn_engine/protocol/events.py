@@ -141,6 +141,13 @@ class Working:
     what: str
     fraction: float | None = None
 
+    @property
+    def sentence(self) -> str:
+        """'Reading mnist, 40 %'."""
+        if self.fraction is None:
+            return self.what
+        return f"{self.what}, {self.fraction:.0%}".replace("%", " %")
+
 
 @dataclass(frozen=True)
 class Diverged:

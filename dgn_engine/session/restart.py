@@ -5,27 +5,23 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.protocol.commands import Command, ContinueRun, Watch
 from dgn_engine.protocol.events import (
-    Diverged,
     EngineRestarted,
     Event,
     Failed,
-    Finished,
     Measured,
-    Paused,
     ProbeScalars,
-    RegimeSwapped,
-    Rewired,
     RunContinued,
     Running,
     RunStarted,
     SettingChanged,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
@@ -39,47 +35,26 @@ def poisons(event: Event) -> bool:
     return isinstance(event, Failed) and any(word in event.what for word in _POISON)
 
 
-@dataclass(frozen=True)
-class _State:
-    """What the user may have changed."""
-
-    regime: str = ""
-    wiring: tuple[int, ...] = ()
-    dials: SettingChanged | None = None
-
-    def after(self, event: Event) -> _State:
-        match event:
-            case RunStarted(regime=regime, wiring=wiring):
-                return _State(regime, wiring)
-            case RegimeSwapped(after=regime):
-                return replace(self, regime=regime)
-            case Rewired(order=order):
-                return replace(self, wiring=order)
-            case SettingChanged():
-                return replace(self, dials=event)
-            case _:
-                return self
-
-    def lost_in(self, now: _State) -> tuple[str, ...]:
-        """What of this is not so any more, in words."""
-        lost = [f"regime {self.regime}"] if self.regime != now.regime else []
-        if self.wiring != now.wiring:
-            lost.append("order of the gate layers")
-        if self.dials is not None and now.dials is not None:
-            if self.dials.learning_rate != now.dials.learning_rate:
-                lost.append(f"learning rate {self.dials.learning_rate:g}")
-            if self.dials.beta != now.dials.beta:
-                lost.append(f"β {self.dials.beta:g}")
-            if self.dials.value_input != now.dials.value_input:
-                lost.append(f"value input {self.dials.value_input}")
-        return tuple(lost)
+def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
+    """Regime, order and settings of `before` that are not in force any more, in words."""
+    undone = [f"regime {before.regime}"] if before.regime != now.regime else []
+    if before.wiring != now.wiring:
+        undone.append("order of the gate layers")
+    if before.settings is not None and now.settings is not None:
+        if before.settings.learning_rate != now.settings.learning_rate:
+            undone.append(f"learning rate {before.settings.learning_rate:g}")
+        if before.settings.beta != now.settings.beta:
+            undone.append(f"β {before.settings.beta:g}")
+        if before.settings.value_input != now.settings.value_input:
+            undone.append(f"value input {before.settings.value_input}")
+    return tuple(undone)
 
 
 @dataclass(frozen=True)
 class _Death:
     how: str
     step: int
-    state: _State
+    state: RunState
 
 
 class EngineRestart:
@@ -93,9 +68,9 @@ class EngineRestart:
         self._clock = clock
         self._watch: Watch | None = None
         self._folder: Path | None = None
-        self._running = False
+        self._faulty = False  # a fault has ended training
         self._step = 0
-        self._state = _State()
+        self._state = RunState()
         self._died: _Death | None = None  # until the run goes on
         self._continued: int | None = None  # the step at which it does
         self._last = -AT_MOST_EVERY
@@ -113,21 +88,19 @@ class EngineRestart:
         """Fold in what the process `pid` said; what is to be told once a run has gone on."""
         self._state = self._state.after(event)
         match event:
-            case RunStarted(paused=paused):
-                self._folder, self._running, self._step = None, not paused, 0
+            case RunStarted():
+                self._folder, self._faulty, self._step = None, False, 0
             case RunContinued(folder=folder, step=step):
                 self._folder, self._step, self._continued = Path(folder), step, step
             case SettingChanged():  # told when its folder is there
                 self._folder = self._folder or self._written_by(pid)
                 return self._gone_on()
             case Running():
-                self._running = True
-            case Paused() | Finished() | Diverged():
-                self._running = False
+                self._faulty = False
             case Measured(step=step) | ProbeScalars(step=step):
                 self._step = max(self._step, step)
             case Failed() if not poisons(event):
-                self._running = False
+                self._faulty = True
             case _:
                 pass
         return None
@@ -140,14 +113,17 @@ class EngineRestart:
             return ()
         self._died, self._continued = _Death(how, self._step, self._state), None
         watch = () if self._watch is None else (self._watch,)
-        return (*watch, ContinueRun(str(self._folder), paused=not self._running))
+        trains = self._state.running and not self._faulty
+        return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
     def _gone_on(self) -> EngineRestarted | None:
         death, step = self._died, self._continued
         if death is None or step is None:
             return None
         self._died = None
-        return EngineRestarted(death.how, death.step, step, death.state.lost_in(self._state))
+        return EngineRestarted(
+            death.how, death.step, step, changes_undone(death.state, self._state)
+        )
 
     def farewell(self, how: str) -> Failed:
         """One sentence for a process that stays dead."""

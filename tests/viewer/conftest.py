@@ -102,7 +102,7 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
         viewer = Viewer(options)
         made.append(viewer)
         viewer.start()
-        qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=PATIENCE_MS)
+        qtbot.waitUntil(lambda: viewer.window.run_state.has_run, timeout=PATIENCE_MS)
         return viewer
 
     gc.freeze()  # what is there already (torch) is not looked at again: ten times faster

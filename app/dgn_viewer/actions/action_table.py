@@ -21,16 +21,22 @@ MENUS = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")
 
 
 def _has_run(shell: Shell) -> bool:
-    return shell.situation.has_run
+    return shell.run_state.has_run
 
 
 def _not_trained(shell: Shell) -> str:
-    name = shell.situation.inspected
+    name = shell.run_state.inspected
     return f"Inspecting {name}: not training. Begin a new run to train." if name else ""
 
 
 def _run_or_pause(shell: Shell) -> None:
-    shell.send(Pause() if shell.situation.running else Resume())
+    shell.send(Pause() if shell.run_state.running else Resume())
+
+
+def _toggle_text(shell: Shell) -> str:
+    if shell.run_state.running:
+        return "Pause"
+    return "Continue" if shell.run_state.recorded is not None else "Run"
 
 
 def fixed_actions() -> tuple[ActionSpec, ...]:
@@ -51,8 +57,8 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             "Train, or pause between two steps",
             enabled=_has_run,
             why_not=_not_trained,
-            text_now=lambda shell: shell.situation.go_word,
-            icon_now=lambda shell: "pause" if shell.situation.running else "run",
+            text_now=_toggle_text,
+            icon_now=lambda shell: "pause" if shell.run_state.running else "run",
         ),
         ActionSpec(
             "run.step",
@@ -90,7 +96,7 @@ def _run_actions() -> tuple[ActionSpec, ...]:
             "Run",
             lambda shell: shell.start_engine(),
             tip="After the engine has stopped: the same run, paused, where its folder has it",
-            enabled=lambda shell: shell.situation.phase == "stopped",
+            enabled=lambda shell: shell.run_state.phase == "stopped",
             section=1,
         ),
     )
@@ -214,6 +220,6 @@ def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...], section: int)
         shortcuts,
         tip=f"{entry.about} The value network is drawn anew." if entry.id == "FL" else entry.about,
         enabled=_has_run,
-        checked=lambda shell: shell.situation.regime == entry.id,
+        checked=lambda shell: shell.run_state.regime == entry.id,
         section=section,
     )

@@ -18,8 +18,8 @@ def edit_actions() -> tuple[ActionSpec, ...]:
             "undo",
             "Put back what was there before the last change of regime, weights, gates or dials; "
             "the run goes on from the step that it has reached",
-            enabled=lambda shell: bool(shell.situation.has_run and shell.situation.undo),
-            text_now=lambda shell: _named("Undo", shell.situation.undo),
+            enabled=lambda shell: bool(shell.run_state.has_run and shell.run_state.undo),
+            text_now=lambda shell: _named("Undo", shell.run_state.undo),
         ),
         ActionSpec(
             "edit.redo",
@@ -29,8 +29,8 @@ def edit_actions() -> tuple[ActionSpec, ...]:
             ("Ctrl+Shift+Z", "Ctrl+Y"),
             "redo",
             "Do again what was undone last",
-            enabled=lambda shell: bool(shell.situation.has_run and shell.situation.redo),
-            text_now=lambda shell: _named("Redo", shell.situation.redo),
+            enabled=lambda shell: bool(shell.run_state.has_run and shell.run_state.redo),
+            text_now=lambda shell: _named("Redo", shell.run_state.redo),
         ),
     )
 

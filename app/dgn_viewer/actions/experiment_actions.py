@@ -80,4 +80,4 @@ def experiment_actions(
 
 
 def _has_run(shell: Shell) -> bool:
-    return shell.situation.run is not None
+    return shell.run_state.run is not None

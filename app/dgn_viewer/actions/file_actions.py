@@ -7,11 +7,11 @@ from dgn_viewer.actions.registry import ActionSpec, Shell
 
 
 def _has_run(shell: Shell) -> bool:
-    return shell.situation.has_run
+    return shell.run_state.has_run
 
 
 def _ready(shell: Shell) -> bool:
-    return shell.situation.ready
+    return shell.run_state.ready
 
 
 def file_actions() -> tuple[ActionSpec, ...]:
@@ -45,7 +45,7 @@ def file_actions() -> tuple[ActionSpec, ...]:
             ("Ctrl+Shift+O",),
             "panels",
             "Show the scores and the network of a recorded run beside this one",
-            enabled=lambda shell: shell.situation.run is not None and shell.situation.ready,
+            enabled=lambda shell: shell.run_state.run is not None and shell.run_state.ready,
         ),
         ActionSpec(
             "file.close_comparison",
@@ -54,7 +54,7 @@ def file_actions() -> tuple[ActionSpec, ...]:
             lambda shell: shell.send(CloseComparison()),
             icon="close",
             tip="Show the current run alone again",
-            enabled=lambda shell: shell.situation.beside is not None,
+            enabled=lambda shell: shell.run_state.comparison is not None,
         ),
         ActionSpec(
             "file.save_configuration",
@@ -64,7 +64,7 @@ def file_actions() -> tuple[ActionSpec, ...]:
             ("Ctrl+S",),
             "file",
             "Write the settings of this run as TOML, for --config and dgn train",
-            enabled=lambda shell: shell.situation.run is not None,
+            enabled=lambda shell: shell.run_state.run is not None,
         ),
         ActionSpec(
             "file.save_weights",

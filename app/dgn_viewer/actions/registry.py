@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtGui import QAction, QIcon, QKeySequence
 
 from dgn_engine.protocol.commands import Command
-from dgn_viewer.state.situation import Situation
+from dgn_engine.protocol.run_state import RunState
 
 
 class FileQuestions(Protocol):
@@ -25,7 +25,7 @@ class Shell(Protocol):
     """What an action may ask of the window."""
 
     @property
-    def situation(self) -> Situation: ...
+    def run_state(self) -> RunState: ...
     @property
     def theme_choice(self) -> str: ...
     @property

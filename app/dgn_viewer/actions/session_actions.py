@@ -49,7 +49,7 @@ def session_actions(sessions: SessionActions) -> tuple[ActionSpec, ...]:
             ("Ctrl+Alt+S",),
             "save",
             "Write run, log, checkpoint and window into one file (.dgn) for another machine",
-            enabled=lambda shell: shell.situation.run is not None and shell.situation.ready,
+            enabled=lambda shell: shell.run_state.run is not None and shell.run_state.ready,
         ),
         ActionSpec(
             "file.go_back",
@@ -59,10 +59,10 @@ def session_actions(sessions: SessionActions) -> tuple[ActionSpec, ...]:
             (),
             "undo",
             "Go on with the run that ended when this recorded one was opened",
-            enabled=lambda shell: bool(shell.situation.recorded and sessions.aside),
+            enabled=lambda shell: bool(shell.run_state.recorded and sessions.aside),
         ),
     )
 
 
 def _ready(shell: Shell) -> bool:
-    return shell.situation.ready
+    return shell.run_state.ready

@@ -8,10 +8,8 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout
 
-from dgn_engine.config import DataConfig
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
 from dgn_engine.protocol.events import (
-    EngineReady,
     Event,
     FileClosed,
     FileListed,
@@ -20,6 +18,7 @@ from dgn_engine.protocol.events import (
     RunsListed,
     RunStarted,
 )
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
@@ -49,8 +48,7 @@ class Inspector(QFrame):
         self._theme = LIGHT
         self.run_page = RunPage(send)  # kept: what was filled in stays filled in
         self.page: Page | None = None
-        self._data: tuple[tuple[str, str], ...] = ()  # that can be had now
-        self._data_now: DataConfig | None = None
+        self.state = RunState()
         self._title = ElidedLabel()
         self._title.setProperty("role", "title")
         self._close = QToolButton()
@@ -78,15 +76,15 @@ class Inspector(QFrame):
         """What this panel shows."""
         self._open(AboutPage(spec, self._theme))
 
-    def on_event(self, event: Event) -> None:
-        """A listed file opens its page; a run that began puts its form away."""
+    def on_event(self, event: Event, state: RunState) -> None:
+        """A listed file opens its page; a run that began puts its form away.
+
+        `state` is the one after the event.
+        """
+        self.state = state
         began = self.run_page.awaiting and isinstance(event, RunStarted)
-        self.run_page.on_event(event)
-        if isinstance(event, RunStarted):
-            self._data_now = event.config.data
+        self.run_page.on_event(event, state)
         match event:
-            case EngineReady(catalogue=catalogue):
-                self._data = tuple((d.id, d.title) for d in catalogue.data if d.available)
             case FileListed():
                 self._on_listed(event)
             case RunsListed() if isinstance(self.page, RunsPage):
@@ -135,7 +133,11 @@ class Inspector(QFrame):
         elif listed.purpose == "compare" and listed.network.fits:
             self._send(CompareFile(listed.ticket))
         else:
-            self._open(FilePage(self._send, listed, self._theme, self._data, self._data_now))
+            catalogue, run = self.state.catalogue, self.state.run
+            known = catalogue.data if catalogue is not None else ()
+            data = tuple((entry.id, entry.title) for entry in known if entry.available)
+            data_now = run.config.data if run is not None else None
+            self._open(FilePage(self._send, listed, self._theme, data, data_now))
 
     def _shows(self, ticket: int) -> bool:
         return isinstance(self.page, FilePage) and self.page.listed.ticket == ticket

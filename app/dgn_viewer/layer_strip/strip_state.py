@@ -1,23 +1,15 @@
-"""What the layers strip shows, folded from events."""
+"""What the layers strip shows of the state of the run."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from dgn_engine.config import ValueInput
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.protocol.events import (
-    EngineReady,
-    Event,
-    LayerInfo,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-    SettingChanged,
-)
+from dgn_engine.protocol.events import LayerInfo
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.layer_strip.legal_orders import Order, identity
 
 Turn = tuple[int, int]  # of a gate layer: units; rows and columns of a map
@@ -25,48 +17,16 @@ Turn = tuple[int, int]  # of a gate layer: units; rows and columns of a map
 
 @dataclass(frozen=True)
 class StripState:
-    """The engine's last word on layers, gates and wiring."""
+    """Layers, gates and wiring of the run."""
 
     regimes: tuple[RegimeEntry, ...] = ()
     layers: tuple[LayerInfo, ...] = ()
     order: Order = ()
     regime: str = ""
+    entry: RegimeEntry | None = None  # the regime as the catalogue describes it
     source: str = ""  # the file that the gates came from
     value_input: ValueInput = "image"
     turns: tuple[Turn, ...] = ()  # by feature layer; empty: none is turned
-
-    def after(self, event: Event) -> StripState:
-        """What the event makes of it."""
-        match event:
-            case EngineReady(catalogue=catalogue):
-                return dataclasses.replace(self, regimes=catalogue.regimes)
-            case RunStarted(layers=layers, wiring=wiring):
-                gating = event.config.gating
-                from_file = event.regime == "FL" and bool(gating.gates_from)
-                order = wiring or identity(len(layers))
-                return dataclasses.replace(
-                    self,
-                    layers=layers,
-                    order=order,
-                    turns=_by_feature(order, event.rotation, event.shift),
-                    regime=event.regime,
-                    source=PurePath(gating.gates_from).name if from_file else "",
-                    value_input=gating.value_input,
-                )
-            case RegimeSwapped(after=regime, source=source):
-                return dataclasses.replace(self, regime=regime, source=source)
-            case Rewired(order=order, rotation=rotation, shift=shift):
-                turns = _by_feature(order, rotation, shift)
-                return dataclasses.replace(self, order=order, turns=turns)
-            case SettingChanged(value_input=value_input):
-                return dataclasses.replace(self, value_input=value_input)
-            case _:
-                return self
-
-    @property
-    def entry(self) -> RegimeEntry | None:
-        """The regime as the catalogue describes it."""
-        return next((entry for entry in self.regimes if entry.id == self.regime), None)
 
     @property
     def own_gates(self) -> bool:
@@ -185,6 +145,23 @@ class StripState:
         if words := [f"G{f + 1}\N{NO-BREAK SPACE}{turn}" for f, turn in turns if turn]:
             parts.append("Turned: " + ", ".join(words))
         return ". ".join(parts)
+
+
+def strip_state(state: RunState) -> StripState:
+    """What the strip shows of `state`; nothing without a run."""
+    if state.run is None or state.settings is None:
+        return StripState()
+    order = state.wiring or identity(len(state.run.layers))
+    return StripState(
+        regimes=state.catalogue.regimes if state.catalogue is not None else (),
+        layers=state.run.layers,
+        order=order,
+        regime=state.regime,
+        entry=state.regime_entry,
+        source=state.gates_source,
+        value_input=state.settings.value_input,
+        turns=_by_feature(order, state.rotation, state.shift),
+    )
 
 
 def _by_feature(order: Order, rotation: Sequence[int], shift: Sequence[int]) -> tuple[Turn, ...]:

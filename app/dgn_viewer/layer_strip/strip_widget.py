@@ -10,11 +10,12 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollA
 
 from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Rewired, RunStarted
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.legal_orders import Order
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
-from dgn_viewer.layer_strip.strip_state import StripState, Turn
+from dgn_viewer.layer_strip.strip_state import StripState, Turn, strip_state
 from dgn_viewer.style.theme import LIGHT, Theme
 
 _SIDE = 208  # width of the column of words
@@ -32,6 +33,7 @@ class LayersStrip(QFrame):
         self.setObjectName("layers_strip")
         self.setAccessibleName("Layers strip")
         self._send = send
+        self.state = RunState()
         self._state = StripState()
         self.canvas = StripCanvas()
         self.canvas.wanted.connect(self._rewire)
@@ -50,9 +52,9 @@ class LayersStrip(QFrame):
         self.set_theme(LIGHT)
         self._show()
 
-    def on_event(self, event: Event) -> None:
-        """Follow the engine."""
-        self._state = self._state.after(event)
+    def on_event(self, event: Event, state: RunState) -> None:
+        """Follow the engine; `state` is the one after the event."""
+        self.state, self._state = state, strip_state(state)
         match event:
             case Rewired():
                 self.canvas.answered()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QDockWidget, QMainWindow
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.commands import Command
 from dgn_engine.protocol.events import EngineReady, Event
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.experiment_actions import experiment_actions, result_actions
 from dgn_viewer.actions.registry import Actions
 from dgn_viewer.docks.dock_title import DockTitle
@@ -22,7 +23,6 @@ from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.notices import Notices
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.experiment_runner import BUSY, ExperimentRunner
-from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
 
 _WIDTH = 560  # pixels, of the panel when it is opened
@@ -41,7 +41,7 @@ class Home(Protocol):
     closed: SignalInstance
 
     @property
-    def situation(self) -> Situation: ...
+    def run_state(self) -> RunState: ...
 
 
 class ExperimentParts:
@@ -70,7 +70,7 @@ class ExperimentParts:
             home.send,
             home.settings,
             home.notices.tell,
-            lambda: home.situation,
+            lambda: home.run_state,
         )
         home.registry.add(result_actions(self.asked, self.show))
         self.asked.wanted.connect(self.show)

@@ -14,6 +14,7 @@ from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import REPORT
 from dgn_engine.protocol.catalogue import ExperimentEntry
 from dgn_engine.protocol.commands import Command, StartRun
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
 from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.live_unit import to_watch
@@ -22,7 +23,6 @@ from dgn_viewer.experiments.results_panel import ResultsPanel
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS
-from dgn_viewer.state.situation import Situation
 
 BUSY = "An experiment is running; stop it, or wait for its end."
 _INTERRUPTED = 130
@@ -42,7 +42,7 @@ class ExperimentRunner(QObject):
         send: Callable[[Command], None],
         settings: Settings,
         tell: Callable[[Notice], None],
-        situation: Callable[[], Situation],
+        run_state: Callable[[], RunState],
     ) -> None:
         super().__init__(window)
         self._window = window
@@ -50,7 +50,7 @@ class ExperimentRunner(QObject):
         self._send = send
         self._settings = settings
         self._tell = tell
-        self._situation = situation
+        self._run_state = run_state
         self._folder = Path()
         self._command: tuple[str, ...] = ()
         self._title = ""
@@ -124,7 +124,7 @@ class ExperimentRunner(QObject):
 
     def measure(self, file: Path) -> None:
         """Value networks are trained as the run in the window is, on its data."""
-        config = self._situation().config_now()
+        config = self._run_state().current_config()
         if config is None or self.running:
             self._tell(Notice("refused", BUSY if self.running else "There is no run to go by."))
             return

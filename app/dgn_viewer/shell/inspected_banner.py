@@ -6,9 +6,9 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolBar, QToolButton, QWidget
 
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import data_in_words
 from dgn_viewer.shell.toolbar import ActionSource
-from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -45,11 +45,11 @@ class InspectedBanner(QToolBar):
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.addWidget(line)
         self.set_theme(LIGHT)
-        self.show_situation(Situation())
+        self.show_state(RunState())
 
-    def show_situation(self, now: Situation) -> None:
+    def show_state(self, now: RunState) -> None:
         """What is inspected, and what is compared with what."""
-        inspected, beside, run = now.inspected, now.beside, now.run
+        inspected, beside, run = now.inspected, now.comparison, now.run
         if run is not None and inspected:
             self.inspected.say(
                 f"Inspecting {inspected} on {data_in_words(run.config.data)} – not training",

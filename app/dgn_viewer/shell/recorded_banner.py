@@ -6,8 +6,8 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolBar, QToolButton, QWidget
 
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.shell.toolbar import ActionSource
-from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -35,9 +35,9 @@ class RecordedBanner(QToolBar):
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.addWidget(line)
         self.set_theme(LIGHT)
-        self.show_situation(Situation())
+        self.show_state(RunState())
 
-    def show_situation(self, now: Situation) -> None:
+    def show_state(self, now: RunState) -> None:
         """Which run, and how it ended."""
         shown = now.recorded
         self.setVisible(shown is not None)

@@ -18,7 +18,6 @@ from dgn_viewer.settings import Settings
 from dgn_viewer.shell.recorded_banner import RecordedBanner
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.session_layout import look_of, put_on
-from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
 
 
@@ -34,8 +33,6 @@ class Home(Protocol):
     theme: Theme
     event_taken: SignalInstance
 
-    @property
-    def situation(self) -> Situation: ...
     def choose_theme(self, name: str, keep: bool = True) -> None: ...
 
 
@@ -61,7 +58,7 @@ class RecordedParts:
         self.asked.look_wanted.connect(self._put_on)
         self.asked.list_wanted.connect(home.inspector.show_runs)
         home.event_taken.connect(self.asked.on_event)
-        home.event_taken.connect(lambda _event: self.bar.show_situation(home.situation))
+        home.event_taken.connect(lambda _event, state: self.bar.show_state(state))
 
     def set_theme(self, theme: Theme) -> None:
         """Of the bar."""

@@ -8,12 +8,11 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame
-from dgn_viewer.state.situation import Situation
+from dgn_engine.protocol.run_state import RunState
 
 _PHASES = {
     "starting": "loading torch",
     "idle": "ready",
-    "working": "working",
     "running": "running",
     "paused": "paused",
     "finished": "finished",
@@ -39,12 +38,12 @@ def rate(steps_per_second: float) -> str:
     return f"{steps_per_second:,.{1 if steps_per_second < 10 else 0}f} steps/s"
 
 
-def _phase(now: Situation) -> str:
+def _phase(now: RunState) -> str:
     if now.inspected:
         return "not training"
     if now.recorded is not None:
         return "session" if now.recorded.file_name else f"recorded, {now.recorded.status}"
-    return "diverged" if now.diverged else _PHASES[now.phase]
+    return "diverged" if now.diverged is not None else _PHASES[now.phase]
 
 
 class CoreLoad:
@@ -65,12 +64,12 @@ class CoreLoad:
 
 
 class StatusBar(QStatusBar):
-    """Shows the situation and the newest frame, refreshed a few times a second."""
+    """Shows the state of the run and the newest frame, refreshed a few times a second."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setSizeGripEnabled(False)
-        self._situation = Situation()
+        self._state = RunState()
         self._frame: Frame | None = None
         self._load = CoreLoad()
         self._said: dict[str, str] = {}
@@ -98,12 +97,12 @@ class StatusBar(QStatusBar):
         """What a field says: 'device', 'regime', 'speed', 'viewer', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
 
-    def show_situation(self, situation: Situation) -> None:
-        """The engine said something."""
-        before, self._situation = self._situation, situation
-        if situation.run is not before.run:
+    def show_state(self, state: RunState) -> None:
+        """Show the state that an event led to."""
+        before, self._state = self._state, state
+        if state.run is not before.run:
             self._frame = None
-        if situation.phase != before.phase:
+        if state.phase != before.phase:
             self.catch_up()
         else:
             self._later()
@@ -128,11 +127,11 @@ class StatusBar(QStatusBar):
             text = " · ".join(self._said[name] for name in names if self._said[name])
             if label.text() != text:
                 label.setText(text)
-        if self._situation.running:
+        if self._state.running:
             self._later()
 
     def _texts(self) -> dict[str, str]:
-        now, frame = self._situation, self._frame
+        now, frame = self._state, self._frame
         share = self._load.share()
         going = now.running and frame is not None
         eta = frame.eta_seconds if going and frame else None

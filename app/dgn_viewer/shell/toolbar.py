@@ -10,7 +10,7 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
 from dgn_engine.config import ValueInput
-from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.commands import (
     Command,
     SetBeta,
@@ -19,9 +19,9 @@ from dgn_engine.protocol.commands import (
     SetValueInput,
     SwapRegime,
 )
-from dgn_engine.protocol.events import EngineReady, Event, RegimeSwapped, RunStarted
+from dgn_engine.protocol.events import Event
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
-from dgn_viewer.state.situation import Situation
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
@@ -46,7 +46,7 @@ class ActionSource(Protocol):
 
 
 class RunToolbar(QToolBar):
-    """Sends commands; every control shows the engine's last word (`on_event`)."""
+    """Sends commands; every control shows what the engine has answered."""
 
     def __init__(self, send: Callable[[Command], None], actions: ActionSource) -> None:
         super().__init__("Run")
@@ -55,24 +55,18 @@ class RunToolbar(QToolBar):
         self.setIconSize(QSize(16, 16))
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
         self._send = send
-        self._now = Situation()
-        self._feature_weights = 0
+        self.state = RunState()
         self._make_fields()
         self._place(actions)
         self._show()
 
     # what is shown
 
-    def on_event(self, event: Event) -> None:
-        """Follow the engine."""
-        self._now = self._now.after(event)
-        match event:
-            case EngineReady(catalogue=catalogue):
-                self._offer(catalogue)
-            case RunStarted(parameters_feature=count) | RegimeSwapped(parameters_feature=count):
-                self._feature_weights = count
-            case _:
-                pass
+    def on_event(self, _event: Event, state: RunState) -> None:
+        """Show the state after an event; a value that the engine refused goes back, too."""
+        before, self.state = self.state, state
+        if state.catalogue is not None and state.catalogue is not before.catalogue:
+            self._offer(state.catalogue)
         self._show()
 
     def set_theme(self, theme: Theme) -> None:
@@ -90,7 +84,7 @@ class RunToolbar(QToolBar):
         self.regime.offer(choices)
 
     def _show(self) -> None:
-        now, entry = self._now, self._entry()
+        now, entry = self.state, self.state.regime_entry
         wired = entry is not None and not entry.own_gates
         soft = entry is not None and entry.soft
         self.regime.setEnabled(now.has_run)
@@ -109,9 +103,9 @@ class RunToolbar(QToolBar):
         self._say()
 
     def _say(self) -> None:
-        now = self._now
+        now = self.state
         if now.run is not None:
-            entry, feature = self._entry(), self._feature_weights
+            entry, feature = now.regime_entry, now.parameters_feature
             aside = entry is not None and entry.own_gates
             words = weights_in_words(now.run, feature, aside)
             self.summary.say(run_in_words(now.run, feature), words)
@@ -119,12 +113,6 @@ class RunToolbar(QToolBar):
             self.summary.say("" if now.phase == "stopped" else "loading torch…")
         else:
             self.summary.say("no run")
-
-    def _regimes(self) -> tuple[RegimeEntry, ...]:
-        return self._now.catalogue.regimes if self._now.catalogue else ()
-
-    def _entry(self) -> RegimeEntry | None:
-        return next((entry for entry in self._regimes() if entry.id == self._now.regime), None)
 
     # what is asked
 

@@ -24,6 +24,7 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.elements import Array, Mark
 from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
 
@@ -61,26 +62,22 @@ class RecordedSeries:
 class History:
     """Folds events and frames into what a `View` needs; a new run starts from nothing.
 
+    `state`: the state of engine and run after the events so far; the window has no other.
     `revision(source)` counts what has changed: a panel is drawn again when a revision of one of
     its sources moved.
     """
 
     def __init__(self) -> None:
+        self.state = RunState()
         self._runs = 0
         self._forget()
 
     def _forget(self) -> None:
-        self._run: RunStarted | None = None
-        self._regime = ""
-        self._wiring: tuple[int, ...] = ()
-        self._settings: SettingChanged | None = None
         self._step = 0
         self._readings: dict[str, Reading] = {}
         self._recorded: dict[tuple[str, str], RecordedSeries] = {}
         self._marks: list[Mark] = []
         self._last: Measured | None = None
-        self._paused = False
-        self._diverged: int | None = None
         self._beside: ComparedRun | None = None
         self._revisions: dict[str, int] = {}
         self._common = 0
@@ -101,9 +98,11 @@ class History:
 
     def on_event(self, event: Event) -> None:
         """Take in one event."""
+        before, self.state = self.state, self.state.after(event)
         match event:
             case RunStarted():
-                self._begin(event)
+                self._forget()
+                self._runs += 1
             case Measured():
                 self._measure(event)
             case ProbeScalars():
@@ -111,12 +110,9 @@ class History:
                     self._append((event.probe, name), event.step, value)
                 self._touch(event.probe, event.step)
             case RegimeSwapped():
-                self._regime = event.after
-                self._diverged = None if event.undone else self._diverged
                 self._mark(event.step, event.undone.partition(" ")[0].lower() or event.after)
             case Rewired():
-                self._mark(event.step, "π" if event.order != self._wiring else "↻")
-                self._wiring = event.order
+                self._mark(event.step, "π" if event.order != before.wiring else "↻")
             case WeightsTaken():
                 self._mark(event.step, "weights")
             case ComparisonOpened():
@@ -126,24 +122,20 @@ class History:
                 self._beside = None
                 self._common += 1
             case SettingChanged():
-                for label in _labels(self._settings, event):
+                for label in _labels(before.settings, event):
                     self._mark(event.step, label)
-                self._settings = event
-            case Running():
-                self._pause(False)
             case Diverged():
-                self._diverged = event.step
                 self._mark(event.step, "diverged")
-                self._pause(True)
-            case Paused() | Finished():
-                self._pause(True)
+            case Running() | Paused() | Finished():
+                self._common += 1
             case _:
                 pass
 
-    def on_frame(self, frame: Frame) -> None:
-        """Take in the newest frame; one of an earlier run is left aside."""
-        if self._run is None or frame.run != self._run.run:
-            return
+    def on_frame(self, frame: Frame) -> bool:
+        """Take in the newest frame; False where it is of an earlier run, and is ignored."""
+        if self.state.run is None or frame.run != self.state.run.run:
+            return False
+        self.state = self.state.at(frame.step)
         self._step = max(self._step, frame.step)
         for probe, reading in frame.readings.items():
             if reading is not self._readings.get(probe):
@@ -152,38 +144,23 @@ class History:
 
         if self._beside is not None:
             self._look_beside(self._beside, frame)
+        return True
 
     def view(self, choices: Mapping[str, str]) -> View:
         """What a panel is given, with these choices; nothing in it changes afterwards."""
         return View(
-            run=self._run,
-            regime=self._regime,
-            wiring=self._wiring,
+            run=self.state.run,
+            regime=self.state.regime,
+            wiring=self.state.wiring,
             step=self._step,
             readings=dict(self._readings),
             series={key: recorded.series() for key, recorded in self._recorded.items()},
             marks=tuple(self._marks),
             last=self._last,
             choices=dict(choices),
-            paused=self._paused,
-            diverged=self._diverged,
+            paused=self.state.paused,
+            diverged=self.state.diverged,
             beside=self._beside,
-        )
-
-    def _begin(self, run: RunStarted) -> None:
-        self._forget()
-        self._runs += 1
-        self._run = run
-        self._regime = run.regime
-        self._wiring = run.wiring
-        self._paused = run.paused
-        config = run.config
-        self._settings = SettingChanged(
-            0,
-            config.training.learning_rate,
-            config.gating.beta,
-            config.gating.value_input,
-            config.training.pace,
         )
 
     def _look_beside(self, beside: ComparedRun, frame: Frame) -> None:
@@ -194,10 +171,6 @@ class History:
             self._beside = replace(beside, readings=dict(frame.beside))
         for probe in changed:
             self._touch(probe, frame.step)
-
-    def _pause(self, paused: bool) -> None:
-        self._paused = paused
-        self._common += 1
 
     def _measure(self, event: Measured) -> None:
         self._last = event

@@ -52,7 +52,7 @@ def test_every_action_stands_in_a_menu(viewer: Viewer) -> None:
 
 
 def test_every_regime_and_every_panel_has_an_action(viewer: Viewer) -> None:
-    catalogue = viewer.window.situation.catalogue
+    catalogue = viewer.window.run_state.catalogue
     assert catalogue is not None
     for entry in catalogue.regimes:
         assert f"regime.{entry.id}" in viewer.window.registry
@@ -71,18 +71,18 @@ def test_the_regime_of_the_run_is_checked_and_no_other(viewer: Viewer) -> None:
 
 def test_space_pauses_and_goes_on(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    qtbot.waitUntil(lambda: window.situation.running)
+    qtbot.waitUntil(lambda: window.run_state.running)
     QTest.keyClick(window, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     assert window.registry["run.toggle"].text() == "Run"
     QTest.keyClick(window, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: window.situation.running)
+    qtbot.waitUntil(lambda: window.run_state.running)
     assert window.registry["run.toggle"].text() == "Pause"
 
 
 def test_a_focused_button_does_not_take_the_space_bar(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    qtbot.waitUntil(lambda: window.situation.running)
+    qtbot.waitUntil(lambda: window.run_state.running)
     buttons: list[QAbstractButton] = [
         button
         for button in window.findChildren(QToolButton)
@@ -95,7 +95,7 @@ def test_a_focused_button_does_not_take_the_space_bar(viewer: Viewer, qtbot: QtB
     window.activateWindow()
     button.setFocus()
     QTest.keyClick(button, Qt.Key.Key_Space)
-    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     assert not pressed
 
 
@@ -103,7 +103,7 @@ def test_a_focused_button_does_not_take_the_space_bar(viewer: Viewer, qtbot: QtB
 def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot, regime: str) -> None:
     window = viewer.window
     window.registry[f"regime.{regime}"].trigger()
-    qtbot.waitUntil(lambda: window.situation.regime == regime)
+    qtbot.waitUntil(lambda: window.run_state.regime == regime)
     assert window.registry[f"regime.{regime}"].isChecked()
     assert not window.registry["regime.DL"].isChecked()
     assert [mark.label for mark in window.history.view({}).marks] == [regime]
@@ -113,22 +113,22 @@ def test_a_regime_action_swaps_the_regime(viewer: Viewer, qtbot: QtBot, regime: 
 def test_one_step_and_one_epoch(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
     window = make_viewer(paused=True).window
     QTest.keyClick(window, Qt.Key.Key_Period)
-    qtbot.waitUntil(lambda: window.situation.step == 1 and window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: window.run_state.step == 1 and window.run_state.phase == "paused")
     QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ShiftModifier)
-    run = window.situation.run
+    run = window.run_state.run
     assert run is not None
-    qtbot.waitUntil(lambda: window.situation.step == run.steps_per_epoch, timeout=10_000)
-    assert window.situation.phase == "paused"
+    qtbot.waitUntil(lambda: window.run_state.step == run.steps_per_epoch, timeout=10_000)
+    assert window.run_state.phase == "paused"
 
 
 def test_reset_begins_again_with_the_same_seed(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    first = window.situation.run
+    first = window.run_state.run
     assert first is not None
     qtbot.waitUntil(lambda: window.history.step > 20)
     window.registry["run.reset"].trigger()
-    qtbot.waitUntil(lambda: window.situation.run is not first)
-    second = window.situation.run
+    qtbot.waitUntil(lambda: window.run_state.run is not first)
+    second = window.run_state.run
     assert second is not None
     assert second.config == first.config
     assert second.probe_set.digest == first.probe_set.digest
@@ -136,7 +136,7 @@ def test_reset_begins_again_with_the_same_seed(viewer: Viewer, qtbot: QtBot) -> 
 
 def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    qtbot.waitUntil(lambda: window.situation.running)
+    qtbot.waitUntil(lambda: window.run_state.running)
     QTest.keyClick(
         window,
         Qt.Key.Key_P,
@@ -149,19 +149,19 @@ def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> N
     assert palette.shown() == ("run.toggle",) or "run.toggle" in palette.shown()
     QTest.keyClick(palette.query, Qt.Key.Key_Return)
     assert not palette.isVisible()
-    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
 
 
 def test_space_in_the_palette_is_a_letter(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    qtbot.waitUntil(lambda: window.situation.running)
+    qtbot.waitUntil(lambda: window.run_state.running)
     window.open_palette()
     QTest.keyClicks(window.palette_.query, "one step")
     assert window.palette_.query.text() == "one step"
     assert window.palette_.shown() == ("run.step",)
     QTest.keyClick(window.palette_.query, Qt.Key.Key_Escape)
     assert not window.palette_.isVisible()
-    assert window.situation.running
+    assert window.run_state.running
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     wild = replace(RUN.training, optimiser="sgd", learning_rate=1e20)
     viewer = make_viewer(replace(RUN, training=wild))
     window = viewer.window
-    qtbot.waitUntil(lambda: window.situation.diverged, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.diverged is not None, timeout=WAIT)
     found = re.match(r"Diverged at step (\d+): ", window.notices.recent[-1].text)
     assert found is not None
     assert 1 <= int(found[1]) <= 10  # where it happened, not at the next score
@@ -45,8 +45,8 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     window.status.catch_up()
     assert window.status.text("phase") == "diverged"
     viewer.pump.send(StartRun(RUN))
-    qtbot.waitUntil(lambda: window.situation.step > 5, timeout=WAIT)
-    assert not window.situation.diverged
+    qtbot.waitUntil(lambda: window.run_state.step > 5, timeout=WAIT)
+    assert window.run_state.diverged is None
     qtbot.waitUntil(
         lambda: (
             not any("diverged" in host.footer().lower() for host in window.docks.hosts.values())
@@ -88,7 +88,7 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
 ) -> None:
     viewer = make_viewer(RUN)
     window = viewer.window
-    qtbot.waitUntil(lambda: window.situation.step > 3, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.step > 3, timeout=WAIT)
     from dgn_engine.model.network import GatedNetwork
 
     forward = GatedNetwork.forward
@@ -100,12 +100,12 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
 
     with monkeypatch.context() as patch:
         patch.setattr(GatedNetwork, "forward", narrow)
-        qtbot.waitUntil(lambda: window.situation.phase == "paused", timeout=WAIT)
+        qtbot.waitUntil(lambda: window.run_state.phase == "paused", timeout=WAIT)
         (notice,) = (one for one in window.notices.recent if one.kind == "failed")
         assert notice.text == (
             "Training does not fit in memory with a batch of 32; a batch of about 8 would fit."
         )
         assert notice.details == ""
     viewer.pump.send(StartRun(RUN))
-    qtbot.waitUntil(lambda: window.situation.phase == "running", timeout=WAIT)
-    qtbot.waitUntil(lambda: window.situation.step > 3, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.phase == "running", timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.step > 3, timeout=WAIT)

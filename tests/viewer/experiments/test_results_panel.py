@@ -227,12 +227,12 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     folder = tmp_path / "results" / "npf-nu-quick"
     qtbot.waitUntil(lambda: (folder / "progress.json").exists(), timeout=120_000)
     assert document.read(folder).state == "running", "a folder that is killed can be opened"
-    run = window.situation.run
+    run = window.run_state.run
     parts.panel.stop.click()
     qtbot.waitUntil(lambda: not parts.asked.running, timeout=120_000)
     assert document.read(folder).state == "interrupted"
     assert parts.panel.go_on.isVisible()
-    assert window.situation.run is run, "the live run is untouched"
+    assert window.run_state.run is run, "the live run is untouched"
     parts.panel.go_on.click()
     assert parts.asked.running
     window.close()

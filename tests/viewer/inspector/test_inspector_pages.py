@@ -33,6 +33,7 @@ from dgn_engine.protocol.commands import (
 )
 from dgn_engine.protocol.events import (
     EngineReady,
+    Event,
     FileClosed,
     FileListed,
     FileUseCheck,
@@ -146,9 +147,14 @@ def inspector(qtbot: QtBot, sent: list[Command]) -> Inspector:
     return column
 
 
+def tell(inspector: Inspector, event: Event) -> None:
+    """What the window does with an event."""
+    inspector.on_event(event, inspector.state.after(event))
+
+
 @pytest.fixture
 def form(inspector: Inspector) -> RunPage:
-    inspector.on_event(EngineReady(CATALOGUE, "2.13"))
+    tell(inspector, EngineReady(CATALOGUE, "2.13"))
     inspector.show_run_settings()
     return inspector.run_page
 
@@ -276,9 +282,9 @@ def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Com
 def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: Inspector) -> None:
     press(form.start)
     assert not form.start.isEnabled()
-    inspector.on_event(Working("Reading mnist", 0.4))
+    tell(inspector, Working("Reading mnist", 0.4))
     assert form.message.text() == "Reading mnist, 40 %"
-    inspector.on_event(Refused("start this run", "MNIST is not in /data."))
+    tell(inspector, Refused("start this run", "MNIST is not in /data."))
     assert form.message.text() == "MNIST is not in /data."
     assert form.start.isEnabled()
 
@@ -286,24 +292,24 @@ def test_the_engines_refusal_stands_beside_the_form(form: RunPage, inspector: In
 def test_a_refusal_of_something_else_is_not_the_forms_business(
     form: RunPage, inspector: Inspector
 ) -> None:
-    inspector.on_event(Refused("swap to FL", "No."))
+    tell(inspector, Refused("swap to FL", "No."))
     assert not form.message.isVisible()
 
 
 def test_the_form_goes_when_its_run_begins(
     form: RunPage, inspector: Inspector, qtbot: QtBot
 ) -> None:
-    inspector.on_event(STARTED)  # not asked for here: a reset, say
+    tell(inspector, STARTED)  # not asked for here: a reset, say
     assert inspector.page is form
     press(form.start)
     with qtbot.waitSignal(inspector.closed):
-        inspector.on_event(STARTED)
+        tell(inspector, STARTED)
 
 
 def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspector) -> None:
-    inspector.on_event(STARTED)
-    inspector.on_event(SettingChanged(5, 0.01, 9.0, "random", 0.0))
-    inspector.on_event(Rewired(6, (2, 1, 0)))
+    tell(inspector, STARTED)
+    tell(inspector, SettingChanged(5, 0.01, 9.0, "random", 0.0))
+    tell(inspector, Rewired(6, (2, 1, 0)))
     form.form.fill(RunConfig())
     press(form.as_now)
     config = form.form.config()
@@ -313,7 +319,7 @@ def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspe
     assert config.gating.wiring == (2, 1, 0)
     form.form.keep_wiring.setChecked(False)
     assert form.form.config().gating.wiring == ()
-    inspector.on_event(RegimeSwapped(7, "DL", "ReLU", (), (), (), ()))
+    tell(inspector, RegimeSwapped(7, "DL", "ReLU", (), (), (), ()))
     press(form.as_now)
     assert form.form.config().gating.regime == "ReLU"
 
@@ -322,7 +328,7 @@ def test_as_now_fills_in_the_dials_as_they_stand(form: RunPage, inspector: Inspe
 
 
 def test_a_listed_file_opens_its_page(inspector: Inspector) -> None:
-    inspector.on_event(LISTED)
+    tell(inspector, LISTED)
     assert isinstance(inspector.page, FilePage)
     assert inspector.page.tensors.toPlainText() == (
         "<i>net.0</i>.weight  64×64  float32\nn  scalar  int64"
@@ -330,7 +336,7 @@ def test_a_listed_file_opens_its_page(inspector: Inspector) -> None:
 
 
 def test_nothing_that_a_file_says_is_read_as_markup(inspector: Inspector) -> None:
-    inspector.on_event(LISTED)
+    tell(inspector, LISTED)
     assert inspector.page is not None
     labels = inspector.page.findChildren(QLabel)
     own = [label for label in labels if "<" in label.text()]
@@ -343,18 +349,18 @@ def test_nothing_that_a_file_says_is_read_as_markup(inspector: Inspector) -> Non
 def test_copy_gates_asks_for_them_and_the_page_goes_when_it_is_done(
     inspector: Inspector, sent: list[Command], qtbot: QtBot
 ) -> None:
-    inspector.on_event(LISTED)
+    tell(inspector, LISTED)
     page = inspector.page
     assert isinstance(page, FilePage)
     press(page.go)
     assert sent == [TakeGates(7, restart_value=True)]
     assert inspector.page is page
     with qtbot.waitSignal(inspector.closed):
-        inspector.on_event(FileClosed(7))
+        tell(inspector, FileClosed(7))
 
 
 def test_the_value_network_may_be_kept(inspector: Inspector, sent: list[Command]) -> None:
-    inspector.on_event(LISTED)
+    tell(inspector, LISTED)
     assert isinstance(inspector.page, FilePage)
     QTest.keyClick(inspector.page.restart_value, Qt.Key.Key_Space)
     press(inspector.page.go)
@@ -364,7 +370,7 @@ def test_the_value_network_may_be_kept(inspector: Inspector, sent: list[Command]
 def test_a_file_that_does_not_fit_can_only_be_closed(
     inspector: Inspector, sent: list[Command]
 ) -> None:
-    inspector.on_event(replace(LISTED, fits=False))
+    tell(inspector, replace(LISTED, fits=False))
     assert isinstance(inspector.page, FilePage)
     press(inspector.page.go)
     assert sent == []
@@ -376,7 +382,7 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     weights = FileUseCheck(False, "Its weights do not fit.", LISTED.matches)
-    inspector.on_event(replace(LISTED, weights=weights, network=FileUseCheck(True, "A network.")))
+    tell(inspector, replace(LISTED, weights=weights, network=FileUseCheck(True, "A network.")))
     page = inspector.page
     assert isinstance(page, FilePage)
     assert page.purpose == "gates"
@@ -394,7 +400,7 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
 def test_a_file_is_opened_for_what_it_was_dropped_for(
     inspector: Inspector, sent: list[Command]
 ) -> None:
-    inspector.on_event(replace(LISTED, purpose="network"))
+    tell(inspector, replace(LISTED, purpose="network"))
     assert isinstance(inspector.page, FilePage)
     assert inspector.page.purpose == "network"
 
@@ -403,10 +409,10 @@ def test_a_comparison_is_begun_at_once_and_asks_only_where_it_cannot(
     inspector: Inspector, sent: list[Command]
 ) -> None:
     dropped = replace(LISTED, purpose="compare")
-    inspector.on_event(replace(dropped, network=FileUseCheck(True, "A network.")))
+    tell(inspector, replace(dropped, network=FileUseCheck(True, "A network.")))
     assert sent == [CompareFile(7)]
     assert inspector.page is None
-    inspector.on_event(replace(dropped, network=FileUseCheck(False, "No network.")))
+    tell(inspector, replace(dropped, network=FileUseCheck(False, "No network.")))
     assert isinstance(inspector.page, FilePage)
     assert inspector.page.verdict.text() == "No network."
 
@@ -417,7 +423,7 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
     tensors = tuple(TensorInfo(f"t{i}", (64, 64), "float32") for i in range(3))
     rows = tuple(LayerMatch(f"layer {i + 1}", (64, 64), f"t{i}", (64, 64), True) for i in range(2))
     listed = replace(LISTED, tensors=(*tensors, TensorInfo("b", (64,), "float32")), matches=rows)
-    inspector.on_event(listed)
+    tell(inspector, listed)
     page = inspector.page
     assert isinstance(page, FilePage)
     page.pick.setChecked(True)
@@ -426,7 +432,7 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
     QTest.keyClick(box, Qt.Key.Key_Down)
     QTest.keyClick(box, Qt.Key.Key_Down)
     assert sent[-1] == PickTensors(7, ("t2", "t1"))
-    inspector.on_event(replace(listed, verdict="As picked.", picked=True))
+    tell(inspector, replace(listed, verdict="As picked.", picked=True))
     assert inspector.page is page
     assert page.verdict.text() == "As picked."
     assert page.table.names() == ("t2", "t1")
@@ -440,18 +446,18 @@ def test_tensors_are_picked_among_those_that_have_the_shape(
 
 
 def test_leaving_the_page_forgets_the_file(inspector: Inspector, sent: list[Command]) -> None:
-    inspector.on_event(LISTED)
-    inspector.on_event(replace(LISTED, ticket=8))
+    tell(inspector, LISTED)
+    tell(inspector, replace(LISTED, ticket=8))
     assert sent == [CloseFile(7)]
     press(close_button(inspector))
     assert sent == [CloseFile(7), CloseFile(8)]
-    inspector.on_event(FileClosed(8))
+    tell(inspector, FileClosed(8))
     assert inspector.page is None
 
 
 def test_a_file_with_very_many_tensors_is_cut_short(inspector: Inspector) -> None:
     many = tuple(TensorInfo(f"w{i}", (1,), "float32") for i in range(5000))
-    inspector.on_event(replace(LISTED, tensors=many, ignored=("optimizer",)))
+    tell(inspector, replace(LISTED, tensors=many, ignored=("optimizer",)))
     assert isinstance(inspector.page, FilePage)
     lines = inspector.page.tensors.toPlainText().splitlines()
     assert lines[-2:] == ["… and 3,000 more", "not read: optimizer"]

@@ -7,12 +7,12 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.config import GatingConfig, RunConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
 from dgn_engine.protocol.commands import Command
-from dgn_engine.protocol.events import EngineReady, LayerInfo, ProbeSet, RunStarted
+from dgn_engine.protocol.events import EngineReady, Event, LayerInfo, ProbeSet, RunStarted
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 
 REGIMES = (
     RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
-    RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
+    RegimeEntry("FL", "FL", "", False, soft=False, trains_feature=False, takes_gates=True),
     RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
 )
 DENSE = tuple(LayerInfo(i, f"dense {i + 1}", "dense", (64,)) for i in range(4))
@@ -41,13 +41,18 @@ def started(
     )
 
 
+def tell(strip: LayersStrip, event: Event) -> None:
+    """What the window does with an event."""
+    strip.on_event(event, strip.state.after(event))
+
+
 def shown(qtbot: QtBot, sent: list[Command], run: RunStarted) -> LayersStrip:
     """The strip of that run; what it asks for is put into `sent`."""
     widget = LayersStrip(sent.append)
     qtbot.addWidget(widget)
     widget.resize(1100, widget.height())
-    widget.on_event(EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
-    widget.on_event(run)
+    tell(widget, EngineReady(Catalogue(REGIMES, (), (), (), ("cpu",)), "2.13"))
+    tell(widget, run)
     with qtbot.waitExposed(widget):
         widget.show()
     return widget

@@ -12,7 +12,7 @@ from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
 from dgn_viewer.style.theme import DARK
-from tests.viewer.layer_strip.strips import DENSE, shown, started
+from tests.viewer.layer_strip.strips import DENSE, shown, started, tell
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 MIXED = (
@@ -105,9 +105,9 @@ def test_the_engine_speaks_last(strip: Strip) -> None:
     widget = strip()
     carry(widget, 2, 0)
     assert widget.canvas.shown_order == (2, 1, 0, 3)  # asked for
-    widget.on_event(Refused("new order", "No."))
+    tell(widget, Refused("new order", "No."))
     assert widget.canvas.shown_order == (0, 1, 2, 3)
-    widget.on_event(Rewired(7, (3, 1, 2, 0)))
+    tell(widget, Rewired(7, (3, 1, 2, 0)))
     assert widget.canvas.shown_order == (3, 1, 2, 0)
 
 
@@ -139,7 +139,7 @@ def test_an_illegal_key_says_why(strip: Strip, sent: list[Command]) -> None:
 
 def test_arrows_and_tab_walk_along_the_layers(strip: Strip, qtbot: QtBot) -> None:
     widget = strip()
-    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    tell(widget, Rewired(1, (2, 1, 0, 3)))
     chips = widget.canvas.chips
     widget.activateWindow()
     chips[2].setFocus()
@@ -153,10 +153,10 @@ def test_arrows_and_tab_walk_along_the_layers(strip: Strip, qtbot: QtBot) -> Non
 def test_home_and_the_button_reset_the_order(strip: Strip, sent: list[Command]) -> None:
     widget = strip()
     assert not widget.reset.isVisible()
-    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    tell(widget, Rewired(1, (2, 1, 0, 3)))
     assert widget.reset.isVisible()
     QTest.mouseClick(widget.reset, LEFT)
-    widget.on_event(Rewired(2, (1, 0, 2, 3)))
+    tell(widget, Rewired(2, (1, 0, 2, 3)))
     QTest.keyClick(widget.canvas.chips[0], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3))] * 2
 
@@ -176,17 +176,17 @@ def test_a_network_with_its_own_gates_has_nothing_to_drag(
 def test_gates_from_a_file_carry_its_name(strip: Strip) -> None:
     widget = strip()
     swap = RegimeSwapped(3, "DL", "FL", ("value weights",), (), (), (), "resnet18.pth")
-    widget.on_event(swap)
+    tell(widget, swap)
     assert widget.headline == "Gates of resnet18.pth"
     assert "From resnet18.pth." in widget.canvas.chips[0].accessibleDescription()
-    widget.on_event(RegimeSwapped(9, "FL", "DL", (), (), (), ()))
+    tell(widget, RegimeSwapped(9, "FL", "DL", (), (), (), ()))
     assert widget.headline == "Gates in training"
 
 
 def test_a_swap_to_own_gates_ends_a_drag(strip: Strip, sent: list[Command]) -> None:
     widget = strip()
     carry(widget, 2, 0, let_go=False)
-    widget.on_event(RegimeSwapped(3, "DL", "ReLU", (), (), (), ()))
+    tell(widget, RegimeSwapped(3, "DL", "ReLU", (), (), (), ()))
     chip = widget.canvas.chips[2]
     QTest.mouseRelease(chip, LEFT, NONE, chip.rect().center())
     assert sent == []
@@ -195,8 +195,8 @@ def test_a_swap_to_own_gates_ends_a_drag(strip: Strip, sent: list[Command]) -> N
 
 def test_a_new_run_with_fewer_layers_is_drawn_anew(strip: Strip) -> None:
     widget = strip()
-    widget.on_event(Rewired(1, (2, 1, 0, 3)))
-    widget.on_event(started(MIXED))
+    tell(widget, Rewired(1, (2, 1, 0, 3)))
+    tell(widget, started(MIXED))
     widget.set_theme(DARK)
     assert len(widget.canvas.chips) == 3
     assert not widget.grab().isNull()
@@ -204,7 +204,7 @@ def test_a_new_run_with_fewer_layers_is_drawn_anew(strip: Strip) -> None:
 
 def test_chips_have_names_for_screen_readers(strip: Strip) -> None:
     widget = strip()
-    widget.on_event(Rewired(1, (2, 1, 0, 3)))
+    tell(widget, Rewired(1, (2, 1, 0, 3)))
     names = [chip.accessibleName() for chip in widget.canvas.chips]
     assert names[2] == "Gate layer 3, used by value layer 1"
 

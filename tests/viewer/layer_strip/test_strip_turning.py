@@ -15,7 +15,7 @@ from dgn_engine.protocol.commands import Command, Rewire, Rotate
 from dgn_engine.protocol.events import LayerInfo, Refused, RegimeSwapped, Rewired
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu
 from dgn_viewer.layer_strip.strip_widget import LayersStrip
-from tests.viewer.layer_strip.strips import shown, started
+from tests.viewer.layer_strip.strips import shown, started, tell
 
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 MAPS = tuple(LayerInfo(i, f"conv {i + 1}", "conv", (8, 16, 16)) for i in range(2))
@@ -76,7 +76,7 @@ def test_keys_turn_the_gates_of_the_chip_with_the_focus(
 
 
 def test_a_turn_is_shown_on_its_chip_and_in_words(strip: LayersStrip) -> None:
-    strip.on_event(Rewired(7, (0, 1, 2, 3), (0, 3, 0, -2)))
+    tell(strip, Rewired(7, (0, 1, 2, 3), (0, 3, 0, -2)))
     assert "Turned ↻3." in strip.canvas.chips[1].toolTip()
     assert strip.sentence == "Turned: G2\N{NO-BREAK SPACE}↻3, G4\N{NO-BREAK SPACE}↺2"
     assert strip.reset.isVisible()
@@ -85,7 +85,7 @@ def test_a_turn_is_shown_on_its_chip_and_in_words(strip: LayersStrip) -> None:
 def test_a_turn_stays_with_its_gate_layer_when_the_order_changes(
     strip: LayersStrip, sent: list[Command]
 ) -> None:
-    strip.on_event(Rewired(7, (1, 0, 2, 3), (3, 0, 0, 0)))
+    tell(strip, Rewired(7, (1, 0, 2, 3), (3, 0, 0, 0)))
     assert strip.sentence == "Order of the gates: 2 1 3 4. Turned: G2\N{NO-BREAK SPACE}↻3"
     wheel(strip, 1, 1, CTRL)
     assert sent == [Rotate((4, 0, 0, 0))]  # by value layer: G2 serves the first
@@ -94,7 +94,7 @@ def test_a_turn_stays_with_its_gate_layer_when_the_order_changes(
 def test_more_than_half_a_turn_is_told_as_less_the_other_way(
     strip: LayersStrip, sent: list[Command]
 ) -> None:
-    strip.on_event(Rewired(1, (0, 1, 2, 3), (32, 0, 0, 0)))
+    tell(strip, Rewired(1, (0, 1, 2, 3), (32, 0, 0, 0)))
     wheel(strip, 0, 1, CTRL)
     assert sent == [Rotate((-31, 0, 0, 0))]
 
@@ -102,7 +102,7 @@ def test_more_than_half_a_turn_is_told_as_less_the_other_way(
 def test_a_refusal_puts_the_turn_back(strip: LayersStrip) -> None:
     wheel(strip, 1, 1, CTRL)
     assert "↻1" in strip.canvas.chips[1].toolTip()
-    strip.on_event(Refused("rotate the gates", "No."))
+    tell(strip, Refused("rotate the gates", "No."))
     assert "↻" not in strip.canvas.chips[1].toolTip()
 
 
@@ -112,7 +112,7 @@ def test_the_menu_of_a_chip_turns_it(strip: LayersStrip, sent: list[Command]) ->
     assert not menu.shift.isVisible()  # a dense layer is no map
     menu.rotation.setValue(5)
     assert sent == [Rotate((0, 5, 0, 0))]
-    strip.on_event(Rewired(1, (0, 1, 2, 3), (0, 5, 0, 0)))
+    tell(strip, Rewired(1, (0, 1, 2, 3), (0, 5, 0, 0)))
     assert menu.back.isEnabled()
     menu.back.trigger()
     assert sent[-1] == Rotate((0, 0, 0, 0))
@@ -124,26 +124,26 @@ def test_a_map_can_be_shifted_in_space_as_well(qtbot: QtBot, sent: list[Command]
     menu = menu_of(strip, 0)
     menu.shift.setValue(-2)
     assert sent == [Rotate((0, 0), (-2, 0))]
-    strip.on_event(Rewired(1, (0, 1), (), (-2, 0)))
+    tell(strip, Rewired(1, (0, 1), (), (-2, 0)))
     assert strip.sentence == "Turned: G1\N{NO-BREAK SPACE}↖2"
     menu.close()
 
 
 def test_home_puts_order_and_turns_back(strip: LayersStrip, sent: list[Command]) -> None:
-    strip.on_event(Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
+    tell(strip, Rewired(1, (1, 0, 2, 3), (3, 0, 0, 0)))
     QTest.keyClick(strip.canvas.chips[1], Qt.Key.Key_Home)
     assert sent == [Rewire((0, 1, 2, 3)), Rotate((0, 0, 0, 0))]
 
 
 def test_a_run_that_begins_turned_is_shown_so(strip: LayersStrip) -> None:
-    strip.on_event(replace(started(), rotation=(0, 0, 2, 0)))
+    tell(strip, replace(started(), rotation=(0, 0, 2, 0)))
     assert strip.sentence == "Turned: G3\N{NO-BREAK SPACE}↻2"
 
 
 def test_a_network_with_its_own_gates_turns_nothing(
     strip: LayersStrip, sent: list[Command]
 ) -> None:
-    strip.on_event(RegimeSwapped(1, "DL", "ReLU", (), (), (), ()))
+    tell(strip, RegimeSwapped(1, "DL", "ReLU", (), (), (), ()))
     wheel(strip, 1, 1, CTRL)
     chip = strip.canvas.chips[1]
     at = QPoint(5, 5)

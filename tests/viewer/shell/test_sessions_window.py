@@ -51,7 +51,7 @@ def open_viewer(qtbot: QtBot, tmp_path: Path, make_viewer: Open) -> Iterator[Ope
         )
         made.append(viewer)
         viewer.start()
-        qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=PATIENCE_MS)
+        qtbot.waitUntil(lambda: viewer.window.run_state.has_run, timeout=PATIENCE_MS)
         return viewer
 
     yield make
@@ -89,7 +89,7 @@ def arrangement(window: Window) -> Any:
 
 def stand(window: Window, qtbot: QtBot) -> None:
     window.send(Pause())
-    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     qtbot.waitUntil(lambda: all_read(window), timeout=PATIENCE_MS)
 
 
@@ -139,7 +139,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     first = open_viewer("first").window
     qtbot.waitUntil(lambda: first.history.step > 60, timeout=PATIENCE_MS)
     first.send(SwapRegime("FR-II"))
-    qtbot.waitUntil(lambda: first.situation.regime == "FR-II")
+    qtbot.waitUntil(lambda: first.run_state.regime == "FR-II")
     first.toggle_panel("overlap")
     first.tabifyDockWidget(first.docks._docks["ntk"], first.docks._docks["training"])
     first.docks.hosts["gate_maps"].set_choice("layer", "1")
@@ -153,7 +153,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     second = open_viewer("second").window
     qtbot.waitUntil(lambda: second.history.step > 5, timeout=PATIENCE_MS)
     drop(second, file)
-    qtbot.waitUntil(lambda: second.situation.recorded is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: second.run_state.recorded is not None, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: second.history.step == step)
     qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
     assert second.theme.name == "dark"
@@ -170,11 +170,11 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     assert second.registry["run.toggle"].text() == "Continue"
 
     press(second, "Continue")
-    qtbot.waitUntil(lambda: second.situation.running, timeout=PATIENCE_MS)
-    assert second.situation.recorded is None
+    qtbot.waitUntil(lambda: second.run_state.running, timeout=PATIENCE_MS)
+    assert second.run_state.recorded is None
     assert not second.recorded.bar.isVisible()
     qtbot.waitUntil(lambda: second.history.step > step + 20, timeout=PATIENCE_MS)
-    assert second.situation.regime == "FR-II"
+    assert second.run_state.regime == "FR-II"
     assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
     folders = [path for path in (tmp_path / "second" / "runs").iterdir() if path.is_dir()]
     assert sorted(RunReader(path).status for path in folders) == ["running", "stopped"]
@@ -185,13 +185,13 @@ def test_a_hostile_session_leaves_run_and_window_alone(
 ) -> None:
     window = open_viewer("first").window
     qtbot.waitUntil(lambda: window.history.step > 5, timeout=PATIENCE_MS)
-    places_before, run = arrangement(window), window.situation.run
+    places_before, run = arrangement(window), window.run_state.run
     (tmp_path / "x.dgn").write_bytes(b"PK\x03\x04<b>no session</b>")
     drop(window, tmp_path / "x.dgn")
     qtbot.waitUntil(lambda: "x.dgn" in said(window), timeout=PATIENCE_MS)
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)
-    assert window.situation.run is run
+    assert window.run_state.run is run
     assert arrangement(window) == places_before
 
 
@@ -207,14 +207,14 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
 
     window = make_viewer().window  # it records nothing
     qtbot.waitUntil(lambda: window.history.step > 5, timeout=PATIENCE_MS)
-    run = window.situation.run
+    run = window.run_state.run
     drop(window, file)
     question = "not recorded: showing saved.dgn ends it for good at step"
     qtbot.waitUntil(lambda: question in said(window), timeout=PATIENCE_MS)
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
     press(window, "Keep the run")
-    assert window.situation.run is run
+    assert window.run_state.run is run
     drop(window, file)
     qtbot.waitUntil(lambda: said(window).count(question) == 2, timeout=PATIENCE_MS)
     press(window, "Save its weights…")
@@ -224,8 +224,8 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     drop(window, file)
     qtbot.waitUntil(lambda: said(window).count(question) == 3, timeout=PATIENCE_MS)
     press(window, "Show it and lose the run")
-    qtbot.waitUntil(lambda: window.situation.recorded is not None, timeout=PATIENCE_MS)
-    assert window.situation.run is not run
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None, timeout=PATIENCE_MS)
+    assert window.run_state.run is not run
 
 
 LOOKS = (
@@ -294,11 +294,11 @@ def test_after_a_crash_the_next_start_offers_the_run(
 
     window = open_viewer("home").window
     qtbot.waitUntil(lambda: "was interrupted at step" in said(window), timeout=PATIENCE_MS)
-    assert window.situation.running  # nothing waits for the answer
+    assert window.run_state.running  # nothing waits for the answer
     press(window, "Show")
-    qtbot.waitUntil(lambda: window.situation.recorded is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None, timeout=PATIENCE_MS)
     window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: window.situation.running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.run_state.running, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: window.history.step > step + 10, timeout=PATIENCE_MS)
     assert RunReader(lost).status == "running"
 

@@ -64,7 +64,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert not window.docks.is_open("agreement")
     assert not window.standing.isVisible()
     window.send(OpenFile(str(saved), "compare"))
-    qtbot.waitUntil(lambda: window.situation.beside is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: window.run_state.comparison is not None, timeout=20_000)
     probes = {"gates", "overlap", "npk", "ntk", "agreement"}
 
     def seen() -> bool:
@@ -89,7 +89,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert shares.shape == (3,)
     assert np.all((shares > 0) & (shares <= 100))
     window.registry["file.close_comparison"].trigger()
-    qtbot.waitUntil(lambda: window.situation.beside is None)
+    qtbot.waitUntil(lambda: window.run_state.comparison is None)
     assert not window.docks.is_open("agreement")
     assert not window.standing.isVisible()
     assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
@@ -113,7 +113,7 @@ def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
     offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_beside")
     qtbot.waitUntil(lambda: not offer.isHidden(), timeout=20_000)
     window.send(Pause())  # what stands still is read also while the run stands
-    qtbot.waitUntil(lambda: window.situation.phase == "paused")
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     offer.click()
 
     def read() -> bool:
@@ -135,7 +135,7 @@ def test_weights_go_into_the_value_network_and_leave_a_mark(
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: any(isinstance(event, WeightsTaken) for event in told))
     qtbot.waitUntil(lambda: not window.inspector.isVisible())
-    assert window.situation.regime == "DL"
+    assert window.run_state.regime == "DL"
     assert [mark.label for mark in window.history.view({}).marks] == ["weights"]
     assert "weights of early.safetensors in 4 layers" in window.notices.recent[-1].text
 
@@ -145,9 +145,9 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
 ) -> None:
     window = viewer.window
     page = opened(viewer, qtbot, saved, "network")
-    assert window.situation.running  # nothing has changed yet
+    assert window.run_state.running  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.situation.inspected == saved.name, timeout=20_000)
+    qtbot.waitUntil(lambda: window.run_state.inspected == saved.name, timeout=20_000)
     qtbot.waitUntil(lambda: "npk" in window.history.readings, timeout=20_000)
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
@@ -176,16 +176,16 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
     window = viewer.window
     for _ in range(2):
         QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "compare"), LEFT)
-        qtbot.waitUntil(lambda: window.situation.beside is not None, timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.comparison is not None, timeout=20_000)
         gc.collect()  # what only a slot knows is gone now
         window.standing.close_comparison.click()
-        qtbot.waitUntil(lambda: window.situation.beside is None, timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.comparison is None, timeout=20_000)
         QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "network"), LEFT)
-        qtbot.waitUntil(lambda: window.situation.inspected == saved.name, timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.inspected == saved.name, timeout=20_000)
         gc.collect()
         window.standing.new_run.click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
-        qtbot.waitUntil(lambda: not window.situation.inspected, timeout=20_000)
+        qtbot.waitUntil(lambda: not window.run_state.inspected, timeout=20_000)
         gc.collect()
     assert not [notice for notice in window.notices.recent if notice.kind == "failed"]
 

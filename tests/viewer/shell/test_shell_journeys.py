@@ -34,7 +34,7 @@ def test_a_gate_chip_moved_by_keyboard_permutes_the_gates(viewer: Viewer, qtbot:
     QTest.keyClick(
         window.strip.canvas.chips[0], Qt.Key.Key_Right, Qt.KeyboardModifier.ControlModifier
     )
-    qtbot.waitUntil(lambda: window.situation.wiring == (1, 0, 2))
+    qtbot.waitUntil(lambda: window.run_state.wiring == (1, 0, 2))
     assert [mark.label for mark in window.history.view({}).marks] == ["π"]
 
 
@@ -51,9 +51,9 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     assert isinstance(page, FilePage)
     assert page.listed.fits
     assert window.inspector.isVisible()
-    assert window.situation.regime == "DL"  # nothing has changed yet
+    assert window.run_state.regime == "DL"  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.situation.regime == "FL", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.regime == "FL", timeout=10_000)
     qtbot.waitUntil(lambda: not window.inspector.isVisible())
     assert "gates.safetensors" in window.notices.recent[-1].text
 
@@ -129,10 +129,10 @@ def test_about_this_panel_opens_in_the_inspector_and_escape_closes_it(
 
 def test_a_new_run_begins_from_the_form(make_viewer: Callable[..., Viewer], qtbot: QtBot) -> None:
     window = make_viewer(paused=True).window
-    first = window.situation.run
+    first = window.run_state.run
     assert first is not None
     QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
     assert window.inspector.page is window.inspector.run_page
     QTest.mouseClick(window.inspector.run_page.start, LEFT)
-    qtbot.waitUntil(lambda: window.situation.run is not first, timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.run is not first, timeout=10_000)
     qtbot.waitUntil(lambda: not window.inspector.isVisible())

@@ -77,13 +77,13 @@ def test_weights_are_bit_identical_with_and_without_the_window(
     alone = weights_without_a_viewer(tmp_path / "alone.safetensors", 300)
     window = make_viewer(run(0.0), paused=True).window
     window.send(Advance(150))
-    qtbot.waitUntil(lambda: window.situation.step == 150, timeout=20_000)
+    qtbot.waitUntil(lambda: window.run_state.step == 150, timeout=20_000)
     window.toggle_panel("ntk")
     window.docks.hosts["gate_maps"].set_choice("layer", "1")
     window.send(Advance(150))
-    qtbot.waitUntil(lambda: window.situation.step == 300, timeout=20_000)
+    qtbot.waitUntil(lambda: window.run_state.step == 300, timeout=20_000)
     saved: list[Event] = []
-    window.event_taken.connect(saved.append)
+    window.event_taken.connect(lambda event, _state: saved.append(event))
     window.send(SaveWeights(str(tmp_path / "watched.safetensors")))
     qtbot.waitUntil(lambda: any(isinstance(event, WeightsSaved) for event in saved), timeout=20_000)
     assert tensors(tmp_path / "watched.safetensors") == alone
@@ -122,7 +122,7 @@ def test_the_configuration_is_saved_as_the_dials_stand(
 ) -> None:
     window = viewer.window
     window.registry["regime.FR-II"].trigger()
-    qtbot.waitUntil(lambda: window.situation.regime == "FR-II")
+    qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
     window.registry["file.save_configuration"].trigger()
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)

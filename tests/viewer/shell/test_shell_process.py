@@ -33,7 +33,7 @@ def viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Viewer]:
     )
     viewer = Viewer(options)
     viewer.start()
-    qtbot.waitUntil(lambda: viewer.window.situation.has_run, timeout=STARTS)
+    qtbot.waitUntil(lambda: viewer.window.run_state.has_run, timeout=STARTS)
     yield viewer
     assert viewer.close(patience=60.0)
     application = QApplication.instance()
@@ -54,7 +54,7 @@ def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
     window = viewer.window
     qtbot.waitUntil(lambda: filled(viewer), timeout=20_000)
     window.registry["regime.FR-II"].trigger()
-    qtbot.waitUntil(lambda: window.situation.regime == "FR-II", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.regime == "FR-II", timeout=10_000)
     step = window.history.step
     qtbot.waitUntil(lambda: window.history.step > step, timeout=10_000)
 
@@ -66,14 +66,14 @@ def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
     qtbot.waitUntil(lambda: window.history.step > 0, timeout=10_000)
     (child,) = multiprocessing.active_children()
     child.kill()
-    qtbot.waitUntil(lambda: window.situation.phase == "stopped", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.phase == "stopped", timeout=10_000)
     assert any("engine process died" in notice.text for notice in window.notices.recent)
     again = window.registry["run.start_engine"]
     assert again.isEnabled()
     again.trigger()
-    qtbot.waitUntil(lambda: window.situation.has_run, timeout=STARTS)
+    qtbot.waitUntil(lambda: window.run_state.has_run, timeout=STARTS)
     assert not again.isEnabled()
-    assert window.situation.step == 0
+    assert window.run_state.step == 0
     window.registry["run.toggle"].trigger()
     qtbot.waitUntil(lambda: window.history.step > 5 and filled(viewer), timeout=20_000)
 
@@ -95,7 +95,7 @@ def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_p
     try:
         qtbot.waitUntil(lambda: window.history.step > 20, timeout=STARTS)
         window.registry["regime.FR-II"].trigger()  # before which the run is written
-        qtbot.waitUntil(lambda: window.situation.regime == "FR-II", timeout=10_000)
+        qtbot.waitUntil(lambda: window.run_state.regime == "FR-II", timeout=10_000)
         written = (tmp_path / "runs").glob
         qtbot.waitUntil(lambda: any(written("*/checkpoints/*/manifest.json")), timeout=20_000)
         (child,) = multiprocessing.active_children()
@@ -108,13 +108,13 @@ def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_p
         assert "The engine process died (signal 9) at step" in told()[0]
         assert "checkpoint of step" in told()[0]
         assert "To be changed again: regime FR-II." in told()[0]
-        assert window.situation.phase == "running"
+        assert window.run_state.phase == "running"
         step = window.history.step
         qtbot.waitUntil(lambda: window.history.step > step + 5, timeout=20_000)
         qtbot.waitUntil(lambda: filled(viewer), timeout=20_000)
         (again,) = multiprocessing.active_children()
         again.kill()  # a second time within a minute
-        qtbot.waitUntil(lambda: window.situation.phase == "stopped", timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.phase == "stopped", timeout=20_000)
         assert "is kept in" in window.notices.recent[-1].text
         assert window.registry["run.start_engine"].isEnabled()
     finally:

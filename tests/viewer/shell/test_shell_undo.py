@@ -39,19 +39,19 @@ def test_what_a_drop_did_is_undone_by_ctrl_z_and_redone(
     page = opened(viewer, qtbot, saved, use)
     QTest.mouseClick(page.go, LEFT)
     change = f"{what} of {saved.name}"
-    qtbot.waitUntil(lambda: window.situation.undo == change)
+    qtbot.waitUntil(lambda: window.run_state.undo == change)
     assert entries(viewer) == [(f"Undo {change}", True), ("Redo", False)]
-    assert window.situation.regime == ("FL" if use == "gates" else "DL")
+    assert window.run_state.regime == ("FL" if use == "gates" else "DL")
     QTest.keyClick(window, Qt.Key.Key_Z, CONTROL)
-    qtbot.waitUntil(lambda: window.situation.redo == change)
-    assert window.situation.regime == "DL"
+    qtbot.waitUntil(lambda: window.run_state.redo == change)
+    assert window.run_state.regime == "DL"
     assert entries(viewer) == [("Undo", False), (f"Redo {change}", True)]
     assert window.notices.recent[-1].text.startswith(f"Undo {change}")
     assert [mark.label for mark in window.history.view({}).marks][-1] == "undo"
     QTest.keyClick(window, Qt.Key.Key_Y, CONTROL)
-    qtbot.waitUntil(lambda: window.situation.undo == change)
-    assert window.situation.regime == ("FL" if use == "gates" else "DL")
-    assert window.situation.running  # it trained all the while
+    qtbot.waitUntil(lambda: window.run_state.undo == change)
+    assert window.run_state.regime == ("FL" if use == "gates" else "DL")
+    assert window.run_state.running  # it trained all the while
 
 
 def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(
@@ -59,16 +59,16 @@ def test_an_order_is_undone_before_the_regime_that_was_chosen_earlier(
 ) -> None:
     window = viewer.window
     window.registry["regime.FR-II"].trigger()
-    qtbot.waitUntil(lambda: window.situation.undo == "regime FR-II")
+    qtbot.waitUntil(lambda: window.run_state.undo == "regime FR-II")
     window.send(Rewire((1, 0, 2)))
-    qtbot.waitUntil(lambda: window.situation.wiring == (1, 0, 2))
+    qtbot.waitUntil(lambda: window.run_state.wiring == (1, 0, 2))
     window.registry["edit.undo"].trigger()
-    qtbot.waitUntil(lambda: window.situation.wiring == (0, 1, 2))
-    qtbot.waitUntil(lambda: window.situation.undo == "regime FR-II")
-    assert window.situation.regime == "FR-II"
+    qtbot.waitUntil(lambda: window.run_state.wiring == (0, 1, 2))
+    qtbot.waitUntil(lambda: window.run_state.undo == "regime FR-II")
+    assert window.run_state.regime == "FR-II"
     window.registry["edit.undo"].trigger()
-    qtbot.waitUntil(lambda: window.situation.regime == "DL")
-    qtbot.waitUntil(lambda: window.situation.undo == "")
+    qtbot.waitUntil(lambda: window.run_state.regime == "DL")
+    qtbot.waitUntil(lambda: window.run_state.undo == "")
     assert window.toolbar.regime.currentText().startswith("DL ")
     window.registry["run.reset"].trigger()
-    qtbot.waitUntil(lambda: window.situation.redo == "")  # another run
+    qtbot.waitUntil(lambda: window.run_state.redo == "")  # another run

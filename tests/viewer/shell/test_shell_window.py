@@ -146,7 +146,7 @@ def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: Q
     notice = viewer.window.notices.recent[-1]
     assert notice.kind == "refused"
     assert "learning rate" in notice.text
-    assert viewer.window.situation.running
+    assert viewer.window.run_state.running
 
 
 def test_a_failure_shows_its_traceback_one_click_away(viewer: Viewer) -> None:
@@ -243,6 +243,6 @@ def test_cnn4_shows_what_is_too_expensive_when_it_is_asked_for(
 def test_the_status_bar_says_at_once_where_a_run_stands(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     window.send(Pause())
-    qtbot.waitUntil(lambda: window.situation.phase == "paused", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.phase == "paused", timeout=10_000)
     assert window.status.text("phase") == "paused"
-    assert window.status.text("step") == f"step {window.situation.step:,}"
+    assert window.status.text("step") == f"step {window.run_state.step:,}"

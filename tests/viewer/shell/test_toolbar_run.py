@@ -21,6 +21,7 @@ from dgn_engine.protocol.commands import (
 )
 from dgn_engine.protocol.events import (
     EngineReady,
+    Event,
     LayerInfo,
     ProbeSet,
     Refused,
@@ -76,10 +77,15 @@ def bar(qtbot: QtBot, sent: list[Command]) -> RunToolbar:
     return toolbar
 
 
+def tell(toolbar: RunToolbar, event: Event) -> None:
+    """What the window does with an event."""
+    toolbar.on_event(event, toolbar.state.after(event))
+
+
 @pytest.fixture
 def live(bar: RunToolbar) -> RunToolbar:
-    bar.on_event(EngineReady(CATALOGUE, "2.13"))
-    bar.on_event(STARTED)
+    tell(bar, EngineReady(CATALOGUE, "2.13"))
+    tell(bar, STARTED)
     return bar
 
 
@@ -125,7 +131,7 @@ def test_choosing_a_regime_asks_for_it_and_shows_it_when_it_is_so(
     choose(live.regime, 3)
     assert sent == [SwapRegime("FR-II", restart_value=True)]
     assert live.regime.currentText() == "DL"
-    live.on_event(RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
+    tell(live, RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
     assert live.regime.currentText() == "FR-II"
 
 
@@ -135,7 +141,7 @@ def test_going_to_fl_may_keep_the_value_network(
     assert live.regime.itemText(2) == "FL, value network kept"
     choose(live.regime, 2)
     assert sent == [SwapRegime("FL", restart_value=False)]
-    live.on_event(RegimeSwapped(9, "DL", "FL", (), (), (), ()))
+    tell(live, RegimeSwapped(9, "DL", "FL", (), (), (), ()))
     assert live.regime.value == live.regime.currentText() == "FL"
 
 
@@ -147,7 +153,7 @@ def test_going_to_fl_restarts_the_value_network_by_itself(
 
 
 def test_a_feature_network_kept_aside_is_counted(live: RunToolbar) -> None:
-    live.on_event(RegimeSwapped(9, "DL", "ReLU", (), (), (), (), parameters_feature=11_450))
+    tell(live, RegimeSwapped(9, "DL", "ReLU", (), (), (), (), parameters_feature=11_450))
     assert "21,450 weights" in live.summary.text()
     assert "feature network 11,450 (kept aside)" in live.summary.toolTip()
 
@@ -178,9 +184,9 @@ def test_beta_is_only_for_soft_gates_and_value_input_only_for_given_gates(
 ) -> None:
     assert live.beta.isEnabled()
     assert live.value_input.isEnabled()
-    live.on_event(RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
+    tell(live, RegimeSwapped(9, "DL", "FR-II", (), (), (), ()))
     assert not live.beta.isEnabled()
-    live.on_event(RegimeSwapped(9, "FR-II", "ReLU", (), (), (), ()))
+    tell(live, RegimeSwapped(9, "FR-II", "ReLU", (), (), (), ()))
     assert not live.value_input.isEnabled()
     assert "10,000 weights" in live.summary.text()
 
@@ -219,10 +225,10 @@ def test_arrow_keys_step_along_the_ladder(live: RunToolbar, sent: list[Command])
 
 
 def test_full_speed_stands_above_the_highest_pace(live: RunToolbar, sent: list[Command]) -> None:
-    live.on_event(SettingChanged(1, 3e-4, 8.0, "image", 5000.0))
+    tell(live, SettingChanged(1, 3e-4, 8.0, "image", 5000.0))
     QTest.keyClick(live.pace, Qt.Key.Key_Up)
     assert sent == [SetPace(0.0)]
-    live.on_event(SettingChanged(1, 3e-4, 8.0, "image", 0.0))
+    tell(live, SettingChanged(1, 3e-4, 8.0, "image", 0.0))
     assert live.pace.text() == "full speed"
     QTest.keyClick(live.pace, Qt.Key.Key_Down)
     assert sent[-1] == SetPace(5000.0)
@@ -231,7 +237,7 @@ def test_full_speed_stands_above_the_highest_pace(live: RunToolbar, sent: list[C
 def test_a_refusal_shows_the_engines_value_again(live: RunToolbar) -> None:
     QTest.keyClick(live.beta, Qt.Key.Key_Up)
     assert live.beta.value() == 10.0
-    live.on_event(Refused("β", "No."))
+    tell(live, Refused("β", "No."))
     assert live.beta.value() == 8.0
 
 

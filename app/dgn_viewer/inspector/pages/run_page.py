@@ -11,8 +11,8 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Command, StartRun
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunStarted, Working
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
-from dgn_viewer.state.situation import Situation, working_sentence
 from dgn_viewer.style.theme import Theme
 
 
@@ -24,7 +24,7 @@ class RunPage(QFrame):
     def __init__(self, send: Callable[[Command], None]) -> None:
         super().__init__()
         self._send = send
-        self._now = Situation()
+        self.state = RunState()
         self.awaiting = False
         self.form = RunForm()
         self.start = QPushButton("Start run")
@@ -39,10 +39,10 @@ class RunPage(QFrame):
         self._lay_out()
         self._show()
 
-    def on_event(self, event: Event) -> None:
-        """Follow the engine."""
-        first = self._now.run is None and isinstance(event, RunStarted)
-        self._now = self._now.after(event)
+    def on_event(self, event: Event, state: RunState) -> None:
+        """Follow the engine; `state` is the one after the event."""
+        first = self.state.run is None
+        self.state = state
         match event:
             case EngineReady(catalogue=catalogue):
                 self.form.offer(catalogue)
@@ -55,8 +55,8 @@ class RunPage(QFrame):
                 self._answered(reason)
             case Failed(what=what) if self.awaiting:
                 self._answered(f"{what}.")
-            case Working(what=what, fraction=fraction) if self.awaiting:
-                self._say(working_sentence(what, fraction), "muted")
+            case Working() if self.awaiting:
+                self._say(event.sentence, "muted")
             case _:
                 pass
         self._show()
@@ -81,17 +81,17 @@ class RunPage(QFrame):
         self._say(complaint, "refused")
 
     def _fill_as_now(self) -> None:
-        config = self._now.config_now()
+        config = self.state.current_config()
         if config is not None:
             self.form.fill(config)
             self._say("", "muted")
 
     def _show(self) -> None:
-        self.form.setEnabled(self._now.ready)
-        self.start.setEnabled(self._now.ready and not self.awaiting)
-        self.as_now.setEnabled(self._now.run is not None)
-        if not self._now.ready:
-            self._say("loading torch…" if self._now.phase == "starting" else "", "muted")
+        self.form.setEnabled(self.state.ready)
+        self.start.setEnabled(self.state.ready and not self.awaiting)
+        self.as_now.setEnabled(self.state.run is not None)
+        if not self.state.ready:
+            self._say("loading torch…" if self.state.phase == "starting" else "", "muted")
         elif self.message.text() == "loading torch…":
             self._say("", "muted")
 

@@ -1,0 +1,200 @@
+"""The state of engine and run, folded from events: `RunState().after(event).after(event)…`.
+
+Engine and window ask it which regime, wiring and settings are in force, whether a run trains, and
+what is shown instead of one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.events import (
+    ComparisonClosed,
+    ComparisonOpened,
+    Diverged,
+    EngineReady,
+    Event,
+    Finished,
+    HistoryReplayed,
+    Paused,
+    RegimeSwapped,
+    Rewired,
+    Running,
+    RunShown,
+    RunStarted,
+    SettingChanged,
+    Stopped,
+    UndoChanged,
+    Working,
+)
+
+Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What all events so far amount to. `wiring`, `rotation` and `shift` are those of `Rewired`."""
+
+    phase: Phase = "starting"
+    catalogue: Catalogue | None = None
+    run: RunStarted | None = None
+    regime: str = ""
+    wiring: tuple[int, ...] = ()
+    rotation: tuple[int, ...] = ()
+    shift: tuple[int, ...] = ()
+    settings: SettingChanged | None = None
+    gates_source: str = ""  # the file that the gates were copied from: 'resnet18.pth'
+    parameters_feature: int = 0
+    step: int = 0
+    working: str = ""  # the slow thing that goes on: 'Reading mnist, 40 %'
+    recorded: RunShown | None = None  # the recorded run that is shown; nothing is trained
+    diverged: int | None = None  # the step at which the loss was no longer finite
+    comparison: ComparisonOpened | None = None
+    undo: str = ""  # what would be undone next, in words
+    redo: str = ""
+
+    @property
+    def regime_entry(self) -> RegimeEntry | None:
+        """The regime as the catalogue describes it."""
+        return self._entry_of(self.regime)
+
+    @property
+    def inspected(self) -> str:
+        """The file whose network is shown and not trained; '' while there is a run."""
+        return self.run.inspected if self.run is not None else ""
+
+    @property
+    def ready(self) -> bool:
+        """The engine obeys commands."""
+        return self.catalogue is not None and self.phase != "stopped"
+
+    @property
+    def has_run(self) -> bool:
+        """There is a run that can be resumed, advanced, swapped."""
+        phases = ("running", "paused", "finished")
+        return self.run is not None and self.phase in phases and not self.inspected
+
+    @property
+    def running(self) -> bool:
+        """A run trains."""
+        return self.phase == "running"
+
+    @property
+    def paused(self) -> bool:
+        """There is a run and it does not train; a recorded run that is shown does not count."""
+        return self.run is not None and not self.running and self.recorded is None
+
+    @property
+    def epoch_steps(self) -> int:
+        """Steps from here to the end of the current epoch, at least 1."""
+        length = self.run.steps_per_epoch if self.run else 1
+        return length - self.step % length if length > 0 else 1
+
+    def current_config(self) -> RunConfig | None:
+        """The configuration of the run with every setting as it is now; None without a run."""
+        if self.run is None:
+            return None
+        config, settings = self.run.config, self.settings or _settings_of(self.run)
+        gating = dataclasses.replace(
+            config.gating,
+            regime=self.regime,
+            wiring=self.wiring,
+            rotation=self.rotation,
+            shift=self.shift,
+            beta=settings.beta,
+            value_input=settings.value_input,
+        )
+        training = dataclasses.replace(
+            config.training, learning_rate=settings.learning_rate, pace=settings.pace
+        )
+        return dataclasses.replace(config, gating=gating, training=training)
+
+    def at(self, step: int) -> RunState:
+        """The same at the step of a frame; a frame from before a pause may arrive after it."""
+        late = not self.running and step < self.step
+        return self if late or step == self.step else dataclasses.replace(self, step=step)
+
+    def after(self, event: Event) -> RunState:
+        """The state once this event has happened; `self` where the event changes nothing."""
+        match event:
+            case EngineReady(catalogue=catalogue):
+                return dataclasses.replace(self, phase="idle", catalogue=catalogue)
+            case RunStarted():
+                return self._begun(event)
+            case RunShown(step=step):
+                return dataclasses.replace(self, recorded=event, phase="paused", step=step)
+            case Running(step=step):
+                return dataclasses.replace(self, phase="running", step=step, working="")
+            case Paused(step=step):
+                return dataclasses.replace(self, phase="paused", step=step, working="")
+            case Finished(step=step):
+                return dataclasses.replace(self, phase="finished", step=step, working="")
+            case Diverged(step=step):
+                return dataclasses.replace(
+                    self, phase="paused", step=step, working="", diverged=step
+                )
+            case RegimeSwapped():
+                return dataclasses.replace(
+                    self,
+                    regime=event.after,
+                    gates_source=event.source,
+                    parameters_feature=event.parameters_feature,
+                    diverged=None if event.undone else self.diverged,  # weights from before it
+                )
+            case Rewired(order=order, rotation=rotation, shift=shift):
+                return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
+            case SettingChanged():
+                return dataclasses.replace(self, settings=event)
+            case UndoChanged(undo=undo, redo=redo):
+                return dataclasses.replace(self, undo=undo, redo=redo)
+            case ComparisonOpened():
+                return dataclasses.replace(self, comparison=event)
+            case ComparisonClosed():
+                return dataclasses.replace(self, comparison=None)
+            case HistoryReplayed(events=events):
+                state = self
+                for one in events:
+                    state = state.after(one)
+                return state
+            case Working():
+                return dataclasses.replace(self, working=event.sentence)
+            case Stopped():
+                return dataclasses.replace(self, phase="stopped")
+            case _:
+                return self
+
+    def _begun(self, run: RunStarted) -> RunState:
+        entry, gates_from = self._entry_of(run.regime), run.config.gating.gates_from
+        takes_gates = entry is not None and entry.takes_gates
+        return RunState(
+            phase="paused" if run.paused else "running",
+            catalogue=self.catalogue,
+            run=run,
+            regime=run.regime,
+            wiring=run.wiring,
+            rotation=run.rotation,
+            shift=run.shift,
+            settings=_settings_of(run),
+            gates_source=PurePath(gates_from).name if takes_gates else "",
+            parameters_feature=run.parameters_feature,
+        )
+
+    def _entry_of(self, regime: str) -> RegimeEntry | None:
+        regimes = self.catalogue.regimes if self.catalogue is not None else ()
+        return next((entry for entry in regimes if entry.id == regime), None)
+
+
+def _settings_of(run: RunStarted) -> SettingChanged:
+    config = run.config
+    return SettingChanged(
+        step=0,
+        learning_rate=config.training.learning_rate,
+        beta=config.gating.beta,
+        value_input=config.gating.value_input,
+        pace=config.training.pace,
+    )
