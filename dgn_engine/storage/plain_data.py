@@ -1,57 +1,156 @@
-"""Plain JSON values as the frozen dataclass that they were written from."""
+"""Frozen dataclasses as plain JSON values, and back by their type hints: the one converter.
+
+A class that spells itself otherwise has `to_dict` and `from_dict` (a `RunConfig` leaves out what
+is None, because TOML has no null). Of a union of dataclasses that one is meant whose fields hold
+every key.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
-def typed(kind: Any, value: Any) -> Any:
-    """`value` as a `kind`: dataclasses, tuples of one kind, options, literals and scalars.
+def to_plain(
+    value: Any,
+    nonfinite: Literal["keep", "null", "word"] = "keep",
+    omit_none: bool = False,
+) -> Any:
+    """`value` as dictionaries, lists, strings, numbers, booleans and None.
 
-    null is NaN where a float is meant. Raises `TypeError` or `ValueError` for anything else.
+    Args:
+        value: dataclasses, mappings, sequences, paths and scalars in each other.
+        nonfinite: how NaN and infinities are written: as floats, as null, or as 'nan' and '-inf'.
+        omit_none: leave out the fields of dataclasses that are None.
     """
-    if dataclasses.is_dataclass(kind):
-        return _dataclass(kind, value)
-    origin = get_origin(kind)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise TypeError(f"{_short(value)} is no list")
-        return tuple(typed(get_args(kind)[0], each) for each in value)
-    if origin in (Union, types.UnionType):
-        inner = next(each for each in get_args(kind) if each is not type(None))
-        return None if value is None else typed(inner, value)
-    if origin is Literal:
-        if value not in get_args(kind):
-            raise ValueError(f"{_short(value)} is none of {', '.join(map(str, get_args(kind)))}")
+    if value is None or isinstance(value, (str, int)):
         return value
+    if isinstance(value, float):
+        if nonfinite == "keep" or math.isfinite(value):
+            return value
+        return None if nonfinite == "null" else str(value)
+    if isinstance(value, (tuple, list)):
+        return [to_plain(each, nonfinite, omit_none) for each in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(each, nonfinite, omit_none) for key, each in value.items()}
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value):
+        inner = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
+        return {
+            name: to_plain(each, nonfinite, omit_none)
+            for name, each in inner.items()
+            if not (omit_none and each is None)
+        }
+    return str(value) if isinstance(value, Path) else value
+
+
+def from_plain(kind: Any, plain: Any) -> Any:
+    """The `kind` that `to_plain` wrote: null is NaN where a float is meant, 'nan' and 'inf' too.
+
+    Raises `TypeError` or `ValueError` where `plain` is nothing of the kind, and `UserError` from a
+    class that reads itself.
+    """
+    return _reader(kind)(plain)
+
+
+@cache  # because a log has a hundred thousand lines, and type hints are slow to look at
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    if kind is Any:
+        return lambda plain: plain
     if kind is float:
-        return _float(value)
-    wanted = Mapping if isinstance(origin, type) and issubclass(origin, Mapping) else kind
-    if wanted is not Any and not isinstance(value, wanted):
-        raise TypeError(f"{_short(value)} is not what stands there")
-    return value
+        return _float
+    if kind in (int, str, bool):
+        return partial(_scalar, kind)
+    if kind is Path:
+        return lambda plain: Path(_scalar(str, plain))
+    if hasattr(kind, "from_dict"):
+        return kind.from_dict  # type: ignore[no-any-return]
+    if dataclasses.is_dataclass(kind):
+        return partial(_dataclass, kind, _readers(kind))
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return partial(_member, inner)
+    if origin is Literal:
+        return partial(_choice, inner)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return partial(_mapping, _reader(inner[1]))
+    if inner[1:] == (...,):
+        return partial(_sequence, _reader(inner[0]))
+    if origin is tuple:
+        return lambda plain: tuple(_each([_reader(one) for one in inner], plain))
+    return lambda plain: kind(*_each(_readers(kind).values(), plain))  # a NamedTuple
 
 
-def _dataclass(kind: Any, value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise TypeError(f"{_short(value)} is no {kind.__name__}")
-    hints = get_type_hints(kind)
-    unknown = set(value) - set(hints)
+@cache
+def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    return {name: _reader(hint) for name, hint in get_type_hints(kind).items()}
+
+
+def _scalar(kind: Any, plain: Any) -> Any:
+    if type(plain) is not kind:
+        raise TypeError(f"{_short(plain)} is no {kind.__name__}")
+    return plain
+
+
+def _float(plain: Any) -> float:
+    if plain is None:
+        return math.nan
+    if isinstance(plain, bool) or not isinstance(plain, (int, float, str)):
+        raise TypeError(f"{_short(plain)} is no number")
+    try:
+        return float(plain)
+    except OverflowError:
+        raise ValueError(f"{_short(plain)} is beyond all numbers") from None
+
+
+def _choice(choices: tuple[Any, ...], plain: Any) -> Any:
+    if plain not in choices:
+        raise ValueError(f"{_short(plain)} is none of {', '.join(map(str, choices))}")
+    return plain
+
+
+def _dataclass(kind: Any, readers: Mapping[str, Callable[[Any], Any]], plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        raise TypeError(f"{_short(plain)} is no {kind.__name__}")
+    unknown = plain.keys() - readers.keys()
     if unknown:
         raise ValueError(f"a {kind.__name__} has no '{min(unknown)}'")
-    return kind(**{name: typed(hints[name], each) for name, each in value.items()})
+    return kind(**{name: readers[name](each) for name, each in plain.items()})
 
 
-def _float(value: Any) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{_short(value)} is no number")
-    return float(value)
+def _member(kinds: tuple[Any, ...], plain: Any) -> Any:
+    if plain is None and types.NoneType in kinds:
+        return None
+    real = [kind for kind in kinds if kind is not types.NoneType]
+    if len(real) > 1 and isinstance(plain, dict):
+        real = [kind for kind in real if plain.keys() <= _readers(kind).keys()]
+    if not real:
+        raise ValueError(f"{_short(plain)} is none of {', '.join(each.__name__ for each in kinds)}")
+    return from_plain(real[0], plain)
+
+
+def _mapping(read: Callable[[Any], Any], plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        raise TypeError(f"{_short(plain)} is no table")
+    return {name: read(each) for name, each in plain.items()}
+
+
+def _sequence(read: Callable[[Any], Any], plain: Any) -> Any:
+    if not isinstance(plain, list):
+        raise TypeError(f"{_short(plain)} is no list")
+    return tuple(read(each) for each in plain)
+
+
+def _each(readers: Iterable[Callable[[Any], Any]], plain: Any) -> list[Any]:
+    if not isinstance(plain, list):
+        raise TypeError(f"{_short(plain)} is no list")
+    return [read(each) for read, each in zip(readers, plain, strict=True)]
 
 
 def _short(value: Any) -> str:

@@ -8,16 +8,17 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
 from dgn_engine.storage.lock import LockHeldError, free
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.perform import perform
-from dgn_engine.sweep.unit import Unit, from_json, to_json, unit_folder
+from dgn_engine.sweep.unit import Unit, unit_folder
 from dgn_engine.sweep.unit_update import ProcessId, UnitUpdate
 
 LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
@@ -35,15 +36,13 @@ class UnitTask:
 
     def to_text(self) -> str:
         """As it crosses between processes and machines."""
-        ended = [asdict(whose) for whose in self.ended]
-        return json.dumps({"unit": to_json(self.unit), "root": str(self.root), "ended": ended})
+        return json.dumps(to_plain(self, omit_none=True))
 
     @staticmethod
     def from_text(text: str) -> UnitTask:
         """The inverse of `to_text`."""
-        tree = json.loads(text)
-        ended = tuple(ProcessId(**whose) for whose in tree["ended"])
-        return UnitTask(from_json(tree["unit"]), Path(tree["root"]), ended)
+        task: UnitTask = from_plain(UnitTask, json.loads(text))
+        return task
 
 
 def attempt(text: str, tell: Callable[[str], None], interrupted: Callable[[], bool]) -> str:

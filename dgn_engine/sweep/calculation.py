@@ -16,7 +16,7 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import read_regular, read_text
 from dgn_engine.storage.runs.folder_layout import LOCK
-from dgn_engine.sweep.unit import Calculation, CalculationInputs, to_json, unit_folder
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, unit_folder, unit_to_plain
 
 RESULT = "result.json"  # what came out
 ASKED = "unit.json"  # what was asked for, with the seconds it took and the digest of the result
@@ -34,7 +34,7 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
         return False
     digest = told.pop(_DIGEST, None)
     told.pop(_SECONDS, None)
-    if told != json.loads(json.dumps(to_json(unit))):
+    if told != unit_to_plain(unit):
         raise UserError(f"{folder} holds another calculation; choose another folder with --out.")
     if digest is not None:
         return bool(digest == _digest(result))
@@ -60,7 +60,7 @@ def calculate(unit: Calculation, root: Path) -> None:
         began = time.monotonic()
         result = json.dumps(function(CalculationInputs(unit.arguments, folder, needs))).encode()
         took = round(time.monotonic() - began, 6)
-        told = {**to_json(unit), _SECONDS: took, _DIGEST: _digest(result)}
+        told = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _digest(result)}
         write_file(folder / ASKED, json.dumps(told).encode())
         write_file(folder / RESULT, result)  # last: with it, it is done
     finally:

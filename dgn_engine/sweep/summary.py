@@ -14,6 +14,7 @@ from typing import Any
 from dgn_engine.errors import UserError
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.grid import Sweep, SweepRun
 from dgn_engine.sweep.unit import UNITS
@@ -85,8 +86,10 @@ def write_results(root: Path, sweep: Sweep, lines: Sequence[SummaryRow], state: 
         "format": FORMAT,
         "state": state,
         "fields": list(sweep.fields),
-        "runs": [_tree(line) for line in lines],
-        "groups": [_plain(vars(group)) for group in groups_of(lines)],
+        "runs": [
+            {"folder": f"{UNITS}/{line.id}", **to_plain(line, nonfinite="null")} for line in lines
+        ],
+        "groups": [to_plain(group, nonfinite="null") for group in groups_of(lines)],
     }
     try:
         write_file(root / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode())
@@ -123,23 +126,6 @@ def _unseeded(line: SummaryRow) -> dict[str, Any]:
 
 def _mean(values: Any) -> tuple[float, float]:
     return mean_and_half_width(tuple(value for value in values if not math.isnan(value)))
-
-
-def _tree(line: SummaryRow) -> dict[str, Any]:
-    return {"folder": f"{UNITS}/{line.id}", **_plain(vars(line))}
-
-
-def _plain(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
-    return {key: _value(value) for key, value in tree.items()}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, tuple):
-        return [_value(one) for one in value]
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:

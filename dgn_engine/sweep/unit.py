@@ -10,17 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.storage.plain_data import to_plain
 
 UNITS = "units"  # the folder within a sweep's folder; each unit has one of its own in it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 
 
-@dataclass(frozen=True)
-class UnitFile:
+class UnitFile(NamedTuple):
     """A file that another unit makes: `file` is relative to that unit's folder."""
 
     unit: str
@@ -105,25 +105,7 @@ def same_unit(one: Unit, other: Unit) -> bool:
     return one == other
 
 
-def to_json(unit: Unit) -> dict[str, Any]:
-    """The unit as plain values."""
-    if isinstance(unit, Calculation):
-        return {
-            "id": unit.id,
-            "function": unit.function,
-            "arguments": dict(unit.arguments),
-            "needs": list(unit.needs),
-        }
-    tree: dict[str, Any] = {"id": unit.id, "config": unit.config.to_dict()}
-    for name, made in (("gates_from", unit.gates_from), ("weights_from", unit.weights_from)):
-        if made is not None:
-            tree[name] = [made.unit, made.file]
+def unit_to_plain(unit: Unit) -> dict[str, Any]:
+    """As it stands in `unit.json` and `plan.json`."""
+    tree: dict[str, Any] = to_plain(unit, omit_none=True)
     return tree
-
-
-def from_json(tree: Mapping[str, Any]) -> Unit:
-    """The inverse of `to_json`."""
-    if "function" in tree:
-        return Calculation(tree["id"], tree["function"], tree["arguments"], tuple(tree["needs"]))
-    made = {name: UnitFile(*tree[name]) for name in ("gates_from", "weights_from") if name in tree}
-    return Training(tree["id"], RunConfig.from_dict(tree["config"]), **made)

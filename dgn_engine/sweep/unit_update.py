@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
+
+from dgn_engine.storage.plain_data import from_plain, to_plain
 
 # 'refused': it would be refused again; 'held': another process writes its run; 'lost': its worker
 # is gone.
@@ -43,11 +45,10 @@ class UnitUpdate:
 
     def to_text(self) -> str:
         """As it crosses between processes and machines."""
-        return json.dumps(asdict(self))
+        return json.dumps(to_plain(self))
 
     @staticmethod
     def from_text(text: str) -> UnitUpdate:
         """The inverse of `to_text`."""
-        tree = json.loads(text)
-        holder = tree.pop("holder")
-        return UnitUpdate(**tree, holder=None if holder is None else ProcessId(**holder))
+        update: UnitUpdate = from_plain(UnitUpdate, json.loads(text))
+        return update

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 
@@ -38,8 +39,7 @@ def record_unstartable(unit_id: str, orphan: UnstartableUnit, root: Path) -> Non
     """Write it into the unit's folder, for who reads results there."""
     folder = unit_folder(root, unit_id)
     folder.mkdir(parents=True, exist_ok=True)
-    tree = {"source": orphan.source, "step": orphan.step}
-    write_file(folder / ORPHAN, json.dumps(tree).encode())
+    write_file(folder / ORPHAN, json.dumps(to_plain(orphan)).encode())
 
 
 def read_unstartable(folder: Path) -> UnstartableUnit | None:
@@ -48,9 +48,10 @@ def read_unstartable(folder: Path) -> UnstartableUnit | None:
         return None
     try:
         tree = json.loads((folder / ORPHAN).read_text(encoding="utf-8"))
-        return UnstartableUnit(str(tree["source"]), int(tree["step"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        orphan: UnstartableUnit = from_plain(UnstartableUnit, tree)
+    except (OSError, ValueError, TypeError):
         return None
+    return orphan
 
 
 def _diverged_at(folder: Path) -> int | None:

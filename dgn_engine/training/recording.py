@@ -23,8 +23,9 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
-from dgn_engine.storage.runs.log_lines import fields_of, is_logged, log_word
+from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.recorder import Recorder, WriteMarker
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.devices import device_name
@@ -79,7 +80,7 @@ class Recording:
         if isinstance(event, (RecordingPaused, RecordingResumed, RunContinued)):
             return  # their writer has written them
         if is_logged(event):
-            self._recorder.note(log_word(event), fields_of(event))
+            self._recorder.note(log_word(event), to_plain(event))
         if isinstance(event, TURNS):
             self._changes += 1
             self._frame_due = True
@@ -183,7 +184,7 @@ def continue_run(
         folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     told = RunContinued(run.step_count, remark, str(folder.path))
     try:
-        folder.go_on(fields_of(told))
+        folder.go_on(to_plain(told))
     except OSError as error:
         raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
     return run, told

@@ -8,8 +8,9 @@ from pathlib import Path
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import PLAN
+from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.sweep.unit import Training, Unit, from_json, unit_folder
+from dgn_engine.sweep.unit import Training, Unit, unit_folder
 
 _NEEDS = "weights.safetensors"
 
@@ -31,7 +32,7 @@ def to_watch(folder: Path) -> tuple[str, RunConfig]:
 def _units(folder: Path) -> list[Unit]:
     try:
         tree = json.loads(read_text(folder / PLAN))
-        return [from_json(unit) for unit in tree.values()]
+        return [from_plain(Unit, unit) for unit in tree.values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise UserError("The experiment has no plan yet; wait a moment.") from None
 

@@ -5,7 +5,6 @@ Numbers that do not exist (NaN) are null in the file.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.results import Claim, Figure, Printed
-from dgn_engine.storage.plain_data import typed
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 
 FORMAT = "dgn-viewer result 1"
@@ -83,7 +82,7 @@ class Document:
 
 def to_bytes(document: Document) -> bytes:
     """As it is written."""
-    tree = _plain(dataclasses.asdict(document))
+    tree = to_plain(document, nonfinite="null")
     return (json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -101,17 +100,7 @@ def read(folder: Path) -> Document:
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise UserError(f"{path} is no result of dgn reproduce, or of another version of it.")
     try:
-        document: Document = typed(Document, tree)
+        document: Document = from_plain(Document, tree)
     except (TypeError, ValueError, KeyError) as error:
         raise UserError(f"{path} is damaged: {error}.") from None
     return document
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value

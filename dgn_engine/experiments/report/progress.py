@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import PROGRESS
-from dgn_engine.storage.plain_data import typed
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
@@ -130,7 +129,7 @@ def write(standing: ReproductionProgress, folder: Path) -> None:
     """Whole or not at all; no sync, since what is lost is told anew. Trouble is not fatal."""
     part = folder / f".{PROGRESS}.part"
     try:
-        part.write_text(json.dumps(dataclasses.asdict(standing)), encoding="utf-8")
+        part.write_text(json.dumps(to_plain(standing)), encoding="utf-8")
         part.replace(folder / PROGRESS)
     except OSError:
         part.unlink(missing_ok=True)
@@ -140,7 +139,8 @@ def read(folder: Path) -> ReproductionProgress:
     """Raises `UserError` where there is none."""
     path = folder / PROGRESS
     try:
-        standing: ReproductionProgress = typed(ReproductionProgress, json.loads(read_text(path)))
+        tree = json.loads(read_text(path))
+        standing: ReproductionProgress = from_plain(ReproductionProgress, tree)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
     return standing

@@ -30,6 +30,7 @@ from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
 from dgn_engine.experiments.report.training_notes import trained_as
 from dgn_engine.experiments.report.write_report import write_report
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.executor import Executor, UnitProgress
@@ -38,10 +39,9 @@ from dgn_engine.sweep.unit import (
     Training,
     Unit,
     check_units,
-    from_json,
     same_unit,
-    to_json,
     unit_folder,
+    unit_to_plain,
 )
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -190,7 +190,7 @@ def report(
 def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes]) -> None:
     """Refuse a folder in which a unit of the same name stands for something else."""
     path = folder / PLAN
-    wanted = {unit.id: to_json(unit) for unit in units}
+    plain = {unit.id: unit_to_plain(unit) for unit in units}
     try:
         known = json.loads(read_text(path))
     except FileNotFoundError:
@@ -199,7 +199,6 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
         raise UserError(f"{path} cannot be read; choose another folder with --out.") from None
     if not isinstance(known, dict):
         raise UserError(f"{path} is damaged; choose another folder with --out.")
-    plain = json.loads(json.dumps(wanted))
     for name, tree in plain.items():
         if not _same(known.get(name, tree), tree):
             raise UserError(
@@ -219,8 +218,8 @@ def _same(known: object, wanted: dict[str, object]) -> bool:
     if known == wanted:
         return True
     try:
-        return same_unit(from_json(known), from_json(wanted))  # type: ignore[arg-type]  # whatever it is
-    except (UserError, KeyError, TypeError, ValueError, AttributeError):
+        return same_unit(from_plain(Unit, known), from_plain(Unit, wanted))
+    except (UserError, TypeError, ValueError):
         return False
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from safetensors.numpy import load, save
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, read_regular, sha256_of
 from dgn_engine.storage.runs import folder_layout
 
 FORMAT = 1
 UNPACKED = 1 << 30  # bytes of the gates of one frame
+_STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark")  # of a reading
 
 
 @dataclass(frozen=True)
@@ -102,15 +104,8 @@ def encode(frame: Frame) -> bytes:
                 tensors[key] = np.packbits(array.reshape(-1))
             else:
                 tensors[key] = np.ascontiguousarray(array)
-        about[probe] = {
-            "step": reading.step,
-            "seconds": reading.seconds,
-            "interval": reading.interval,
-            "scalars": {key: repr(float(value)) for key, value in reading.scalars.items()},
-            "facts": dict(reading.facts),
-            "absent": reading.absent,
-            "remark": reading.remark,
-        }
+        about[probe] = {name: to_plain(getattr(reading, name)) for name in _STORED}
+        about[probe]["scalars"] = {k: repr(float(v)) for k, v in reading.scalars.items()}
     head = {
         "format": FORMAT,
         "step": frame.step,
@@ -139,7 +134,8 @@ def decode(content: bytes) -> Frame:
         array.flags.writeable = False
         arrays[probe][name] = array
     readings = {
-        probe: _reading(probe, told, arrays[probe]) for probe, told in head["readings"].items()
+        probe: replace(from_plain(Reading, {"probe": probe, **told}), arrays=arrays[probe])
+        for probe, told in head["readings"].items()
     }
     return Frame(
         run=0,
@@ -148,20 +144,6 @@ def decode(content: bytes) -> Frame:
         steps_per_second=0.0,
         eta_seconds=None,
         readings=readings,
-    )
-
-
-def _reading(probe: str, told: Mapping[str, Any], arrays: dict[str, Array]) -> Reading:
-    return Reading(
-        probe=probe,
-        step=int(told["step"]),
-        seconds=float(told["seconds"]),
-        interval=float(told["interval"]),
-        arrays=arrays,
-        scalars={str(key): float(value) for key, value in told["scalars"].items()},
-        facts={str(key): str(value) for key, value in told["facts"].items()},
-        absent=str(told["absent"]),
-        remark=str(told.get("remark", "")),
     )
 
 

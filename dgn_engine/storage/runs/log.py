@@ -1,22 +1,57 @@
-"""The log of a run: appended to, flushed line by line, read up to the last whole line."""
+"""The log of a run: one JSON object a line, appended, flushed, and read to the last whole line."""
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import io
+import json
 import os
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from dgn_engine.protocol import events
+from dgn_engine.protocol.events import Event
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, open_regular
-from dgn_engine.storage.runs.log_lines import LogLine, decode, encode
 
 SYNC_EVERY = 1.0  # seconds
-LOST = "Lost"  # a line that stands for others
 LINE = 1 << 20  # bytes that a line may have
+_LOST = "Lost"  # a line that stands for others
 _TAIL = 4 << 20
+_CHECKSUM = b',"crc":"'
+
+# What is logged, by the word that stands in the file: those words outlive the names of classes.
+LOGGED: Mapping[str, type[Any]] = {
+    "Measured": events.Measured,
+    "Traced": events.ProbeScalars,
+    "RegimeSwapped": events.RegimeSwapped,
+    "WeightsTaken": events.WeightsTaken,
+    "Rewired": events.Rewired,
+    "SettingChanged": events.SettingChanged,
+    "Saved": events.WeightsSaved,
+    "Diverged": events.Diverged,
+    "Failed": events.Failed,
+    "Finished": events.Finished,
+    "RecordingPaused": events.RecordingPaused,
+    "RecordingResumed": events.RecordingResumed,
+    "RunContinued": events.RunContinued,
+}
+_WORD_OF = {kind: word for word, kind in LOGGED.items()}
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line as it was read. `at`: seconds since 1970 by a clock that may have been set back."""
+
+    seq: int
+    at: float
+    name: str
+    fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -63,7 +98,7 @@ class LogWriter:
         """One line, flushed; synced if the last time was a second ago."""
         if self._file is None:
             raise OSError(None, "the log is closed")
-        raw = encode(LogLine(self._seq, round(time.time(), 3), name, fields))
+        raw = encode_line(LogLine(self._seq, round(time.time(), 3), name, fields))
         if self._file.write(raw) != len(raw):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._seq += 1
@@ -123,7 +158,7 @@ def read_log(path: Path) -> LogContents:
                 unfinished += len(raw)
                 continue
             number += 1
-            line = None if unfinished else decode(raw[:-1])
+            line = None if unfinished else decode_line(raw[:-1])
             unfinished = 0
             if line is None or line.seq < expected:
                 damaged.append(number)
@@ -135,14 +170,62 @@ def read_log(path: Path) -> LogContents:
     return LogContents(tuple(lines), tuple(damaged), tuple(missing), unfinished)
 
 
-def mended(log: LogContents) -> bytes:
+def fill_gaps(log: LogContents) -> bytes:
     """The sound lines, with a line `Lost` for each gap, so that every line keeps its number."""
-    gaps = [LogLine(first, 0.0, LOST, {"upto": last}) for first, last in log.missing]
-    return b"".join(encode(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq))
+    gaps = [LogLine(first, 0.0, _LOST, {"upto": last}) for first, last in log.missing]
+    return b"".join(
+        encode_line(line) for line in sorted((*log.lines, *gaps), key=lambda one: one.seq)
+    )
+
+
+def encode_line(line: LogLine) -> bytes:
+    """The line with its end. The checksum is the CRC-32 of all bytes before ',\"crc\"'."""
+    tree = {"seq": line.seq, "at": line.at, "event": line.name, **to_plain(line.fields, "word")}
+    body = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    head = body[:-1]
+    return head + _CHECKSUM + f'{zlib.crc32(head):08x}"}}\n'.encode()
+
+
+def decode_line(raw: bytes) -> LogLine | None:
+    """The line, without its end; None where it is torn or damaged."""
+    head, split, tail = raw.rpartition(_CHECKSUM)
+    if not split or tail != f'{zlib.crc32(head):08x}"}}'.encode():
+        return None
+    try:
+        tree = json.loads(head + b"}")
+        return LogLine(
+            int(tree.pop("seq")), float(tree.pop("at")), str(tree.pop("event")), dict(tree)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def is_logged(event: Event) -> bool:
+    """Whether the log of a run keeps this event."""
+    return type(event) in _WORD_OF
+
+
+def log_word(event: Event) -> str:
+    """The word that stands for the event's kind in the log."""
+    return _WORD_OF[type(event)]
+
+
+def event_of(line: LogLine) -> Event | None:
+    """The event of a line; None where it is no event's, or its fields are not those of one."""
+    kind = LOGGED.get(line.name)
+    if kind is None:
+        return None
+    known = {item.name for item in dataclasses.fields(kind)}
+    told = {name: value for name, value in line.fields.items() if name in known}
+    try:
+        event: Event = from_plain(kind, told)
+    except (TypeError, ValueError):
+        return None
+    return event
 
 
 def _end(line: LogLine) -> int:
-    upto = line.fields.get("upto", line.seq) if line.name == LOST else line.seq
+    upto = line.fields.get("upto", line.seq) if line.name == _LOST else line.seq
     return upto if isinstance(upto, int) and upto >= line.seq else line.seq
 
 
@@ -157,7 +240,7 @@ def _last(path: Path) -> tuple[int, int]:
             place = file.seek(start)
             for raw in _raw_lines(file):
                 place += len(raw)
-                line = decode(raw[:-1]) if raw.endswith(b"\n") else None
+                line = decode_line(raw[:-1]) if raw.endswith(b"\n") else None
                 if line is not None:
                     seq, end = _end(line) + 1, place
             if end:

@@ -13,7 +13,7 @@ from dgn_engine.storage.atomic_write import clear_leftovers, write_file
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import NotRegular, read_regular, read_text
 from dgn_engine.storage.runs import folder_layout, frame_files, manifest, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogContents, mended, read_log
+from dgn_engine.storage.runs.log import LogContents, fill_gaps, read_log
 from dgn_engine.storage.runs.manifest import Manifest
 from dgn_engine.storage.runs.verify import verify
 
@@ -113,14 +113,14 @@ def _log(folder: Path) -> list[str]:
         log = read_log(path).lacking(written)
     except (FileNotFoundError, NotRegular) as error:
         _put_aside(folder, path)
-        write_file(path, mended(LogContents(()).lacking(written)))
+        write_file(path, fill_gaps(LogContents(()).lacking(written)))
         gone = isinstance(error, FileNotFoundError)
         why = "was missing" if gone else f"was put aside: {error.strerror}"
         return [f"{folder_layout.LOG} {why}; an empty one was made, {written:,} lines are lost."]
     if not (log.damaged or log.missing or log.torn):
         return []
     _put_aside(folder, path)
-    write_file(path, mended(log))
+    write_file(path, fill_gaps(log))
     if not (log.damaged or log.missing):
         return [f"{folder_layout.LOG}: a last line that was not finished was cut off."]
     lost = sum(last - first + 1 for first, last in log.missing)

@@ -7,7 +7,6 @@ import json
 import platform
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
+from dgn_engine.protocol.events import RunStarted
+from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
@@ -48,9 +48,8 @@ def begun(
     about: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
 ) -> dict[str, Any]:
     """With what is known once the run stands: device, threads, fingerprints, sizes."""
-    told = asdict(started)
-    for name in ("config", "run", "paused", "wiring"):
-        del told[name]
+    told = to_plain(started)
+    wiring = [told.pop(name) for name in ("config", "run", "paused", "wiring")][-1]
     return {
         **about,
         "device": started.device,
@@ -59,7 +58,7 @@ def begun(
         "probe_set": started.probe_set.digest,
         "parameters_value": started.parameters_value,
         "parameters_feature": started.parameters_feature,
-        "started": {**told, "wiring": list(started.wiring)},
+        "started": {**told, "wiring": wiring},
     }
 
 
@@ -100,20 +99,9 @@ def started(about: Mapping[str, Any]) -> RunStarted | None:
     if told is None:
         return None
     try:
-        layers = tuple(
-            LayerInfo(one["index"], one["name"], one["kind"], tuple(one["shape"]))
-            for one in told["layers"]
-        )
-        probe = {key: _tuple(value) for key, value in told["probe_set"].items()}
-        rest = {k: _tuple(v) for k, v in told.items() if k not in ("layers", "probe_set")}
-        return RunStarted(
-            run=0,
-            config=RunConfig.from_dict(about["config"]),
-            layers=layers,
-            probe_set=ProbeSet(**probe),
-            paused=True,
-            **rest,
-        )
+        whole = {**told, "config": about["config"], "run": 0, "paused": True}
+        event: RunStarted = from_plain(RunStarted, whole)
+        return event
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"The run cannot be shown: its {folder_layout.RUN} lacks {error}."
@@ -168,7 +156,3 @@ def _version(package: str) -> str:
 def _digest(tree: Mapping[str, Any]) -> str:
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value

@@ -24,8 +24,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogContents, read_log
-from dgn_engine.storage.runs.log_lines import LogLine, event_of
+from dgn_engine.storage.runs.log import LogContents, LogLine, event_of, read_log
 
 Status = Literal["running", "finished", "stopped", "diverged", "failed", "interrupted"]
 _ENDS: dict[str, Status] = {

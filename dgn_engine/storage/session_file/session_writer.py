@@ -19,7 +19,7 @@ from dgn_engine.storage.atomic_write import replacing, write_file
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.regular_files import NotRegular, read_regular
 from dgn_engine.storage.runs import folder_layout, frame_files, manifest, run_checkpoints, run_info
-from dgn_engine.storage.runs.log_lines import decode
+from dgn_engine.storage.runs.log import decode_line
 from dgn_engine.storage.runs.retention import to_drop
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
@@ -173,7 +173,7 @@ def _log(path: Path, moment: SavePoint | None) -> bytes:
     """Its whole lines, up to the moment."""
     lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
     while moment is not None and lines:
-        last = decode(lines[-1])
+        last = decode_line(lines[-1])
         if last is not None and last.seq < moment.lines:
             break
         lines.pop()

@@ -10,8 +10,9 @@ import torch
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Diverged, Event, Finished, Measured, RunContinued
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.folder_layout import RUN
-from dgn_engine.storage.runs.log_lines import fields_of, is_logged, log_word
+from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
 from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
@@ -129,7 +130,7 @@ class StackMember:
             self._keeping.measured(self.run.trainer, event, self.outcome.best_accuracy)
         self.outcome = after(self.outcome, event)
         if is_logged(event) and not isinstance(event, RunContinued):
-            self._note(log_word(event), fields_of(event))
+            self._note(log_word(event), to_plain(event))
 
     def _note(self, name: str, fields: dict[str, object]) -> None:
         with self._writing():

@@ -10,7 +10,8 @@ import torch
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Rewired
-from dgn_engine.storage.runs.log_lines import LogLine, decode, encode, event_of, fields_of
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs.log import LogLine, decode_line, encode_line, event_of
 from dgn_engine.training.run_snapshot import capture, restore
 
 
@@ -89,6 +90,6 @@ def test_a_run_that_is_put_back_says_how_its_gates_are_turned(make_run):
 
 def test_a_rotation_survives_the_log():
     event = Rewired(7, (1, 0, 2), (0, 3, 0), (0, 0, 1))
-    line = decode(encode(LogLine(1, 0.0, "Rewired", fields_of(event))).rstrip(b"\n"))
+    line = decode_line(encode_line(LogLine(1, 0.0, "Rewired", to_plain(event))).rstrip(b"\n"))
     assert line is not None
     assert event_of(line) == event

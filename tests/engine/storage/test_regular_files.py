@@ -20,6 +20,7 @@ from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.regular_files import (
     NotRegular,
     open_regular,
@@ -28,7 +29,6 @@ from dgn_engine.storage.regular_files import (
     sha256_of,
 )
 from dgn_engine.storage.runs import folder_layout, index
-from dgn_engine.storage.runs.log_lines import fields_of
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -59,7 +59,7 @@ def run(tmp_path: Path) -> Path:
     """Two lines, a frame and a checkpoint; nothing was trained."""
     folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
     for step in (1, 2):
-        folder.note("Measured", fields_of(Measured(step, 0.0, 0.5, 0.5)))
+        folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
     folder.frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
     state = {"format": 1, "step": 2, "finished": False, "config": RunConfig().to_dict()}
     folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")

@@ -20,9 +20,18 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, ProbeScalars, RegimeSwapped, SettingChanged
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogWriter, mended, read_log
-from dgn_engine.storage.runs.log_lines import LogLine, decode, encode, event_of, fields_of, log_word
+from dgn_engine.storage.runs.log import (
+    LogLine,
+    LogWriter,
+    decode_line,
+    encode_line,
+    event_of,
+    fill_gaps,
+    log_word,
+    read_log,
+)
 from dgn_engine.storage.runs.retention import to_drop
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -41,7 +50,7 @@ EVENTS = (
 def write_log(path, count, first=0):
     log = LogWriter(path)
     for number in range(first, first + count):
-        log.append("Measured", fields_of(Measured(number, 0.0, 0.5, 0.5)))
+        log.append("Measured", to_plain(Measured(number, 0.0, 0.5, 0.5)))
     log.close()
 
 
@@ -66,18 +75,18 @@ def frame(step, layers=1):
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda e: type(e).__name__)
 def test_an_event_comes_back_from_its_line(event):
-    raw = encode(LogLine(3, 1.5, log_word(event), fields_of(event)))
+    raw = encode_line(LogLine(3, 1.5, log_word(event), to_plain(event)))
     json.loads(raw, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    line = decode(raw.rstrip(b"\n"))
+    line = decode_line(raw.rstrip(b"\n"))
     assert (line.seq, line.at) == (3, 1.5)
     assert repr(event_of(line)) == repr(event)  # NaN is not equal to itself
 
 
 def test_no_byte_of_a_line_can_change_unseen():
-    raw = encode(LogLine(3, 1.5, "Measured", fields_of(EVENTS[1]))).rstrip(b"\n")
+    raw = encode_line(LogLine(3, 1.5, "Measured", to_plain(EVENTS[1]))).rstrip(b"\n")
     for place in range(len(raw)):
-        assert decode(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]) is None
-        assert decode(raw[:place]) is None
+        assert decode_line(raw[:place] + bytes([raw[place] ^ 1]) + raw[place + 1 :]) is None
+        assert decode_line(raw[:place]) is None
 
 
 def test_a_log_cut_anywhere_keeps_its_whole_lines_and_goes_on(tmp_path):
@@ -110,7 +119,7 @@ def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path):
     path.write_bytes(b"\n".join(lines))
     log = read_log(path)
     assert (log.damaged, log.missing) == ((2,), ((1, 1),))
-    path.write_bytes(mended(log))
+    path.write_bytes(fill_gaps(log))
     again = read_log(path)
     assert (again.damaged, again.missing) == ((), ())
     assert [line.name for line in again.lines] == ["Measured", "Lost", *["Measured"] * 3]
@@ -313,16 +322,16 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
 def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path):
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     for step in (1, 2):
-        folder.note("Measured", fields_of(Measured(step, 0.0, 0.5, 0.5)))
+        folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
         folder.frame(frame(step))
     folder.checkpoint(snapshot(2), "")
     for step in (3, 4):
-        folder.note("Measured", fields_of(Measured(step, 0.0, 9.0, 0.5)))
+        folder.note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))
         folder.frame(frame(step))
     folder.close()
     again = RunFolder(tmp_path / "run")
     again.go_on({"step": 2, "remark": "", "folder": ""})
-    again.note("Measured", fields_of(replace(EVENTS[0], step=3)))
+    again.note("Measured", to_plain(replace(EVENTS[0], step=3)))
     again.close()
     reader = RunReader(tmp_path / "run")
     assert [event.step for event in reader.measured] == [1, 2, 3]

@@ -17,8 +17,8 @@ from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, manifest, run_info
-from dgn_engine.storage.runs.log_lines import fields_of
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -195,7 +195,7 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     RunFolder(run).close()
     assert (run / folder_layout.RUN).read_bytes() == before
     folder = RunFolder(run)
-    folder.note("Measured", fields_of(Measured(46, 1.0, 0.5, 0.5)))
+    folder.note("Measured", to_plain(Measured(46, 1.0, 0.5, 0.5)))
     assert claims(run) is None  # a kill now leaves no claim that may be wrong
     assert verify(run) == []
     assert "written" in unchecked(run)

@@ -19,8 +19,8 @@ from dgn_engine.protocol.events import (
     RegimeSwapped,
 )
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index
-from dgn_engine.storage.runs.log_lines import fields_of
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -51,7 +51,7 @@ def trained(path, config=SMALL, probes=()):
 
 
 def measured(step):
-    return "Measured", fields_of(Measured(step, 0.0, 0.5, 0.5))
+    return "Measured", to_plain(Measured(step, 0.0, 0.5, 0.5))
 
 
 def wait_for(recorder, kind, seconds=20.0):

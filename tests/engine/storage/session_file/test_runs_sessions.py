@@ -21,7 +21,7 @@ from dgn_engine.cli.__main__ import main
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
-from dgn_engine.storage.runs import folder_layout, frame_files, log_lines, run_info
+from dgn_engine.storage.runs import folder_layout, frame_files, log, run_info
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.verify import verify
@@ -173,8 +173,8 @@ def with_run(members: Members, **fields: object) -> Members:
 
 def with_line(members: Members, name: str, **fields: object) -> Members:
     raw = members["run/log.jsonl"]
-    line = log_lines.LogLine(raw.count(b"\n"), 0.0, name, fields)
-    return {**members, "run/log.jsonl": raw + log_lines.encode(line)}
+    line = log.LogLine(raw.count(b"\n"), 0.0, name, fields)
+    return {**members, "run/log.jsonl": raw + log.encode_line(line)}
 
 
 def a_frame(members: Members) -> str:
@@ -467,7 +467,7 @@ def test_gates_are_not_unpacked_beyond_their_bits() -> None:
 
 def test_an_event_with_words_for_numbers_is_no_event() -> None:
     told = {"step": 1, "epoch": 0.0, "train_loss": "many", "train_accuracy": 0.5}
-    assert log_lines.event_of(log_lines.LogLine(0, 0.0, Measured.__name__, told)) is None
+    assert log.event_of(log.LogLine(0, 0.0, Measured.__name__, told)) is None
 
 
 @pytest.mark.parametrize("regime", [["DL"], 7, "no such regime"])
