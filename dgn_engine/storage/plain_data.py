@@ -72,7 +72,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if hasattr(kind, "from_dict"):
         return kind.from_dict  # type: ignore[no-any-return]
     if dataclasses.is_dataclass(kind):
-        return partial(_dataclass, kind, _readers(kind))
+        return partial(_dataclass, kind)
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return partial(_member, inner)
@@ -115,9 +115,10 @@ def _choice(choices: tuple[Any, ...], plain: Any) -> Any:
     return plain
 
 
-def _dataclass(kind: Any, readers: Mapping[str, Callable[[Any], Any]], plain: Any) -> Any:
+def _dataclass(kind: Any, plain: Any) -> Any:
     if not isinstance(plain, dict):
         raise TypeError(f"{_short(plain)} is no {kind.__name__}")
+    readers = _readers(kind)
     unknown = plain.keys() - readers.keys()
     if unknown:
         raise ValueError(f"a {kind.__name__} has no '{min(unknown)}'")
