@@ -10,13 +10,13 @@ from typing import IO
 import numpy as np
 
 from dgn_engine.storage.checkpoints.contents import (
+    LAYOUT,
     Array,
     ParsedFile,
     UnreadableFile,
     is_sound,
     plain,
 )
-from dgn_engine.storage.checkpoints.dtypes import LAYOUT
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 
 NPY = b"\x93NUMPY"

@@ -1,47 +1,303 @@
-"""A pickle reader that makes nothing but lists, tables, numbers and text: it has no import, no
-call and no attribute to set, so there is nothing that a pickle could run.
+"""Reads a pickle into inert objects: nothing is imported, called or given attributes.
 
-The instructions are those of protocols 0 to 5 as `pickletools` of the standard library has them.
+The machine is the one of the standard library, in pure Python. Only the steps that would look up a
+name, call something, hash a key or reserve memory for what the file merely announces are replaced.
+
+What a hostile pickle tries, and what stops it:
+
+- code (GLOBAL, REDUCE, NEWOBJ, INST, OBJ, BUILD): `find_class` returns a `GlobalName`, a call an
+  `InertObject`; the names of all calls are recorded for the verdict
+- a length that the file does not have (BYTEARRAY8, BINBYTES8, LONG4, BINUNICODE8): `read` compares
+  it with the bytes that are there before anything is allocated
+- keys that take for ever to hash, or collide: `InertDict` keeps pairs; sets are inert as well
+- a place of 2^32 in the memo: the memo is a dictionary
+- steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`
+- shared nested tuples, lists that hold themselves: nothing here walks them; see `tensor_tree`
+- extensions, text references, buffers outside the pickle: refused, no checkpoint has them
+- whatever else takes memory or time: the limits of the process (`confinement`)
 """
 
 from __future__ import annotations
 
+import pickle
 import struct
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
-from dgn_engine.storage.checkpoints.pickle_machine import Build, Persistent, PickleMachine
-from dgn_engine.storage.checkpoints.pickle_opcodes import STEPS, stop
+
+_LINE = 4096  # bytes of an argument that ends with its line
+_OF_MODULE = ("_parameters", "_buffers", "_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalName:
+    """A class or function by its name; it is not imported and cannot be called."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}".replace("__builtin__.", "builtins.")
+
+
+@dataclass(eq=False, slots=True)
+class InertDict:
+    """A dictionary as pairs, because hashing a hostile key can take for ever."""
+
+    pairs: list[tuple[Any, Any]] = field(default_factory=list)
+    name: str = "dict"
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.pairs.append((key, value))
+
+    def get(self, wanted: str) -> Any:
+        """The last value under a text, or None."""
+        for key, value in reversed(self.pairs):
+            if type(key) is str and key == wanted:
+                return value
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class InertObject:
+    """A call that was not made: of which name, with what, and what would have gone into its result.
+
+    The methods are those by which the machine fills lists, sets and dictionaries.
+    """
+
+    maker: str
+    arguments: Any
+    state: Any = None
+    items: list[Any] = field(default_factory=list)
+    pairs: list[tuple[Any, Any]] = field(default_factory=list)
+
+    def append(self, item: Any) -> None:
+        self.items.append(item)
+
+    add = append
+
+    def extend(self, items: list[Any]) -> None:
+        self.items.extend(items)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.pairs.append((key, value))
+
+
+Build = Callable[[GlobalName, tuple[Any, ...]], Any]
+Persistent = Callable[[Any], Any]
 
 
 def read_pickle(
-    content: memoryview, start: int, build: Build, persistent: Persistent
+    content: bytes, start: int, build: Build, persistent: Persistent
 ) -> tuple[Any, int]:
     """The tree of the pickle that begins at `start`, and the place behind it.
 
     `build(name, arguments)` says what a call stands for, `persistent(id)` what a reference out of
     the pickle does. Raises `UnreadableFile`.
     """
-    machine = PickleMachine(content, start, build, persistent)
+    machine = InertUnpickler(content, start, build, persistent)
     try:
-        return _run(machine), machine.at
-    except (IndexError, KeyError, struct.error, ValueError, TypeError, AttributeError):
-        # its stack, its memo or its text do not hold what an instruction needs
+        return machine.load(), machine.at
+    except (
+        pickle.UnpicklingError,
+        struct.error,
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ):  # its stack, its memo or its text do not hold what an instruction needs
         raise UnreadableFile("has a damaged pickle") from None
 
 
-def _run(machine: PickleMachine) -> Any:
-    """Everything up to the end of the pickle."""
-    content, size = machine.content, len(machine.content)
-    for _ in range(limits.OPERATIONS):
-        if machine.at >= size:
+def _refuse(_: InertUnpickler) -> None:
+    raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
+
+
+def _measured(code: int) -> Callable[[InertUnpickler], None]:
+    """A standard step, after which the length of the number or text that it pushed is checked."""
+    standard: Callable[[Any], None] = pickle._Unpickler.dispatch[code]
+
+    def step(machine: InertUnpickler) -> None:
+        standard(machine)
+        machine.measure(machine.stack[-1])
+
+    return step
+
+
+_NUMBERS = pickle.INT + pickle.LONG + pickle.LONG1 + pickle.LONG4
+_TEXTS = b"".join(
+    (
+        *(pickle.STRING, pickle.BINSTRING, pickle.SHORT_BINSTRING, pickle.UNICODE),
+        *(pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.BINUNICODE8),
+    )
+)
+_REFUSED = b"".join(
+    (
+        *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.PERSID),
+        *(pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
+    )
+)
+
+
+class InertUnpickler(pickle._Unpickler):
+    """The standard machine, where a name stays a name and a call is not made.
+
+    `build` and `persistent` as for `read_pickle`; `at`: the place of the next byte.
+    """
+
+    stack: list[Any]
+    metastack: list[list[Any]]
+    append: Callable[[Any], None]
+    pop_mark: Callable[[], list[Any]]
+
+    def __init__(self, content: bytes, start: int, build: Build, persistent: Persistent) -> None:
+        super().__init__(self, encoding="latin-1")  # text of Python 2 may be the bytes of an array
+        self.content, self.at, self.text = content, start, 0
+        self.build, self.persistent = build, persistent
+
+    def load(self) -> Any:
+        """Everything up to the end of the pickle, in a limited number of steps."""
+        self.stack, self.metastack = [], []
+        self.append = self.stack.append
+        for _ in range(limits.OPERATIONS):
+            code = self.read(1)
+            if code == pickle.STOP:
+                return self.stack.pop()
+            self.dispatch[code[0]](self)
+        raise UnreadableFile(f"has a pickle of more than {limits.OPERATIONS:,} instructions")
+
+    def read(self, length: int) -> bytes:
+        begin, self.at = self.at, self.at + length
+        if self.at > len(self.content):
             raise UnreadableFile("is cut off within its pickle")
-        step = STEPS.get(content[machine.at])
-        if step is None:
-            raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
-        machine.at += 1
-        if step is stop:
-            return machine.stack.pop()
-        step(machine)
-    raise UnreadableFile(f"has a pickle of more than {limits.OPERATIONS:,} instructions")
+        return self.content[begin : self.at]
+
+    def readline(self) -> bytes:
+        end = self.content.find(b"\n", self.at, self.at + _LINE) + 1
+        if not end:
+            raise UnreadableFile("has a damaged pickle")
+        return self.read(end - self.at)
+
+    def measure(self, value: int | str) -> None:
+        if isinstance(value, str):
+            self.text += len(value)
+            if self.text > limits.PICKLE:
+                raise UnreadableFile("has more text in its pickle than any checkpoint")
+        elif value.bit_length() > 8 * limits.INTEGER:
+            raise UnreadableFile("has a pickle with a number of unreasonable length")
+
+    def find_class(self, module: str, name: str) -> GlobalName:
+        return GlobalName(module, name)
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self.persistent(pid)
+
+    def call(self, maker: Any, arguments: Any) -> Any:
+        """What a call stands for; it is not made."""
+        if isinstance(maker, GlobalName) and isinstance(arguments, tuple):
+            return self.build(maker, arguments)
+        return InertObject(kind(maker), arguments)
+
+    def _instantiate(self, maker: Any, arguments: list[Any]) -> None:  # of INST and OBJ
+        self.append(self.call(maker, tuple(arguments)))
+
+    def _reduce(self) -> None:
+        arguments = self.stack.pop()
+        self.append(self.call(self.stack.pop(), arguments))
+
+    def _new_with_names(self) -> None:
+        named = self.stack.pop()
+        self._reduce()
+        made = self.stack[-1]
+        if isinstance(made, InertObject) and isinstance(named, InertDict):
+            made.pairs.extend(named.pairs)
+
+    def _build(self) -> None:
+        state = self.stack.pop()
+        if isinstance(target := self.stack[-1], InertObject):
+            target.state = state
+
+    def _dict(self) -> None:
+        items = self.pop_mark()
+        self.append(InertDict(list(zip(items[::2], items[1::2], strict=True))))
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **dict.fromkeys(range(256), _refuse),
+        **pickle._Unpickler.dispatch,
+        **dict.fromkeys(_REFUSED, _refuse),
+        **{code: _measured(code) for code in _NUMBERS + _TEXTS},
+        pickle.PROTO[0]: lambda machine: machine.read(1),  # the instructions say enough
+        pickle.FRAME[0]: lambda machine: machine.read(8),  # its content is read as it comes
+        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[pickle.BINBYTES8[0]],
+        pickle.EMPTY_DICT[0]: lambda machine: machine.append(InertDict()),
+        pickle.DICT[0]: _dict,
+        pickle.EMPTY_SET[0]: lambda machine: machine.append(InertObject("set", ())),
+        pickle.FROZENSET[0]: lambda machine: machine.append(
+            InertObject("frozenset", (), items=machine.pop_mark())
+        ),
+        pickle.REDUCE[0]: _reduce,
+        pickle.NEWOBJ[0]: _reduce,
+        pickle.NEWOBJ_EX[0]: _new_with_names,
+        pickle.BUILD[0]: _build,
+    }
+
+
+def kind(node: Any) -> str:
+    """What a thing is, in the words of Python; for a call, the name of what was to be called."""
+    match node:
+        case InertObject():
+            return node.maker
+        case InertDict():
+            return node.name
+        case GlobalName():
+            return str(node)
+        case None:
+            return "None"
+    return str(getattr(node, "kind", type(node).__name__))
+
+
+def is_container(node: Any) -> bool:
+    """Whether there can be tensors of the model inside; an optimiser only repeats them."""
+    if isinstance(node, InertObject):
+        return not node.maker.startswith("torch.optim.")
+    return isinstance(node, (InertDict, list, tuple))
+
+
+def members(node: Any) -> Iterator[tuple[str, Any]]:
+    """The things in a container with their names; a saved module names them as its state dict."""
+    if isinstance(node, InertDict):
+        yield from ((key_text(k), v) for k, v in node.pairs)
+    elif isinstance(node, InertObject):
+        if is_container(node.arguments):
+            yield from members(node.arguments)
+        yield from ((str(i), v) for i, v in enumerate(node.items))
+        yield from ((key_text(k), v) for k, v in node.pairs)
+        for state in node.state if isinstance(node.state, tuple) else (node.state,):
+            yield from _members_of_state(state)
+    elif isinstance(node, (list, tuple)):
+        yield from ((str(i), v) for i, v in enumerate(node))
+
+
+def _members_of_state(state: Any) -> Iterator[tuple[str, Any]]:
+    if not is_container(state):
+        return
+    module = isinstance(state, InertDict) and isinstance(state.get("_parameters"), InertDict)
+    for name, value in members(state):
+        if module and name in _OF_MODULE and isinstance(value, InertDict):
+            yield from members(value)
+        else:
+            yield name, value
+
+
+def key_text(key: Any) -> str:
+    """The key of a dictionary as text."""
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, (bool, int, float)):
+        return str(key)
+    if isinstance(key, bytes):
+        return key[:1000].decode("latin-1")
+    return f"<{kind(key)}>"

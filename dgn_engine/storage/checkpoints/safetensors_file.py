@@ -10,14 +10,15 @@ import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
+    LAYOUT,
     Array,
     ParsedFile,
     UnreadableFile,
     is_sound,
     natural,
     plain,
+    width,
 )
-from dgn_engine.storage.checkpoints.dtypes import LAYOUT, width
 
 _DTYPES = {
     "F64": "float64",

@@ -13,7 +13,7 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import plain
-from dgn_engine.storage.checkpoints.inert_objects import InertDict, InertObject, key_text
+from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text
 
 LAYERS = 1000  # told of one file
 _DEPTH = 20  # sequences in each other

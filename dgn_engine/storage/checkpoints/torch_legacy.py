@@ -10,14 +10,16 @@ from dataclasses import replace
 from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
-from dgn_engine.storage.checkpoints.dtypes import width
-from dgn_engine.storage.checkpoints.flatten_objects import flattened
-from dgn_engine.storage.checkpoints.inert_objects import GlobalName, InertDict, TensorStorage
-from dgn_engine.storage.checkpoints.pickle_file import read_pickle
-from dgn_engine.storage.checkpoints.pickle_machine import Build
-from dgn_engine.storage.checkpoints.rebuild import TensorRebuilder, build, storage
-from dgn_engine.storage.checkpoints.torch_tensors import Records, contents_of
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
+from dgn_engine.storage.checkpoints.pickle_file import Build, GlobalName, InertDict, read_pickle
+from dgn_engine.storage.checkpoints.pickled_tensors import (
+    Records,
+    TensorRebuilder,
+    TensorStorage,
+    build,
+    storage,
+)
+from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 
 PICKLE = b"\x80"
 _MAGIC = 0x1950A86A20F9469CFC6C
@@ -26,19 +28,18 @@ _PROTOCOL = 1001
 
 def read_pickled(content: bytes, most: int) -> ParsedFile:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes."""
-    view = memoryview(content)
     embedded = _Embedded()
-    tree, place = read_pickle(view, 0, embedded.build, storage)
+    tree, place = read_pickle(content, 0, embedded.build, storage)
     if tree != _MAGIC:
-        if place != len(view):
+        if place != len(content):
             raise UnreadableFile("has bytes behind its end")
-        return contents_of(flattened(tree), _inside, most, "pickle of arrays", embedded.calls.names)
+        return parsed_tree(tree, _inside, most, "pickle of arrays", embedded.calls.names)
     calls = TensorRebuilder()
-    tree, records = _legacy(view, place, calls)
-    return contents_of(flattened(tree), records, most, "PyTorch, before 1.6", calls.names)
+    tree, records = _legacy(content, place, calls)
+    return parsed_tree(tree, records, most, "PyTorch, before 1.6", calls.names)
 
 
-def _legacy(view: memoryview, place: int, build: Build = build) -> tuple[Any, Records]:
+def _legacy(content: bytes, place: int, build: Build = build) -> tuple[Any, Records]:
     """The tree behind the magic number, and where its storages lie."""
     declared: dict[str, TensorStorage] = {}
 
@@ -50,30 +51,31 @@ def _legacy(view: memoryview, place: int, build: Build = build) -> tuple[Any, Re
                 raise UnreadableFile("describes one storage in two ways")
         return found
 
-    version, place = read_pickle(view, place, build, storage)
-    system, place = read_pickle(view, place, build, storage)
+    version, place = read_pickle(content, place, build, storage)
+    system, place = read_pickle(content, place, build, storage)
     if version != _PROTOCOL or not isinstance(system, InertDict):
         raise UnreadableFile("is of a version of torch that is not known here")
     order = ">" if system.get("little_endian") is False else "<"
-    tree, place = read_pickle(view, place, build, persistent)
-    keys, place = read_pickle(view, place, build, storage)
+    tree, place = read_pickle(content, place, build, persistent)
+    keys, place = read_pickle(content, place, build, storage)
+    view = memoryview(content)
     records: dict[str, memoryview] = {}
     for key in keys if isinstance(keys, list) else ():
         known = declared.get(key) if isinstance(key, str) else None
         if known is None or key in records:
             raise UnreadableFile("lists storages that it does not hold")
-        count = int.from_bytes(view[place : place + 8], "little")
+        count = int.from_bytes(content[place : place + 8], "little")
         place += 8
         if count != known.count or not width(known.dtype):
             raise UnreadableFile("declares a size for a storage that its bytes do not fill")
         end = place + count * width(known.dtype)
-        if end > len(view):
+        if end > len(content):
             raise UnreadableFile("is cut off within its numbers")
         records[key] = view[place:end]
         place = end
     if len(records) != len(declared):
         raise UnreadableFile("is not all there: some of its storages are missing")
-    if place != len(view):
+    if place != len(content):
         raise UnreadableFile("has bytes behind its end")
 
     def record(store: TensorStorage) -> tuple[memoryview, str]:
@@ -96,8 +98,8 @@ class _Embedded:
         self.met += 1
         content = arguments[0]
         if isinstance(content, str):  # protocol 2: bytes as text
-            content = memoryview(content.encode("latin-1", "replace"))
-        if not isinstance(content, memoryview) or self.met > limits.MEMBERS:
+            content = content.encode("latin-1", "replace")
+        if not isinstance(content, bytes) or self.met > limits.MEMBERS:
             raise UnreadableFile("holds a storage that torch did not write")
         magic, place = read_pickle(content, 0, build, storage)
         if magic != _MAGIC:

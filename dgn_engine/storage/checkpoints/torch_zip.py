@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain
-from dgn_engine.storage.checkpoints.dtypes import width
-from dgn_engine.storage.checkpoints.flatten_objects import flattened
-from dgn_engine.storage.checkpoints.inert_objects import TensorStorage
+from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain, width
 from dgn_engine.storage.checkpoints.pickle_file import read_pickle
-from dgn_engine.storage.checkpoints.rebuild import TensorRebuilder, storage
-from dgn_engine.storage.checkpoints.torch_tensors import contents_of
+from dgn_engine.storage.checkpoints.pickled_tensors import TensorRebuilder, TensorStorage, storage
+from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
 
@@ -59,5 +56,5 @@ def read_torch_zip(archive: ZipArchive, most: int) -> ParsedFile:
         return content, order
 
     calls = TensorRebuilder()
-    tree, _ = read_pickle(archive.stored(f"{folder}data.pkl"), 0, calls, storage)
-    return contents_of(flattened(tree), record, most, "PyTorch", calls.names)
+    tree, _ = read_pickle(bytes(archive.stored(f"{folder}data.pkl")), 0, calls, storage)
+    return parsed_tree(tree, record, most, "PyTorch", calls.names)

@@ -15,11 +15,12 @@ from dgn_engine.storage.checkpoints.contents import (
     Array,
     ParsedFile,
     UnreadableFile,
+    decoded,
     is_sound,
     plain,
+    sent_as,
     whole_bytes,
 )
-from dgn_engine.storage.checkpoints.dtypes import decoded, sent_as
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
 
 DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")

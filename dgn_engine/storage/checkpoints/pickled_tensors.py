@@ -1,24 +1,86 @@
-"""What the calls in a torch pickle stand for: tensors, storages and containers; nothing is called.
+"""Tensors and arrays inside pickles: from the calls that describe them to views on their bytes.
 
-The names and arguments are those of `torch/_utils.py`, `torch/_tensor.py` and
-`torch/serialization.py` of torch 0.4 to 2.13, and of numpy 1 and 2.
+Nothing is called. The names and arguments are those of `torch/_utils.py`, `torch/_tensor.py` and
+`torch/serialization.py` of torch 0.4 to 2.13, and of numpy 1 and 2. A description is believed only
+after every number was found inside the record that it names.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from dgn_engine.storage.checkpoints.contents import UnreadableFile
-from dgn_engine.storage.checkpoints.inert_objects import (
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import (
+    LAYOUT,
+    Array,
+    UnreadableFile,
+    is_sound,
+    plain,
+    width,
+)
+from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertDict,
     InertObject,
-    StridedTensor,
-    TensorStorage,
-    Unsupported,
     is_container,
 )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TensorStorage:
+    """Where the numbers of tensors lie: a record of the file, or a file inside the pickle.
+
+    `first`: the number at which a view on the record begins. `inner`: the numbers themselves, as
+    plain pickles have them, in this `order`.
+    """
+
+    kind: ClassVar[str] = "storage"
+    key: str
+    dtype: str
+    count: int
+    where: str = "cpu"
+    first: int = 0
+    inner: memoryview | None = None
+    order: str = "<"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StridedTensor:
+    """A dense tensor as it was described; nothing of it is believed yet."""
+
+    kind: ClassVar[str] = "tensor"
+    storage: TensorStorage
+    offset: Any
+    shape: Any
+    strides: Any
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unsupported:
+    """A tensor that is not dense numbers, and why."""
+
+    kind: ClassVar[str] = "tensor"
+    reason: str
+
+
+Leaf = StridedTensor | Unsupported | InertObject
+# The bytes of a storage, and their order: '<' or '>'.
+Records = Callable[[TensorStorage], tuple[memoryview, str]]
+
+_RECONSTRUCT = tuple(f"numpy.{core}.multiarray._reconstruct" for core in ("core", "_core"))
+_FROM_BUFFER = tuple(f"numpy.{core}.numeric._frombuffer" for core in ("core", "_core"))
+_NAMES = {layout[1:]: name for name, layout in LAYOUT.items() if name not in ("bfloat16",)} | {
+    "u1": "uint8",
+    "u2": "uint16",
+}
+
 
 _STORAGES = {
     "FloatStorage": "float32",
@@ -147,12 +209,12 @@ def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
     return InertDict(_ordered(arguments).pairs, "collections.defaultdict")
 
 
-def _latin(arguments: tuple[Any, ...]) -> memoryview:
+def _latin(arguments: tuple[Any, ...]) -> bytes:
     """Bytes, as protocols before 3 have them."""
     text, coding = arguments
     if coding not in ("latin1", "latin-1"):
         raise ValueError
-    return memoryview(text.encode("latin-1"))
+    return bytes(text.encode("latin-1"))
 
 
 def _sequence(arguments: tuple[Any, ...]) -> Any:
@@ -221,3 +283,94 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "numpy.core.multiarray.scalar": _numpy_scalar,
     "numpy._core.multiarray.scalar": _numpy_scalar,
 }
+
+
+def read_leaf(leaf: Leaf, records: Records) -> tuple[Array, str] | Unsupported:
+    if isinstance(leaf, Unsupported):
+        return leaf
+    if isinstance(leaf, InertObject):
+        return _numpy_array(leaf)
+    trouble = _trouble(leaf)
+    if trouble:
+        return Unsupported(trouble)
+    array = _array(leaf, records)
+    return array if isinstance(array, Unsupported) else (array, leaf.dtype)
+
+
+def _trouble(tensor: StridedTensor) -> str:
+    """Why a tensor is not taken; empty where its numbers may be looked for."""
+    shape, strides = tensor.shape, tensor.strides
+    if not isinstance(shape, tuple) or not isinstance(strides, tuple):
+        return "a tensor without a shape"
+    if len(shape) > limits.DIMENSIONS:
+        return f"{len(shape)} dimensions"
+    places = (tensor.offset, *strides)
+    whole = all(type(n) is int and 0 <= n <= limits.EXTENT for n in places)
+    if not is_sound(shape) or not whole or len(strides) != len(shape):
+        return "declares an impossible shape"
+    if tensor.dtype not in LAYOUT:
+        return plain(tensor.dtype, 40) or "numbers of an unknown type"
+    return ""
+
+
+def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
+    """A view on the record, after every number was found to lie inside it.
+
+    Stride 0 makes a giant of one number: there must be as many in the record as in the tensor.
+    """
+    content, order = records(tensor.storage)
+    layout = np.dtype(order + LAYOUT[tensor.dtype][1:])
+    size = layout.itemsize
+    first = tensor.storage.first * width(tensor.storage.dtype) // size + tensor.offset
+    held = len(content) // size
+    count = math.prod(tensor.shape)
+    if count == 0:
+        return np.zeros(tensor.shape, layout)
+    reach = sum((side - 1) * s for side, s in zip(tensor.shape, tensor.strides, strict=True))
+    if first + reach >= held:
+        raise UnreadableFile("declares more numbers for a tensor than its storage holds")
+    if count > held:
+        return Unsupported("repeats its numbers more often than it has any")
+    flat = np.frombuffer(content, layout, count=reach + 1, offset=first * size)
+    return as_strided(flat, tensor.shape, [s * size for s in tensor.strides], writeable=False)
+
+
+def is_array(node: Any) -> bool:
+    """Whether this is an array of numpy, of whatever type."""
+    return isinstance(node, InertObject) and node.maker in _RECONSTRUCT + _FROM_BUFFER
+
+
+def _numpy_array(made: InertObject) -> tuple[Array, str] | Unsupported:
+    """The array with the name of its type. Raises `UnreadableFile` where its description lies."""
+    if made.maker in _RECONSTRUCT:  # state: version, shape, type, whether in Fortran's order, bytes
+        told = made.state if isinstance(made.state, tuple) else ()
+        if len(told) != 5:
+            return Unsupported("an array that is not all there")
+        _, shape, dtype, fortran, content = told
+    else:  # bytes, type, shape, order
+        if not isinstance(made.arguments, tuple) or len(made.arguments) != 4:
+            return Unsupported("an array that is not all there")
+        content, dtype, shape, order = made.arguments
+        fortran = order == "F"
+    code, byte_order = _numpy_type(dtype)
+    if isinstance(content, str):  # Python 2: bytes as text
+        content = content.encode("latin-1", "replace")
+    if code not in _NAMES or not isinstance(content, bytes):
+        return Unsupported(f"an array of {plain(code, 40) or 'Python objects'}")
+    layout = np.dtype(byte_order + code)
+    if not isinstance(shape, tuple) or not is_sound(shape):
+        raise UnreadableFile("holds an array of an impossible shape")
+    if math.prod(shape) * layout.itemsize != len(content):
+        raise UnreadableFile("declares a shape for an array that its bytes do not fill")
+    array = np.frombuffer(content, layout).reshape(shape, order="F" if fortran else "C")
+    return array, _NAMES[code]
+
+
+def _numpy_type(dtype: Any) -> tuple[str, str]:
+    """The code of a pickled dtype, such as f4, and its byte order."""
+    if not isinstance(dtype, InertObject) or dtype.maker != "numpy.dtype":
+        return "", "<"
+    code = dtype.arguments[0] if isinstance(dtype.arguments, tuple) and dtype.arguments else ""
+    told = dtype.state[1] if isinstance(dtype.state, tuple) and len(dtype.state) > 1 else "<"
+    order = ">" if told == ">" or (isinstance(code, str) and code.startswith(">")) else "<"
+    return (code.lstrip("<>|=") if isinstance(code, str) else ""), order

@@ -1,0 +1,190 @@
+"""From the tree of a pickle to its tensors by dotted names; whatever else it holds, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, sent_as
+from dgn_engine.storage.checkpoints.pickle_file import (
+    InertDict,
+    InertObject,
+    is_container,
+    kind,
+    members,
+)
+from dgn_engine.storage.checkpoints.pickled_tensors import (
+    Leaf,
+    Records,
+    StridedTensor,
+    Unsupported,
+    is_array,
+    read_leaf,
+)
+from dgn_engine.storage.checkpoints.stated_layers import stated_layers
+
+_WRAPPINGS = (
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "net",
+    "network",
+    "weights",
+    "params",
+    "module",
+)
+
+
+def parsed_tree(
+    tree: Any, records: Records, most: int, file_kind: str, calls: tuple[str, ...]
+) -> ParsedFile:
+    """All dense tensors under the paths that lead to them, at most `most` bytes; the others named.
+
+    Of a training loop's dictionary only the model's tensors are taken. Raises `UnreadableFile`,
+    also where the tree is too large or folds back on itself too often.
+    """
+    walk = _Walk()
+    try:
+        for _ in range(4):
+            inner = _model_in(tree)
+            if inner is None:
+                break
+            walk.ignored += [_said(name, v) for name, v in members(tree) if v is not inner]
+            tree = inner
+        walk.over(tree)
+    except RecursionError:  # objects whose states or arguments are objects, a thousand deep
+        raise UnreadableFile(_TOO_DEEP) from None
+    arrays: dict[str, Array] = {}
+    dtypes: dict[str, str] = {}
+    unsupported: list[str] = []
+    total = 0
+    for name, leaf in walk.tensors:
+        tensor = read_leaf(leaf, records)
+        if isinstance(tensor, Unsupported):
+            unsupported.append(f"{name} ({tensor.reason})")
+            continue
+        array, dtype = tensor
+        if name in arrays:
+            raise UnreadableFile("holds tensors whose names cannot be told apart")
+        total += array.size * np.dtype(sent_as(dtype)).itemsize
+        if len(arrays) >= limits.MEMBERS:
+            raise UnreadableFile(f"holds more than {limits.MEMBERS:,} tensors")
+        if total > most:
+            raise UnreadableFile("holds more numbers than its size allows, and was refused")
+        arrays[name], dtypes[name] = array, dtype
+    ignored = (*unsupported, *walk.ignored)
+    return ParsedFile(
+        arrays, dtypes, ignored, kind=file_kind, calls=calls, layers=stated_layers(tree)
+    )
+
+
+_TOO_DEEP = "nests too many things in each other, and was refused"
+
+
+def _model_in(tree: Any) -> Any:
+    """The state dict or module that a dictionary wraps; or None."""
+    if not isinstance(tree, (InertDict, InertObject)):
+        return None
+    table = tree if isinstance(tree, InertDict) else InertDict(tree.pairs)
+    for name in _WRAPPINGS:
+        inner = table.get(name)
+        if isinstance(inner, (InertDict, InertObject)) and _holds_tensors(inner):
+            return inner
+    return None
+
+
+def _holds_tensors(tree: Any) -> bool:
+    """Looks at every container once."""
+    stack, met = [tree], {id(tree)}
+    while stack:
+        node = stack.pop()
+        if _is_leaf(node):
+            return True
+        for _, inner in members(node):
+            if (is_container(inner) or _is_leaf(inner)) and id(inner) not in met:
+                met.add(id(inner))
+                stack.append(inner)
+    return False
+
+
+def _is_leaf(node: Any) -> bool:
+    return isinstance(node, (StridedTensor, Unsupported)) or is_array(node)
+
+
+def _said(path: str, node: Any) -> str:
+    return f"{path} ({kind(node)})" if path else kind(node)
+
+
+@dataclass
+class _Entered:
+    """A container whose members are being walked, and how much was collected before it."""
+
+    path: str
+    node: Any
+    quiet: bool
+    tensors: int
+    ignored: int
+
+
+@dataclass
+class _Walk:
+    """Collects tensors and arrays in the order of the file, and everything else in words."""
+
+    tensors: list[tuple[str, Leaf]] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)
+    barren: set[int] = field(default_factory=set)  # ids of containers without a tensor
+    entered: set[int] = field(default_factory=set)
+    stack: list[tuple[str, Any, bool] | _Entered] = field(default_factory=list)
+
+    def over(self, tree: Any) -> None:
+        """Depth first and without recursion; a container without tensors becomes one line."""
+        self.stack.append(("", tree, False))
+        for _ in range(limits.NODES):
+            if not self.stack:
+                return
+            top = self.stack.pop()
+            if isinstance(top, _Entered):
+                self._leave(top)
+            else:
+                self._meet(*top)
+        raise UnreadableFile(_TOO_DEEP)
+
+    def _meet(self, path: str, node: Any, quiet: bool) -> None:
+        if _is_leaf(node):
+            self.tensors.append((path or "tensor", node))
+        elif not is_container(node) or id(node) in self.barren:
+            self._ignore(path, node, quiet)
+        elif id(node) in self.entered:
+            raise UnreadableFile("holds a container that contains itself, and was refused")
+        else:
+            self._enter(path, node, quiet)
+
+    def _enter(self, path: str, node: Any, quiet: bool) -> None:
+        self.entered.add(id(node))
+        self.stack.append(_Entered(path, node, quiet, len(self.tensors), len(self.ignored)))
+        # What an object holds besides tensors is summed up by the name of its class.
+        inner = [
+            (f"{path}.{name}" if path else name, value, quiet or isinstance(node, InertObject))
+            for name, value in members(node)
+        ]
+        deep = len(self.entered) > limits.DEPTH or len(path) > 4 * limits.NAME
+        if deep or len(self.stack) + len(inner) > limits.NODES:
+            raise UnreadableFile(_TOO_DEEP)
+        self.stack.extend(reversed(inner))
+
+    def _leave(self, left: _Entered) -> None:
+        self.entered.discard(id(left.node))
+        if len(self.tensors) == left.tensors:
+            self.barren.add(id(left.node))
+            del self.ignored[left.ignored :]
+            self._ignore(left.path, left.node, left.quiet)
+        elif isinstance(left.node, InertObject):
+            self._ignore(left.path, left.node, left.quiet)
+
+    def _ignore(self, path: str, node: Any, quiet: bool) -> None:
+        if not quiet:
+            self.ignored.append(_said(path, node))
