@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, PlottedLine, Printed, Row
 from dgn_engine.plugins import discover
+from dgn_engine.protocol.results import Claim, Figure, Findings, PlottedLine, Printed, Row
 
 __all__ = [
     "Claim",
@@ -23,13 +23,13 @@ __all__ = [
 
 
 def all_experiments() -> dict[str, Experiment]:
-    """Every experiment by its name ('npf-table2', …)."""
+    """Return every experiment by its name ('npf-table2', …)."""
     found = discover("dgn_engine.experiments", "EXPERIMENT", Experiment)
     return {module.replace("_", "-"): experiment for module, experiment in found.items()}
 
 
 def find_experiment(name: str) -> Experiment:
-    """An experiment by its name; raises `UserError`."""
+    """Return an experiment by its name; raises `UserError`."""
     found = all_experiments()
     if name not in found:
         raise UserError(f"There is no experiment '{name}'; known: {', '.join(found)}.")

@@ -1,4 +1,4 @@
-"""What an experiment is: units for a scale and a protocol, and what is read out of them."""
+"""What an experiment is: a plan of units for a request, and the findings read out of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dgn_engine.config import Augmentation, Device
-from dgn_engine.experiments._findings import Findings
+from dgn_engine.protocol.results import Findings
 from dgn_engine.sweep.unit import Unit
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -18,7 +18,7 @@ Question = Literal["steps", "augmentation"]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. 0 and '' leave the choice to the experiment.
+    """The options of one reproduction. 0 and '' leave the choice to the experiment.
 
     `quick`: at most three minutes on two CPU cores, with the digits that come with the package
     unless `data` names a data set; `full`: the paper's scale. `only`: rows whose label holds this.
@@ -40,15 +40,15 @@ class Request:
 
     @property
     def quick(self) -> bool:
-        """Whether it is scaled down."""
+        """Whether the experiment is scaled down."""
         return self.scale == "quick"
 
-    def seeds_or(self, quick: int, full: int) -> int:
-        """The number of seeds that was asked for, or else the experiment's own."""
-        return self.seeds or (quick if self.quick else full)
+    def seed_range(self, quick: int, full: int) -> range:
+        """Return the seeds 0, 1, …: as many as were asked for, else the experiment's own number."""
+        return range(self.seeds or (quick if self.quick else full))
 
     def epochs_or(self, quick: int, full: int) -> int:
-        """Likewise for epochs."""
+        """Return the number of epochs that was asked for, else the experiment's own."""
         return self.epochs or (quick if self.quick else full)
 
 
@@ -56,8 +56,8 @@ class Request:
 class Plan:
     """Units in an order in which each comes after its needs, and what a reader must know.
 
-    `scaled_down`: how this differs from the paper's scale, a sentence each; `choices`: what the
-    paper does not print and was chosen here.
+    `scaled_down`: how the quick scale differs from the paper's, a sentence each (reports of the
+    full scale leave it out); `choices`: what the paper does not print and was chosen here.
     """
 
     units: tuple[Unit, ...]
@@ -72,8 +72,8 @@ class Experiment:
     `plan(request)` says what must be done; `findings(request, results)` reads what came out.
     `quick_minutes` on two CPU cores; `full_hours` of one CPU core, both estimates; 0 where
     nobody has measured. `rows`: the labels that `only` chooses among; `asks`: which of the
-    request's special settings it answers to. What stands here besides functions is literal: the
-    viewer reads it from the source.
+    request's special settings it answers to. All fields but the functions are literals: the
+    viewer reads them from the source.
     """
 
     title: str

@@ -15,7 +15,7 @@ from dgn_engine.config import NetConfig, OptionValue, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._judging import judge
+from dgn_engine.experiments._claims import above, judge
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.importing import from_tensors
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
@@ -121,7 +121,7 @@ def _findings(request: Request, results: UnitResults, name: str, seeds: int) -> 
         _row(f"random gates ({RANDOM})", runs[RANDOM]),
     )
     claim = ("gates", "its gates know more than random ones")
-    judged = judge(request, claim, f"{COPIED} − {RANDOM}", difference, "above", 0.0)
+    judged = judge(claim, f"{COPIED} − {RANDOM}", above(difference))
     return Findings(rows, (judged,))
 
 

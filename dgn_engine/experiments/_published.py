@@ -7,7 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from dgn_engine.experiments._findings import Printed
+from dgn_engine.experiments._experiment import Request
+from dgn_engine.protocol.results import Printed
 
 
 @cache
@@ -18,7 +19,7 @@ def _papers() -> dict[str, Any]:
 
 
 def printed(table: str, row: str, column: str) -> Printed | None:
-    """One cell of a table; None where the paper prints nothing there."""
+    """Return one cell of a table; None where the paper prints nothing there."""
     found = _papers()[table]
     value = found["rows"][row][found["columns"].index(column)]
     if value is None:
@@ -28,19 +29,22 @@ def printed(table: str, row: str, column: str) -> Printed | None:
     return Printed(float(value))
 
 
-def regime_numbers(table: str, row: str) -> dict[str, float]:
-    """A row without half-widths, by its column."""
-    found = _papers()[table]
-    return dict(zip(found["columns"], (float(v) for v in found["rows"][row]), strict=True))
+def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printed | None, str]:
+    """Return the number for the printed column, and the row's remark.
+
+    On the quick scale another network was trained than the one `of` which the number was printed:
+    the column stays empty and the remark tells the number.
+    """
+    if found is None:
+        return None, ""
+    if not request.quick:
+        return found, f"trained on {request.data}" if request.data else ""
+    half = "" if found.half_width is None else f" ± {found.half_width:g}"
+    return None, f"printed of {of}: {found.value:g}{half}"
 
 
-def table_rows(table: str) -> tuple[str, ...]:
-    """The names of a table's rows."""
-    return tuple(_papers()[table]["rows"])
-
-
-def claim(claim_id: str) -> tuple[str, str]:
-    """The id and the statement of a claim, as `judge` takes them."""
+def published_claim(claim_id: str) -> tuple[str, str]:
+    """Return the id and the statement of a claim."""
     for entry in _papers()["claims"]:
         if entry["id"] == claim_id:
             return claim_id, str(entry["statement"])
@@ -48,5 +52,5 @@ def claim(claim_id: str) -> tuple[str, str]:
 
 
 def claim_ids() -> tuple[str, ...]:
-    """Every claim of the papers, in their order."""
+    """Return the ids of all claims of the papers, in their order."""
     return tuple(entry["id"] for entry in _papers()["claims"])

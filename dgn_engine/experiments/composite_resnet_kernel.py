@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-from dgn_engine.experiments import _initial
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, PlottedLine, Row
-from dgn_engine.experiments._judging import judge, judge_exact
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._series import averaged
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
+from dgn_engine.experiments._claims import at_most, below, judge
+from dgn_engine.experiments._grid import Grid, averaged, calculation
+from dgn_engine.experiments._initial_networks import (
+    gated,
+    log_slope,
+    relative_distance,
+    residual,
+    unit_inputs,
+)
 from dgn_engine.kernels import (
     neural_path_kernel,
     predicted_value_kernel,
@@ -20,24 +25,23 @@ from dgn_engine.kernels import (
     value_kernel_constant,
     weight_sigmas,
 )
-from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
-HERE = "dgn_engine.experiments.composite_resnet_kernel"
 BLOCKS, BLOCK_DEPTH = 4, 2
+SEEDS = (5, 10)
 EXACT = 1e-10
 
 
 def plan(request: Request) -> Plan:
-    """One network for each seed and width."""
+    """Draw one network for each seed and width."""
     units = tuple(
-        Calculation(f"w{width}-s{seed}", f"{HERE}:shares", {"width": width, "seed": seed})
-        for width in _widths(request)
-        for seed in range(request.seeds_or(5, 10))
+        calculation(f"w{width}-s{seed}", shares, width=width, seed=seed)
+        for width, seed in product(_widths(request), request.seed_range(*SEEDS))
     )
     return Plan(
         units,
-        (f"widths to {_widths(request)[-1]}",) if request.quick else (),
+        (f"widths to {_widths(request)[-1]}",),
         (
             f"b = {BLOCKS} skips, d_blk = {BLOCK_DEPTH}, γ = 1, 8 unit inputs of dimension 10, "
             "gates of an independent random network, σ = √(2/fan-in)",
@@ -52,11 +56,11 @@ def _widths(request: Request) -> tuple[int, ...]:
 
 
 def shares(work: CalculationInputs) -> dict[str, Any]:
-    """Shares of H and of βH by the number of blocks kept, and how exactly the sums agree."""
+    """Return shares of H and of βH by the number of blocks kept, and how exactly the sums agree."""
     width, seed = work.arguments["width"], work.arguments["seed"]
-    architecture = _initial.residual(10, width, BLOCKS, BLOCK_DEPTH)
-    network = _initial.gated(architecture, seed)
-    x = _initial.unit_inputs(8, (10,), seed)
+    architecture = residual(10, width, BLOCKS, BLOCK_DEPTH)
+    network = gated(architecture, seed)
+    x = unit_inputs(8, (10,), seed)
     trace = network.trace(x)
     gates = trace.value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])
@@ -77,72 +81,57 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
     return {
         "paths": paths,
         "weighted": weighted,
-        "sum": _initial.relative(sums, whole),
-        "weighted_sum": _initial.relative(sums_weighted, expected),
-        "distance": _initial.relative(kernel, expected),
+        "sum": relative_distance(sums, whole),
+        "weighted_sum": relative_distance(sums_weighted, expected),
+        "distance": relative_distance(kernel, expected),
     }
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Shares by blocks kept; both sums; K^V_0 against the prediction."""
-    seeds = range(request.seeds_or(5, 10))
+    """Read the shares by blocks kept, both sums, and K^V_0 against the prediction."""
+    grid = Grid(results, request.seed_range(*SEEDS))
     widths = _widths(request)
-    found = {width: [results.calculated(f"w{width}-s{seed}") for seed in seeds] for width in widths}
+    cells = {width: grid.calculated(f"w{width}") for width in widths}
     rows = [
-        Row(
+        cell.row(
             f"w = {width}: share of sub-networks with {kept} of {BLOCKS} blocks",
-            tuple(100 * c["weighted"][kept] for c in cells),
-            seconds=results.seconds_of(*(f"w{width}-s{seed}" for seed in seeds)),
+            [100 * shares[kept] for shares in cell["weighted"]],
+            unit="%",
         )
-        for width, cells in found.items()
+        for width, cell in cells.items()
         for kept in range(BLOCKS + 1)
     ]
     rows += [
-        Row(
-            f"w = {width}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖",
-            tuple(c["distance"] for c in cells),
-            unit="",
-            seconds=results.seconds_of(*(f"w{width}-s{seed}" for seed in seeds)),
-        )
-        for width, cells in found.items()
+        cell.row(f"w = {width}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", cell["distance"])
+        for width, cell in cells.items()
     ]
-    every = [c for cells in found.values() for c in cells]
-    slopes = [
-        _initial.slope(widths, [found[width][place]["distance"] for width in widths])
-        for place in range(len(seeds))
-    ]
+    sums, weighted_sums = (
+        [error for cell in cells.values() for error in cell[key]] for key in ("sum", "weighted_sum")
+    )
+    by_seed = zip(*(cell["distance"] for cell in cells.values()), strict=True)
+    slopes = [log_slope(widths, distances) for distances in by_seed]
     judged = (
-        judge_exact(
-            claim("comp-5"),
+        judge(
+            "comp-5",
             f"resnet: H against the sum of 2^{BLOCKS} kernels",
-            max(c["sum"] for c in every),
-            EXACT,
-            len(every),
-        ),
-        judge_exact(
-            claim("comp-5"),
-            f"resnet: βH against the weighted sum of 2^{BLOCKS}",
-            max(c["weighted_sum"] for c in every),
-            EXACT,
-            len(every),
+            at_most(max(sums), EXACT, len(sums)),
         ),
         judge(
-            request,
-            claim("comp-5"),
-            "resnet: log-log slope of the distance against width",
-            slopes,
-            "below",
-            0.0,
+            "comp-5",
+            f"resnet: βH against the weighted sum of 2^{BLOCKS}",
+            at_most(max(weighted_sums), EXACT, len(weighted_sums)),
         ),
+        judge("comp-5", "resnet: log-log slope of the distance against width", below(slopes)),
     )
-    blocks = tuple(float(kept) for kept in range(BLOCKS + 1))
-    lines: list[PlottedLine] = [
-        averaged(f"β_J H^J, w = {width}", blocks, [[100 * s for s in c["weighted"]] for c in cells])
-        for width, cells in found.items()
-    ]
-    figure = Figure(
-        "shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", tuple(lines)
+    lines = tuple(
+        averaged(
+            f"β_J H^J, w = {width}",
+            range(BLOCKS + 1),
+            [[100 * share for share in shares] for shares in cell["weighted"]],
+        )
+        for width, cell in cells.items()
     )
+    figure = Figure("shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", lines)
     return Findings(tuple(rows), judged, (figure,))
 
 

@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._random_gates import coin_kernel, descended, targets
-from dgn_engine.experiments._series import averaged
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
+from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._gradient_descent import descend_with_kernel
+from dgn_engine.experiments._grid import Grid, averaged, calculation
+from dgn_engine.experiments._initial_networks import random_gate_kernel, targets
 from dgn_engine.experiments.dgn_frg_spectrum import DEPTHS, P
-from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
-HERE = "dgn_engine.experiments.dgn_frg_convergence"
+SEEDS = (5, 5)
 STEPS = 100
 
 
 def plan(request: Request) -> Plan:
-    """One draw for each seed, width and depth."""
-    n = 100 if request.quick else 200
+    """Draw one kernel for each seed, width and depth."""
+    n, widths = 100 if request.quick else 200, _widths(request)
     units = tuple(
-        Calculation(
-            f"w{width}-d{depth}-s{seed}",
-            f"{HERE}:convergence",
-            {"n": n, "width": width, "depth": depth, "seed": seed},
+        calculation(
+            f"w{width}-d{depth}-s{seed}", convergence, n=n, width=width, depth=depth, seed=seed
         )
-        for width in _widths(request)
-        for depth in DEPTHS
-        for seed in range(request.seeds_or(5, 5))
+        for width, depth, seed in product(widths, DEPTHS, request.seed_range(*SEEDS))
     )
     return Plan(
         units,
-        (f"n = {n} instead of 200, width {_widths(request)[-1]} instead of 500",)
-        if request.quick
-        else (),
+        (f"n = {n} instead of 200, width {widths[-1]} instead of 500",),
         (
             "y ~ U[-1, 1], α = 0.1/ρ_max, ‖e_t‖²/‖e_0‖² after 100 steps with the kernel held as it "
             "is at the start (its exact dynamics, by eigenvalues)",
@@ -49,63 +43,41 @@ def _widths(request: Request) -> tuple[int, ...]:
 
 
 def convergence(work: CalculationInputs) -> dict[str, Any]:
-    """The error's square over the steps."""
+    """Return the error's square over the steps."""
     given = work.arguments
-    kernel = coin_kernel(given["n"], given["width"], given["depth"], P, given["seed"])
-    return {"errors": descended(kernel, targets(given["n"], given["seed"]), STEPS)}
+    kernel = random_gate_kernel(given["n"], given["width"], given["depth"], P, given["seed"])
+    return {"errors": descend_with_kernel(kernel, targets(given["n"], given["seed"]), STEPS)}
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """The error that is left, by depth."""
-    seeds = range(request.seeds_or(5, 5))
-    ends = {
-        width: [
-            [
-                math.log10(results.calculated(f"w{width}-d{depth}-s{seed}")["errors"][-1])
-                for depth in DEPTHS
-            ]
-            for seed in seeds
-        ]
-        for width in _widths(request)
+    """Read the error that is left, by depth."""
+    grid, widths = Grid(results, request.seed_range(*SEEDS)), _widths(request)
+    ends: dict[tuple[int, int], list[float]] = {}
+    rows = []
+    for width, depth in product(widths, DEPTHS):
+        cell = grid.calculated(f"w{width}-d{depth}")
+        ends[width, depth] = [math.log10(errors[-1]) for errors in cell["errors"]]
+        label = f"w = {width}, d = {depth}: log10 ‖e‖²/‖e_0‖² after {STEPS} steps"
+        rows.append(cell.row(label, ends[width, depth]))
+    curves = {
+        width: list(zip(*(ends[width, depth] for depth in DEPTHS), strict=True)) for width in widths
     }
-    rows = tuple(
-        Row(
-            f"w = {width}, d = {depth}: log10 ‖e‖²/‖e_0‖² after {STEPS} steps",
-            tuple(curve[place] for curve in curves),
-            unit="",
-            seconds=results.seconds_of(*(f"w{width}-d{depth}-s{seed}" for seed in seeds)),
+    judged = tuple(
+        judge(
+            "dgn-2",
+            f"w = {widths[-1]}: d = {DEPTHS[end]} − best depth between",
+            above([curve[end] - min(curve[1:-1]) for curve in curves[widths[-1]]]),
         )
-        for width, curves in ends.items()
-        for place, depth in enumerate(DEPTHS)
+        for end in (0, -1)
     )
-    wide = _widths(request)[-1]
-    judged = (
-        judge(
-            request,
-            claim("dgn-2"),
-            f"w = {wide}: d = {DEPTHS[0]} − best depth between",
-            [curve[0] - min(curve[1:-1]) for curve in ends[wide]],
-            "above",
-            0.0,
-        ),
-        judge(
-            request,
-            claim("dgn-2"),
-            f"w = {wide}: d = {DEPTHS[-1]} − best depth between",
-            [curve[-1] - min(curve[1:-1]) for curve in ends[wide]],
-            "above",
-            0.0,
-        ),
-    )
-    lines = tuple(averaged(f"w = {width}", DEPTHS, curves) for width, curves in ends.items())
     figure = Figure(
         "convergence",
         "Convergence by depth under fixed random gates",
         "depth d",
         "log10 of the error's square",
-        lines,
+        tuple(averaged(f"w = {width}", DEPTHS, curves[width]) for width in widths),
     )
-    return Findings(rows, judged, (figure,))
+    return Findings(tuple(rows), judged, (figure,))
 
 
 EXPERIMENT = Experiment(

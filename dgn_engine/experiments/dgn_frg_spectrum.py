@@ -3,41 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import torch
 
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, PlottedLine, Printed, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._random_gates import coin_kernel, distribution
-from dgn_engine.experiments._series import averaged
+from dgn_engine.experiments import (
+    Experiment,
+    Figure,
+    Findings,
+    Plan,
+    PlottedLine,
+    Printed,
+    Request,
+)
+from dgn_engine.experiments._claims import above, below, judge
+from dgn_engine.experiments._grid import Grid, averaged, calculation, minus
+from dgn_engine.experiments._initial_networks import eigenvalue_distribution, random_gate_kernel
 from dgn_engine.kernels import random_gating_eigenvalues
 from dgn_engine.statistics import SHARE
-from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
-HERE = "dgn_engine.experiments.dgn_frg_spectrum"
 DEPTHS, WIDTHS, P = (2, 4, 6, 8, 12, 16, 20), (25, 500), 0.5
+SEEDS = (5, 5)
 
 
 def plan(request: Request) -> Plan:
-    """One draw for each seed, width and depth."""
+    """Draw one kernel for each seed, width and depth."""
     n = _examples(request)
     units = tuple(
-        Calculation(
-            f"w{width}-d{depth}-s{seed}",
-            f"{HERE}:spectrum_of",
-            {"n": n, "width": width, "depth": depth, "seed": seed},
+        calculation(
+            f"w{width}-d{depth}-s{seed}", spectrum_of, n=n, width=width, depth=depth, seed=seed
         )
-        for width in WIDTHS
-        for depth in DEPTHS
-        for seed in range(request.seeds_or(5, 5))
+        for width, depth, seed in product(WIDTHS, DEPTHS, request.seed_range(*SEEDS))
     )
     return Plan(
         units,
-        (f"n = {n} instead of 200",) if request.quick else (),
+        (f"n = {n} instead of 200",),
         (
             "p = ½ and widths 25 and 500 are recalled from arXiv:2002.03996; n, depths and 5 draws "
             "are chosen here: the numbers are stripped from the text at hand",
@@ -50,14 +53,13 @@ def _examples(request: Request) -> int:
 
 
 def spectrum_of(work: CalculationInputs) -> dict[str, Any]:
-    """e.c.d.f. of the eigenvalues of K_0/d, its mean diagonal and its mean entry off it."""
+    """Return the e.c.d.f. of the eigenvalues of K_0/d, its mean diagonal, its mean entry off it."""
     given = work.arguments
     n = given["n"]
-    kernel = coin_kernel(n, given["width"], given["depth"], P, given["seed"])
-    diagonal = float(kernel.diagonal().mean())
+    kernel = random_gate_kernel(n, given["width"], given["depth"], P, given["seed"])
     return {
-        "distribution": distribution(kernel).cumsum(0).tolist(),
-        "diagonal": diagonal,
+        "distribution": eigenvalue_distribution(kernel),
+        "diagonal": float(kernel.diagonal().mean()),
         "off": float((kernel.sum() - kernel.trace()) / (n * (n - 1))),
     }
 
@@ -69,58 +71,36 @@ def _ideal(n: int, depth: int) -> list[float]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Entries and distributions of both widths against the ideal."""
-    seeds = range(request.seeds_or(5, 5))
-    n = _examples(request)
-    found = {
-        (width, depth): [results.calculated(f"w{width}-d{depth}-s{seed}") for seed in seeds]
-        for width in WIDTHS
-        for depth in DEPTHS
-    }
-    rows = [
-        Row(
-            f"w = {width}, d = {depth}: {word} of K_0/d",
-            tuple(c[key] for c in cells),
-            Printed(ideal(depth)),
-            unit="",
-            seconds=results.seconds_of(*(f"w{width}-d{depth}-s{seed}" for seed in seeds)),
-        )
-        for (width, depth), cells in found.items()
+    """Read the entries and the distributions of both widths against the ideal."""
+    grid, n = Grid(results, request.seed_range(*SEEDS)), _examples(request)
+    cells = {(w, d): grid.calculated(f"w{w}-d{d}") for w, d in product(WIDTHS, DEPTHS)}
+    rows = tuple(
+        cell.row(f"w = {width}, d = {depth}: {word} of K_0/d", cell[key], Printed(ideal))
+        for (width, depth), cell in cells.items()
         for key, word, ideal in (
-            ("diagonal", "diagonal", lambda _: 1.0),
-            ("off", "off-diagonal", lambda depth: P ** (depth - 1)),
+            ("diagonal", "diagonal", 1.0),
+            ("off", "off-diagonal", P ** (depth - 1)),
         )
-    ]
-    far = {
-        width: [
-            sum(
-                _distance(found[width, depth][place]["distribution"], _ideal(n, depth))
-                for depth in DEPTHS
-            )
-            / len(DEPTHS)
-            for place in range(len(seeds))
+    )
+    far: dict[int, list[float]] = {}
+    for width in WIDTHS:
+        by_depth = [
+            [_distance(curve, _ideal(n, depth)) for curve in cells[width, depth]["distribution"]]
+            for depth in DEPTHS
         ]
-        for width in WIDTHS
-    }
+        far[width] = [sum(distances) / len(DEPTHS) for distances in zip(*by_depth, strict=True)]
     narrow, wide = WIDTHS
     judged = (
         judge(
-            request,
-            claim("dgn-1"),
+            "dgn-1",
             f"largest e.c.d.f. distance (mean over depths), w = {narrow} − w = {wide}",
-            [a - b for a, b in zip(far[narrow], far[wide], strict=True)],
-            "above",
-            0.0,
+            above(minus(far[narrow], far[wide])),
         ),
         judge(
-            request,
-            claim("dgn-1"),
+            "dgn-1",
             f"largest e.c.d.f. distance at w = {wide}",
-            far[wide],
-            "below",
-            0.1,
-            remark="'near' is chosen here as 0.1",
-            bounds=SHARE,
+            below(far[wide], 0.1, SHARE),
+            "'near' is chosen here as 0.1",
         ),
     )
     figures = tuple(
@@ -132,13 +112,13 @@ def findings(request: Request, results: UnitResults) -> Findings:
             tuple(
                 line
                 for depth in DEPTHS
-                for line in _lines(n, depth, [c["distribution"] for c in found[width, depth]])
+                for line in _lines(n, depth, cells[width, depth]["distribution"])
             ),
         )
         for width in WIDTHS
     )
     remark = "'Printed' is the ideal: 1 on the diagonal, p^{d-1} off it."
-    return Findings(tuple(rows), judged, figures, (remark,))
+    return Findings(rows, judged, figures, (remark,))
 
 
 def _lines(

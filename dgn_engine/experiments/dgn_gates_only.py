@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-from dgn_engine.config import NetConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._scaled import stands_in
-from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import base, data_of, row_of, under
-from dgn_engine.sweep.unit import Training
+from dgn_engine.experiments import Experiment, Findings, Plan, Request
+from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
+from dgn_engine.experiments._grid import Grid, learning_curves, training
 from dgn_engine.sweep.unit_results import UnitResults
 
-REGIMES = ("gates-only", "FR-II", "DL")
+REGIMES = {
+    "gates-only": "gates alone (values frozen at random)",
+    "FR-II": "values alone (gates frozen at random)",
+    "DL": "both",
+}
+SEEDS = (3, 5)
 CHANCE = 10.0
 
 
 def plan(request: Request) -> Plan:
-    """Gates alone, values alone, and both."""
-    net = NetConfig("fc", (("width", 64 if request.quick else 128), ("depth", 5)))
+    """Train gates alone, values alone, and both."""
+    net = dense(64 if request.quick else 128, 5)
     config = base(request, net, data_of(request, "mnist"), request.epochs_or(40, 50))
-    seeds = range(request.seeds_or(3, 5))
     units = tuple(
-        Training(f"{regime}-s{seed}", under(config, regime, seed))
-        for seed in seeds
-        for regime in REGIMES
+        training(config, regime, seed) for seed in request.seed_range(*SEEDS) for regime in REGIMES
     )
     return Plan(
         units,
-        (*stands_in(request, "MNIST"), "64 units a layer instead of 128") if request.quick else (),
+        (*stands_in(request, "MNIST"), "64 units a layer instead of 128"),
         ("all ten digits, Adam 3e-4, d = 5: chosen here, stripped from the text at hand",),
     )
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Accuracies, and gates alone against chance."""
-    seeds = range(request.seeds_or(3, 5))
-    cells = {name: [results.trained(f"{name}-s{seed}") for seed in seeds] for name in REGIMES}
-    words = {
-        "gates-only": "gates alone (values frozen at random)",
-        "FR-II": "values alone (gates frozen at random)",
-        "DL": "both",
-    }
-    above = [100 * run.best - CHANCE for run in cells["gates-only"]]
-    judged = judge(request, claim("dgn-7"), "gates alone − chance", above, "above", 0.0)
-    curves = tuple(
-        averaged(words[name], runs[0].epochs, [[100 * s for s in run.test] for run in runs])
-        for name, runs in cells.items()
+    """Read the accuracies, and gates alone against chance."""
+    grid = Grid(results, request.seed_range(*SEEDS))
+    cells = {label: grid.trained(regime) for regime, label in REGIMES.items()}
+    learnt = [best - CHANCE for best in cells[REGIMES["gates-only"]].best]
+    return Findings(
+        tuple(cell.row(label) for label, cell in cells.items()),
+        (judge("dgn-7", "gates alone − chance", above(learnt)),),
+        (learning_curves("What learns", cells),),
     )
-    figure = Figure("learning", "What learns", "epoch", "test accuracy (%)", curves)
-    rows = tuple(row_of(words[name], runs) for name, runs in cells.items())
-    return Findings(rows, (judged,), (figure,))
 
 
 EXPERIMENT = Experiment(

@@ -3,58 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Findings, Printed, Row
-from dgn_engine.experiments._judging import (
-    Side,
-    judge,
-    judge_means,
-    judge_means_within,
-    judge_within,
-    unmeasured,
+from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Printed, Request, Row
+from dgn_engine.experiments._claims import UNMEASURED, above, below, judge, means, within
+from dgn_engine.experiments._configurations import (
+    base,
+    data_of,
+    dense,
+    option,
+    stands_in,
+    with_gating,
+    with_training,
 )
-from dgn_engine.experiments._published import claim, regime_numbers
-from dgn_engine.experiments._scaled import beside, option, stands_in
-from dgn_engine.experiments._training import base, data_of, row_of, trained_with, under
+from dgn_engine.experiments._grid import Grid, TrainedCell, gate_source, minus, training
+from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.statistics import PERCENT
-from dgn_engine.sweep.unit import Training, UnitFile
-from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
-from dgn_engine.training.weight_keeper import BEST, KEPT
+from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import UnitResults
 
 ORDERS = tuple(permutations(range(4)))
-INPUTS = ("image", "ones")
+INPUTS = {"image": "x", "ones": "1"}
 REGIMES = ("FR-II", "FR-DI", "FL", "DL")
 FC, CNN = "FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
 CNTK = 77.43
+SEEDS, RELU_SEEDS = (1, 1), (3, 3)
 SAME, ROBUST = 1.0, 2.0  # points that count as no difference: chosen here, printed nowhere
+
+Order = tuple[int, ...]
+Cells = dict[tuple[str, str, Order], TrainedCell]  # by regime, value input and order of the gates
 
 
 def plan(request: Request) -> Plan:
-    """ReLU networks, and for each seed 4 × 24 × 2 gated ones; FL takes the gates of ReLU's."""
+    """Train ReLU networks, and for each seed 4 × 24 × 2 gated ones; FL takes ReLU's gates."""
     units: list[Training] = []
     for row in _rows(request):
-        config = _config(request, row)
-        for seed in _relu_seeds(request):
-            relu = Training(
-                _id(row, "ReLU", "", (), seed),
-                trained_with(under(config, "ReLU", seed), keep_best=True),
-            )
+        config, prefix = _config(request, row), _prefix(row)
+        for seed in request.seed_range(*RELU_SEEDS):
+            relu = gate_source(config, seed, f"{prefix}-ReLU")
             units.append(relu)
-            if seed in _seeds(request):
-                units += _gated(row, config, seed, relu)
+            if seed in request.seed_range(*SEEDS):
+                units += [
+                    training(
+                        config, regime, seed, _cell(prefix, regime, seen, order),
+                        gates_of=relu, wiring=order, value_input=seen,
+                    )
+                    for regime, seen, order in product(REGIMES, INPUTS, ORDERS)
+                ]  # fmt: skip
     return Plan(
         tuple(units),
         (
             *stands_in(request, "MNIST"),
             "four gate layers of 32 units instead of 128, not trained to 100 % train accuracy",
             "the CNN on CIFAR-10 is left out",
-        )
-        if request.quick
-        else (),
+        ),
         (
             "the width of the MNIST network is not printed: 128",
             f"'no difference' is a mean within ±{SAME:g} point, 'robust' one within ±{ROBUST:g}",
@@ -66,145 +69,98 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _seeds(request: Request) -> range:
-    return range(request.seeds_or(1, 1))
-
-
-def _relu_seeds(request: Request) -> range:
-    return range(request.seeds_or(3, 3))
-
-
-def _gated(row: str, config: RunConfig, seed: int, relu: Training) -> Iterator[Training]:
-    for regime in REGIMES:
-        for seen in INPUTS:
-            for order in ORDERS:
-                yield Training(
-                    _id(row, regime, seen, order, seed),
-                    under(config, regime, seed, wiring=order, value_input=seen),
-                    gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
-                )
-
-
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Mean over the 48 models of each regime, and the differences between them."""
+    """Read the mean over the 48 models of each regime, and the differences between them."""
     rows: list[Row] = []
     judged: list[Claim] = []
     for name in _rows(request):
-        relu = [results.trained(_id(name, "ReLU", "", (), seed)) for seed in _relu_seeds(request)]
-        cells = {
-            (regime, seen, order): [
-                results.trained(_id(name, regime, seen, order, seed)) for seed in _seeds(request)
-            ]
-            for regime in REGIMES
-            for seen in INPUTS
-            for order in ORDERS
-        }
+        prefix = _prefix(name)
+        relu = Grid(results, request.seed_range(*RELU_SEEDS)).trained(f"{prefix}-ReLU")
+        grid = Grid(results, request.seed_range(*SEEDS))
+        cells = {key: grid.trained(_cell(prefix, *key)) for key in product(REGIMES, INPUTS, ORDERS)}
         rows += _table(request, name, cells, relu)
-        judged += _claims(request, _label(request, name), cells, relu)
+        judged += _claims(_label(request, name), cells, relu)
         if name == CNN:
-            judged += _against_cntk(request, cells, relu)
+            judged += _against_cntk(cells, relu)
     if CNN not in _rows(request):
         remark = "a number of networks on CIFAR-10: --full --only CNN trains them"
         statistic = f"FR below {CNTK:g}; ReLU, FL, DL above"
-        judged.append(unmeasured(request, claim("dual-4"), statistic, remark))
+        judged.append(judge("dual-4", statistic, UNMEASURED, remark))
     return Findings(tuple(rows), tuple(judged))
 
 
-Cells = dict[tuple[str, str, tuple[int, ...]], list[TrainedRun]]
-
-
 def _label(request: Request, name: str) -> str:
-    """The paper's name of the row; on the quick scale that of what is trained."""
+    """Return the paper's name of the row; on the quick scale that of what is trained."""
     if not request.quick:
         return name
     config = _config(request, name)
     return f"FC(w={option(config, 'width')},d={option(config, 'depth')})/{config.data.name}"
 
 
-def _table(request: Request, name: str, cells: Cells, relu: list[TrainedRun]) -> Iterator[Row]:
-    numbers, label = regime_numbers("duality_experiment1", name), _label(request, name)
+def _table(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Row]:
+    label = _label(request, name)
+
+    def joined(*start: str) -> TrainedCell:
+        found = [cell for key, cell in cells.items() if key[: len(start)] == start]
+        return TrainedCell([run for cell in found for run in cell.runs])
+
+    def published(regime: str, words: str, cell: TrainedCell) -> Row:
+        found = printed("duality_experiment1", name, regime)
+        return _row(f"{label} {regime}{words}", cell, *comparable(request, found, name))
+
     for regime in REGIMES:
-        runs = [run for key, found in cells.items() if key[0] == regime for run in found]
-        value = beside(request, Printed(numbers[regime]), name)
-        yield _row(f"{label} {regime} (48 models)", runs, *value)
-        for seen in INPUTS:
-            part = [
-                run for key, found in cells.items() if key[:2] == (regime, seen) for run in found
-            ]
-            yield _row(f"{label} {regime}, x^v = {'x' if seen == 'image' else '1'}", part)
-    yield _row(f"{label} ReLU", relu, *beside(request, Printed(numbers["ReLU"]), name))
+        yield published(regime, " (48 models)", joined(regime))
+        for seen, word in INPUTS.items():
+            yield _row(f"{label} {regime}, x^v = {word}", joined(regime, seen))
+    yield published("ReLU", "", relu)
 
 
-def _row(label: str, runs: list[TrainedRun], value: Printed | None = None, remark: str = "") -> Row:
-    least = f"train accuracy {100 * min(run.train_accuracy for run in runs):.1f} % at least"
-    return row_of(label, runs, value, "; ".join(part for part in (remark, least) if part))
+def _row(label: str, cell: TrainedCell, value: Printed | None = None, remark: str = "") -> Row:
+    least = f"train accuracy {100 * min(run.train_accuracy for run in cell.runs):.1f} % at least"
+    return cell.row(label, value, "; ".join(part for part in (remark, least) if part))
 
 
-def _means(cells: Cells) -> dict[tuple[str, str, tuple[int, ...]], float]:
-    """Of each model over the seeds, in percent."""
-    return {key: 100 * sum(run.best for run in runs) / len(runs) for key, runs in cells.items()}
+def _means(cells: Cells) -> dict[tuple[str, str, Order], float]:
+    """Return the mean accuracy of each model over the seeds, in percent."""
+    return {
+        key: 100 * sum(run.best for run in cell.runs) / len(cell.runs)
+        for key, cell in cells.items()
+    }
 
 
-def _claims(request: Request, name: str, cells: Cells, relu: list[TrainedRun]) -> Iterator[Claim]:
-    best, top = _means(cells), [100 * run.best for run in relu]
+def _claims(name: str, cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
+    best = _means(cells)
 
     def of(regime: str) -> list[float]:
         return [value for key, value in best.items() if key[0] == regime]
 
-    def differences(one: str, other: str) -> list[float]:
-        return [a - b for a, b in zip(of(one), of(other), strict=True)]
-
-    yield judge_within(
-        request,
-        claim("dual-1"),
-        f"{name}: FR-II − FR-DI over 48 models",
-        differences("FR-II", "FR-DI"),
-        SAME,
-    )
-    words = f"{name}: ReLU − DL, {len(top)} networks and 48 models"
-    yield judge_means(request, claim("dual-2"), words, top, of("DL"), "below", 3.0)
-    words = f"{name}: ReLU − FL, {len(top)} networks and 48 models"
+    same = within(minus(of("FR-II"), of("FR-DI")), SAME)
+    yield judge("dual-1", f"{name}: FR-II − FR-DI over 48 models", same)
+    sizes = f"{len(relu.best)} networks and 48 models"
+    yield judge("dual-2", f"{name}: ReLU − DL, {sizes}", below(means(relu.best, of("DL")), 3.0))
     shared = "the 48 FL models of a seed share the gates of one ReLU network"
-    yield judge_means_within(request, claim("dual-3"), words, top, of("FL"), 1.0, shared)
-    frozen = of("FR-II") + of("FR-DI")
-    yield judge(
-        request, claim("comp-1"), f"{name}: FR − chance", [v - 10.0 for v in frozen], "above", 0.0
-    )
-    identity = ORDERS[0]
+    near = within(means(relu.best, of("FL")), 1.0)
+    yield judge("dual-3", f"{name}: ReLU − FL, {sizes}", near, shared)
+    frozen = [value - 10.0 for value in of("FR-II") + of("FR-DI")]
+    yield judge("comp-1", f"{name}: FR − chance", above(frozen))
     falls = [
-        min(best[regime, seen, order] for order in ORDERS) - best[regime, seen, identity]
-        for regime in REGIMES
-        for seen in INPUTS
+        min(best[regime, seen, order] for order in ORDERS) - best[regime, seen, ORDERS[0]]
+        for regime, seen in product(REGIMES, INPUTS)
     ]
-    yield judge(
-        request,
-        claim("dual-5"),
-        f"{name}: worst order − identity, 8 regimes and inputs",
-        falls,
-        "above",
-        -ROBUST,
-    )
+    words = f"{name}: worst order − identity, 8 regimes and inputs"
+    yield judge("dual-5", words, above(falls, -ROBUST))
     for regime in REGIMES:
-        pairs = [best[regime, "image", o] - best[regime, "ones", o] for o in ORDERS]
-        yield judge_within(
-            request, claim("dual-6"), f"{name}: {regime}, x − 1 over 24 orders", pairs, ROBUST
-        )
+        pairs = [best[regime, "image", order] - best[regime, "ones", order] for order in ORDERS]
+        yield judge("dual-6", f"{name}: {regime}, x − 1 over 24 orders", within(pairs, ROBUST))
 
 
-def _against_cntk(request: Request, cells: Cells, relu: list[TrainedRun]) -> Iterator[Claim]:
-    """FR below the CNTK's accuracy, the others above."""
+def _against_cntk(cells: Cells, relu: TrainedCell) -> Iterator[Claim]:
+    """Judge that FR lies below the CNTK's accuracy, the others above."""
     best = _means(cells)
-    sides: dict[tuple[str, ...], Side] = {
-        ("FR-II", "FR-DI"): "below",
-        ("FL",): "above",
-        ("DL",): "above",
-    }
-    for regimes, side in sides.items():
+    for regimes, test in ((("FR-II", "FR-DI"), below), (("FL",), above), (("DL",), above)):
         values = [value for key, value in best.items() if key[0] in regimes]
-        words = f"{CNN}: {' and '.join(regimes)}"
-        yield judge(request, claim("dual-4"), words, values, side, CNTK, bounds=PERCENT)
-    top = [100 * run.best for run in relu]
-    yield judge(request, claim("dual-4"), f"{CNN}: ReLU", top, "above", CNTK, bounds=PERCENT)
+        yield judge("dual-4", f"{CNN}: {' and '.join(regimes)}", test(values, CNTK, PERCENT))
+    yield judge("dual-4", f"{CNN}: ReLU", above(relu.best, CNTK, PERCENT))
 
 
 def _rows(request: Request) -> list[str]:
@@ -212,9 +168,12 @@ def _rows(request: Request) -> list[str]:
     return [row for row in offered if request.only in row]
 
 
-def _id(row: str, regime: str, seen: str, order: tuple[int, ...], seed: int) -> str:
-    place = "-".join(("", seen, "".join(str(layer) for layer in order))) if order else ""
-    return f"{row[:3].strip('/ ').lower()}-{regime}{place}-s{seed}"
+def _prefix(row: str) -> str:
+    return row[:3].strip("/ ").lower()
+
+
+def _cell(prefix: str, regime: str, seen: str, order: Order) -> str:
+    return f"{prefix}-{regime}-{seen}-{''.join(str(layer) for layer in order)}"
 
 
 def _config(request: Request, row: str) -> RunConfig:
@@ -222,15 +181,12 @@ def _config(request: Request, row: str) -> RunConfig:
         net, epochs = NetConfig("cnn4", (("channels", 128),)), 100
         data = data_of(request, "cifar10")
     else:
-        net = NetConfig("fc", (("width", 32 if request.quick else 128), ("depth", 5)))
+        net = dense(32 if request.quick else 128, 5)
         data, epochs = data_of(request, "mnist"), 60
-    config = base(request, net, data, request.epochs_or(20, epochs))
-    training = config.training
+    config = with_gating(base(request, net, data, request.epochs_or(20, epochs)), beta=10.0)
     if request.quick:  # fewer steps an epoch: a larger one, or nothing is learnt in time
-        training = replace(training, learning_rate=1e-3)
-    elif not request.epochs:
-        training = replace(training, until=0.999)
-    return replace(config, training=training, gating=replace(config.gating, beta=10.0))
+        return with_training(config, learning_rate=1e-3)
+    return config if request.epochs else with_training(config, until=0.999)
 
 
 EXPERIMENT = Experiment(

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dgn_engine.config import RunConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, Row
-from dgn_engine.experiments._judging import judge, judge_within
-from dgn_engine.experiments._published import claim, printed
-from dgn_engine.experiments._scaled import beside, dual_words
-from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import dual_config, row_of, under
+from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import above, judge, within
+from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
+from dgn_engine.experiments._grid import Grid, TrainedCell, minus, training
+from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
-from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+from dgn_engine.sweep.unit_results import UnitResults
 
 TABLE = "duality_experiment2"
 LEVELS = (0, 25, 50, 75)
@@ -28,20 +26,23 @@ COLUMNS = {
     "M4 ReLU downstream true": "m4",
     "M5 fixed gates of M4, true": "m5",
 }
+SEEDS = (3, 5)
+
+Cells = dict[tuple[str, int], TrainedCell]  # by model and noise level
 
 
 def plan(request: Request) -> Plan:
-    """Five models for each noise level and seed; without noise M4 is M1 and M5 is M2."""
+    """Train five models for each noise level and seed; without noise M4 is M1 and M5 is M2."""
     config = dual_config(request, 40, 100)
     units = [
         unit
         for level in LEVELS
-        for seed in range(request.seeds_or(3, 5))
+        for seed in request.seed_range(*SEEDS)
         for unit in _models(config, level, seed)
     ]
     return Plan(
         tuple(units),
-        dual_words(request) if request.quick else (),
+        dual_scaled_down(request),
         (
             "epochs are printed nowhere: each stage is trained as long as the others",
             "gates and weights are taken as they stand at the end of a stage",
@@ -56,113 +57,73 @@ def _models(config: RunConfig, level: int, seed: int) -> Iterator[Training]:
         data = replace(config.data, label_noise=gamma, variant_seed=salt)
         return replace(config, data=data)
 
-    tail = f"{level}-s{seed}"
-    yield Training(f"m1-{tail}", under(noisy(level / 100, seed), "ReLU", seed))
-    gates = UnitFile(f"m1-{tail}", WEIGHTS)
-    yield Training(f"m2-{tail}", under(config, "FL", seed), gates_from=gates)
-    upstream = under(noisy(1.0, 1000 + seed), "FL", seed)
-    yield Training(f"m3-upstream-{tail}", upstream, gates_from=gates)
-    values = UnitFile(f"m3-upstream-{tail}", WEIGHTS)
-    yield Training(f"m3-{tail}", under(config, "FL", seed), gates, values)
+    def last(unit: Training) -> UnitFile:
+        return UnitFile(unit.id, WEIGHTS)
+
+    m1 = training(noisy(level / 100, seed), "ReLU", seed, f"m1-{level}")
+    gates = last(m1)
+    yield m1
+    yield training(config, "FL", seed, f"m2-{level}", gates_from=gates)
+    random_labels = noisy(1.0, 1000 + seed)
+    upstream = training(random_labels, "FL", seed, f"m3-upstream-{level}", gates_from=gates)
+    yield upstream
+    yield training(config, "FL", seed, f"m3-{level}", gates_from=gates, weights_from=last(upstream))
     if level:
-        yield Training(f"m4-{tail}", under(config, "ReLU", seed), weights_from=gates)
-        made = UnitFile(f"m4-{tail}", WEIGHTS)
-        yield Training(f"m5-{tail}", under(config, "FL", seed), gates_from=made)
+        m4 = training(config, "ReLU", seed, f"m4-{level}", weights_from=gates)
+        yield m4
+        yield training(config, "FL", seed, f"m5-{level}", gates_from=last(m4))
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """The table, the upstream curves, and what the paper reads out of them."""
-    seeds = range(request.seeds_or(3, 5))
+    """Read the table, the upstream curves, and what the paper reads out of them."""
+    grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
-        (model, level): [results.trained(f"{model}-{level}-s{seed}") for seed in seeds]
+        (model, level): grid.trained(f"{model}-{level}")
         for level in LEVELS
         for model in ("m1", "m2", "m3", *(("m4", "m5") if level else ()))
     }
     rows = tuple(
-        row
+        _row(request, level, column, cells[model, level])
         for level in LEVELS
         for column, model in COLUMNS.items()
         if (model, level) in cells
-        for row in [_row(request, level, column, cells[model, level])]
-    )
-    curves = tuple(
-        averaged(
-            f"γ = {level} %",
-            cells["m1", level][0].epochs,
-            [[100 * score for score in run.test] for run in cells["m1", level]],
-        )
-        for level in LEVELS
     )
     figure = Figure(
         "upstream",
         "Training on noisy labels: rise, peak, fall",
         "epoch",
         "test accuracy (%)",
-        curves,
+        tuple(cells["m1", level].accuracy_line(f"γ = {level} %") for level in LEVELS),
     )
-    return Findings(rows, tuple(_claims(request, cells)), (figure,))
+    return Findings(rows, tuple(_claims(cells)), (figure,))
 
 
-Cells = dict[tuple[str, int], list[TrainedRun]]
+def _row(request: Request, level: int, column: str, cell: TrainedCell) -> Row:
+    found = comparable(request, printed(TABLE, str(level), column), "the CNN on CIFAR-10")
+    values = cell.last if column.endswith("end") else cell.best
+    return cell.row(f"γ = {level} %: {column}", *found, values=values)
 
 
-def _row(request: Request, level: int, column: str, runs: list[TrainedRun]) -> Row:
-    value, remark = beside(request, printed(TABLE, str(level), column), "the CNN on CIFAR-10")
-    found = row_of(f"γ = {level} %: {column}", runs, value, remark)
-    if column.endswith("end"):
-        return replace(found, values=tuple(100 * run.last for run in runs))
-    return found
-
-
-def _claims(request: Request, cells: Cells) -> Iterator[Claim]:
-    def best(model: str, level: int) -> list[float]:
-        return [100 * run.best for run in cells[model, level]]
-
-    def less(one: list[float], other: list[float]) -> list[float]:
-        return [a - b for a, b in zip(one, other, strict=True)]
-
-    yield judge(
-        request, claim("dual-9"), "M3(0) − M2(0)", less(best("m3", 0), best("m2", 0)), "above", -2.0
-    )
+def _claims(cells: Cells) -> Iterator[Claim]:
+    best = {key: cell.best for key, cell in cells.items()}
+    kept = minus(best["m3", 0], best["m2", 0])
+    yield judge("dual-9", "M3(0) − M2(0)", above(kept, -2.0))
     for level, fall in FALLS.items():
-        falls = less(best("m1", 0), best("m4", level))
-        off = [value - fall for value in falls]
-        yield judge_within(
-            request,
-            claim("dual-10"),
+        m1, m2, m4 = best["m1", level], best["m2", level], best["m4", level]
+        ends = cells["m1", level].last
+        yield judge(
+            "dual-10",
             f"M1(0) − M4({level}) − {fall:g}",
-            off,
-            2.0,
-            remark="the printed falls are those of the CNN on CIFAR-10",
+            within([value - fall for value in minus(best["m1", 0], m4)], 2.0),
+            "the printed falls are those of the CNN on CIFAR-10",
         )
-        yield judge_within(
-            request,
-            claim("dual-11"),
-            f"M4({level}) − M5({level})",
-            less(best("m4", level), best("m5", level)),
-            0.5,
-        )
-        ends = [100 * run.last for run in cells["m1", level]]
-        yield judge(
-            request,
-            claim("dual-12"),
-            f"peak − end of M1({level})",
-            less(best("m1", level), ends),
-            "above",
-            0.0,
-        )
+        same = within(minus(m4, best["m5", level]), 0.5)
+        yield judge("dual-11", f"M4({level}) − M5({level})", same)
+        yield judge("dual-12", f"peak − end of M1({level})", above(minus(m1, ends)))
         nearer = [
-            abs(m4 - end) - abs(m4 - m2)
-            for m4, m2, end in zip(best("m4", level), best("m2", level), ends, strict=True)
+            abs(four - end) - abs(four - two) for four, two, end in zip(m4, m2, ends, strict=True)
         ]
-        yield judge(
-            request,
-            claim("dual-12"),
-            f"|M4 − M1's end| − |M4 − M2| at {level} %",
-            nearer,
-            "above",
-            0.0,
-        )
+        yield judge("dual-12", f"|M4 − M1's end| − |M4 − M2| at {level} %", above(nearer))
 
 
 EXPERIMENT = Experiment(

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Findings, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._scaled import dual_words
-from dgn_engine.experiments._training import (
-    dual_config,
-    row_of,
-    trained_with,
-    under,
-)
-from dgn_engine.sweep.unit import Training, UnitFile
-from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
-from dgn_engine.training.weight_keeper import BEST, KEPT
+from dgn_engine.experiments import Experiment, Findings, Plan, Request
+from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
+from dgn_engine.experiments._grid import Grid, gate_source, training
+from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import UnitResults
 
 REGIMES = ("FR-II", "FL", "DL")
+SEEDS = (3, 5)
 LAYERS, TURNS = 4, 64
 ROBUST = 2.0
 
 
 @dataclass(frozen=True)
 class _Wiring:
+    """How gates are repeated; `turns`: whether they are shifted too."""
+
     name: str
     tiling: tuple[int, ...] = ()
     turns: bool = False
@@ -43,25 +39,19 @@ WIRINGS = (
 
 
 def plan(request: Request) -> Plan:
-    """Three regimes under five wirings; the rotations are drawn by the seed."""
+    """Train three regimes under five wirings; the rotations are drawn by the seed."""
     config = dual_config(request, 20, 100)
     units: list[Training] = []
-    for seed in range(request.seeds_or(3, 5)):
-        relu = Training(f"ReLU-s{seed}", trained_with(under(config, "ReLU", seed), keep_best=True))
+    for seed in request.seed_range(*SEEDS):
+        relu = gate_source(config, seed)
         units.append(relu)
-        for wiring in WIRINGS:
-            for regime in REGIMES:
-                gating = {"tiling": wiring.tiling, **_rotation(wiring, seed, request.quick)}
-                units.append(
-                    Training(
-                        f"{regime}-{wiring.name}-s{seed}",
-                        under(config, regime, seed, **gating),
-                        gates_from=UnitFile(relu.id, f"{KEPT}/{BEST}") if regime == "FL" else None,
-                    )
-                )
+        for wiring, regime in product(WIRINGS, REGIMES):
+            gating = _gating(wiring, seed, request.quick)
+            cell = f"{regime}-{wiring.name}"
+            units.append(training(config, regime, seed, cell, gates_of=relu, **gating))
     return Plan(
         tuple(units),
-        dual_words(request) if request.quick else (),
+        dual_scaled_down(request),
         (
             "the paper does not define tiling or rotation; here (our definition) a layer's gates "
             "are shifted cyclically by a random number of units, the same for all examples (in "
@@ -71,41 +61,36 @@ def plan(request: Request) -> Plan:
     )
 
 
-def _rotation(wiring: _Wiring, seed: int, dense: bool) -> dict[str, tuple[int, ...]]:
-    if not wiring.turns:
-        return {}
-    draw = random.Random(f"{wiring.name} {seed}")
-    turns = {"rotation": tuple(draw.randrange(1, TURNS) for _ in range(LAYERS))}
-    if not dense:
-        turns["shift"] = tuple(draw.randrange(1, 5) for _ in range(LAYERS))
-    return turns
+def _gating(wiring: _Wiring, seed: int, dense: bool) -> dict[str, Any]:
+    """Return the settings of the gates; of maps with a shift of rows and columns."""
+    gating: dict[str, Any] = {"tiling": wiring.tiling}
+    if wiring.turns:
+        draw = random.Random(f"{wiring.name} {seed}")
+        gating["rotation"] = tuple(draw.randrange(1, TURNS) for _ in range(LAYERS))
+        if not dense:
+            gating["shift"] = tuple(draw.randrange(1, 5) for _ in range(LAYERS))
+    return gating
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Every cell, and for each seed the worst wiring against the identity."""
-    seeds = range(request.seeds_or(3, 5))
+    """Read every cell, and for each seed the worst wiring against the identity."""
+    grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
-        (regime, wiring.name): [
-            results.trained(f"{regime}-{wiring.name}-s{seed}") for seed in seeds
-        ]
-        for regime in REGIMES
-        for wiring in WIRINGS
+        (regime, wiring.name): grid.trained(f"{regime}-{wiring.name}")
+        for regime, wiring in product(REGIMES, WIRINGS)
     }
-    rows: list[Row] = [row_of("ReLU", [results.trained(f"ReLU-s{seed}") for seed in seeds])]
-    rows += [row_of(f"{regime} {name}", runs) for (regime, name), runs in cells.items()]
-    return Findings(tuple(rows), tuple(_claims(request, cells)))
-
-
-def _claims(request: Request, cells: dict[tuple[str, str], list[TrainedRun]]) -> Iterator[Claim]:
+    rows = [grid.trained("ReLU").row("ReLU")]
+    rows += [cell.row(f"{regime} {name}") for (regime, name), cell in cells.items()]
+    judged = []
     for regime in REGIMES:
-        identity, *others = (cells[regime, wiring.name] for wiring in WIRINGS)
+        identity, *others = (cells[regime, wiring.name].runs for wiring in WIRINGS)
         falls = [
-            100 * (min(runs[seed].best for runs in others) - identity[seed].best)
-            for seed in range(len(identity))
+            100 * (min(run.best for run in tiled) - straight.best)
+            for straight, *tiled in zip(identity, *others, strict=True)
         ]
-        yield judge(
-            request, claim("dual-7"), f"{regime}: worst wiring − identity", falls, "above", -ROBUST
-        )
+        words = f"{regime}: worst wiring − identity"
+        judged.append(judge("dual-7", words, above(falls, -ROBUST)))
+    return Findings(tuple(rows), tuple(judged))
 
 
 EXPERIMENT = Experiment(

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from dgn_engine.config import NetConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._scaled import stands_in
-from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._stages import Stages
-from dgn_engine.experiments._training import base, data_of, under
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import below, judge
+from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
+from dgn_engine.experiments._grid import Grid, averaged, calculation, training
+from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.statistics import POSITIVE
-from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
+from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 
 PER_CLASS = 20
-NUMBERS = ("trace", "norm")
+SEEDS = (3, 5)
+NUMBERS = {"trace": "trace", "norm": "Frobenius norm"}
+PARTS = {"value": "K^V", "feature": "K^F"}
 
 
 def plan(request: Request) -> Plan:
-    """One DL network for each seed, and its two kernels at the kept stages."""
-    units: list[Unit] = []
+    """Train one DL network for each seed; take its two kernels at the kept epochs."""
     depth = 6 if request.protocol == "as-in-code" else 5
-    net = NetConfig("fc", (("width", 64 if request.quick else 128), ("depth", depth)))
+    net = dense(64 if request.quick else 128, depth)
     epochs = request.epochs_or(30, 60)
     config = base(request, net, data_of(request, "mnist"), epochs)
-    every = tuple(range(0, epochs + 1, max(1, epochs // 12)))
-    config = replace(config, training=replace(config.training, keep_epochs=every))
-    for seed in range(request.seeds_or(3, 5)):
-        run = Training(f"dl-s{seed}", under(config, "DL", seed))
-        function = "dgn_engine.experiments.npf_kernels:kernels_of_stages"
-        units += [run, Calculation(f"kernels-s{seed}", function, {}, (run.id,))]
+    config = with_training(config, keep_epochs=tuple(range(0, epochs + 1, max(1, epochs // 12))))
+    units: list[Unit] = []
+    for seed in request.seed_range(*SEEDS):
+        run = training(config, "DL", seed, "dl")
+        units += [run, calculation(f"kernels-s{seed}", kernels_of_stages, run)]
     return Plan(
         tuple(units),
-        (*stands_in(request, "MNIST"), "64 units a layer instead of 128") if request.quick else (),
+        (*stands_in(request, "MNIST"), "64 units a layer instead of 128"),
         (
             f"d = {depth}; the kernels are those of the logits, trace over logits divided by ten",
             "the authors' notebook differentiates the sum of the softmax outputs, which is 1: "
@@ -51,12 +46,15 @@ def plan(request: Request) -> Plan:
 
 
 def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
-    """Trace and Frobenius norm of K^V and K^F on the first 20 examples of each class, float64."""
+    """Return trace and Frobenius norm of K^V and K^F at each kept epoch, float64.
+
+    The examples are the first 20 of each class.
+    """
     (folder,) = work.needs.values()
-    stages = Stages(folder, PER_CLASS)
+    kept = KeptNetworks(folder, PER_CLASS)
     found: dict[str, list[float]] = {"epochs": []}
-    for epoch, network in stages:
-        kernels = tangent_kernels(network, stages.x, logits="mean")
+    for epoch, network in kept:
+        kernels = tangent_kernels(network, kept.x, logits="mean")
         found["epochs"].append(epoch)
         assert kernels.feature is not None
         for part, kernel in (("value", kernels.value), ("feature", kernels.feature)):
@@ -67,33 +65,27 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Both kernels over the epochs, and the largest ratio of their sizes."""
-    seeds = range(request.seeds_or(3, 5))
-    curves = [results.calculated(f"kernels-s{seed}") for seed in seeds]
-    trained = sum(results.trained(f"dl-s{seed}").seconds for seed in seeds)
-    measured = results.seconds_of(*(f"kernels-s{seed}" for seed in seeds), default=0.0)
-    epochs = curves[0]["epochs"]
-    rows = [
+    """Read both kernels over the epochs, and the largest ratio of their sizes."""
+    grid = Grid(results, request.seed_range(*SEEDS))
+    kernels, runs = grid.calculated("kernels"), grid.trained("dl")
+    epochs = kernels["epochs"][0]
+    rows = tuple(
         Row(
-            f"{name} of K^{part[0].upper()} {when}",
-            tuple(c[f"{name}_{part}"][place] for c in curves),
+            f"{name} of {kernel} {when}",
+            tuple(curve[place] for curve in kernels[f"{name}_{part}"]),
             unit="",
             epochs=epochs[place],
-            seconds=measured + (trained if place else 0.0),
+            seconds=kernels.known_seconds + (runs.seconds if place else 0.0),
         )
         for name in NUMBERS
-        for part in ("value", "feature")
+        for part, kernel in PARTS.items()
         for when, place in (("at the start", 0), ("at the end", -1))
-    ]
+    )
     judged = tuple(
         judge(
-            request,
-            claim("npf-5"),
+            "npf-5",
             f"largest |log10 K^V/K^F| of the {name} over the epochs",
-            [_largest(c, name) for c in curves],
-            "below",
-            1.0,
-            bounds=POSITIVE,
+            below([_largest(result, name) for result in kernels.results], 1.0, POSITIVE),
         )
         for name in NUMBERS
     )
@@ -104,14 +96,14 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "epoch",
             title,
             tuple(
-                averaged(label, epochs, [c[f"{name}_{part}"] for c in curves])
-                for part, label in (("value", "K^V"), ("feature", "K^F"))
+                averaged(kernel, epochs, kernels[f"{name}_{part}"])
+                for part, kernel in PARTS.items()
             ),
             log_y=True,
         )
-        for name, title in (("trace", "trace"), ("norm", "Frobenius norm"))
+        for name, title in NUMBERS.items()
     )
-    return Findings(tuple(rows), judged, figures)
+    return Findings(rows, judged, figures)
 
 
 def _largest(curve: dict[str, list[float]], name: str) -> float:

@@ -8,45 +8,42 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-from dgn_engine.config import NetConfig, TrainingConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._scaled import stands_in
-from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._stages import Stages
-from dgn_engine.experiments._training import base, data_of, under
+from dgn_engine.config import TrainingConfig
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import below, judge
+from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
+from dgn_engine.experiments._grid import Grid, averaged, calculation, training
+from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import class_targets, neural_path_kernel, spectrum
 from dgn_engine.statistics import rank_correlation
-from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
+from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 
 PER_CLASS = 100
+SEEDS = (3, 5)
 
 
 def plan(request: Request) -> Plan:
-    """One ReLU network for each seed on two digits, and ν at its kept stages."""
-    units: list[Unit] = []
+    """Train one ReLU network for each seed on two digits; take ν at its kept epochs."""
     depth = 6 if request.protocol == "as-in-code" else 5
     width = 50 if request.quick else 100
     epochs = request.epochs_or(60, 50)
-    net = NetConfig("fc", (("width", width), ("depth", depth)))
-    config = base(request, net, replace(data_of(request, "mnist"), binary=(4, 7)), epochs)
+    data = replace(data_of(request, "mnist"), binary=(4, 7))
+    config = base(request, dense(width, depth), data, epochs)
     # ±√(2/w) in every layer, without biases: the notebook's own initialisation.
-    net = replace(net, bias=False, init="bernoulli", sigma=math.sqrt(2 / width))
+    net = replace(dense(width, depth), bias=False, init="bernoulli", sigma=math.sqrt(2 / width))
     every = tuple(range(0, epochs + 1, max(1, epochs // 25)))
-    training = TrainingConfig(
+    settings = TrainingConfig(
         "squared", "rmsprop", 1e-4, batch=64, epochs=epochs, keep_epochs=every
     )
-    config = replace(config, net=net, training=training)
-    for seed in range(request.seeds_or(3, 5)):
-        run = Training(f"relu-s{seed}", under(config, "ReLU", seed))
-        function = "dgn_engine.experiments.npf_nu:nu_of_stages"
-        units += [run, Calculation(f"nu-s{seed}", function, {}, (run.id,))]
+    config = replace(config, net=net, training=settings)
+    units: list[Unit] = []
+    for seed in request.seed_range(*SEEDS):
+        run = training(config, "ReLU", seed, "relu")
+        units += [run, calculation(f"nu-s{seed}", nu_of_stages, run)]
     return Plan(
         tuple(units),
-        (*stands_in(request, "MNIST"), "50 units a layer instead of 100") if request.quick else (),
+        (*stands_in(request, "MNIST"), "50 units a layer instead of 100"),
         (
             f"d = {depth}: the text has 5, the authors' code 6",
             "the network is trained on all images of both digits, ν is taken on the first "
@@ -57,15 +54,17 @@ def plan(request: Request) -> Plan:
 
 
 def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
-    """ν = yᵀĤ⁻¹y with Ĥ = H/trace H in float64, its rank, and the target's energy outside it."""
+    """Return ν = yᵀĤ⁻¹y at each kept epoch, Ĥ = H/trace H in float64.
+
+    With it the rank of Ĥ and the target's energy outside it.
+    """
     (folder,) = work.needs.values()
-    stages = Stages(folder, PER_CLASS)
+    kept = KeptNetworks(folder, PER_CLASS)
     found: dict[str, list[float]] = {"epochs": [], "nu": [], "rank": [], "outside": []}
-    targets = class_targets(stages.y, stages.classes)
-    for epoch, network in stages:
-        kernel = neural_path_kernel(
-            network.architecture, network.trace(stages.x).value.gates, stages.x
-        )
+    targets = class_targets(kept.y, kept.classes)
+    for epoch, network in kept:
+        gates = network.trace(kept.x).value.gates
+        kernel = neural_path_kernel(network.architecture, gates, kept.x)
         seen = spectrum(kernel.detach(), targets)
         found["epochs"].append(epoch)
         found["nu"].append(seen.nu or math.nan)
@@ -75,38 +74,29 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """ν at the beginning and at the end, and the curve between."""
-    seeds = range(request.seeds_or(3, 5))
-    curves = [results.calculated(f"nu-s{seed}") for seed in seeds]
-    trained = sum(results.trained(f"relu-s{seed}").seconds for seed in seeds)
-    watched = results.seconds_of(*(f"nu-s{seed}" for seed in seeds), default=0.0)
-    epochs = curves[0]["epochs"]
+    """Read ν at the beginning and at the end, and the curve between."""
+    grid = Grid(results, request.seed_range(*SEEDS))
+    nus, runs = grid.calculated("nu"), grid.trained("relu")
+    epochs = nus["epochs"][0]
     rows = tuple(
         Row(
             label,
-            tuple(c["nu"][place] for c in curves),
+            tuple(nu[place] for nu in nus["nu"]),
             unit="",
             epochs=epochs[place],
-            seconds=watched + (trained if place else 0.0),
+            seconds=nus.known_seconds + (runs.seconds if place else 0.0),
         )
         for label, place in (("ν of H at the start", 0), ("ν of H at the end", -1))
     )
-    falls = [float(spearmanr(c["epochs"], c["nu"]).statistic) for c in curves]
-    line = averaged("ν of the NPK", epochs, [c["nu"] for c in curves])
+    falls = [float(spearmanr(curve["epochs"], curve["nu"]).statistic) for curve in nus.results]
+    test = below(falls, bounds=rank_correlation(len(epochs)))
+    line = averaged("ν of the NPK", epochs, nus["nu"])
     figure = Figure(
         "nu", "ν of the neural path kernel while training", "epoch", "ν", (line,), log_y=True
     )
-    judged = judge(
-        request,
-        claim("npf-4"),
-        "Spearman of ν with the epoch",
-        falls,
-        "below",
-        0.0,
-        bounds=rank_correlation(len(epochs)),
-    )
-    rank = min(min(c["rank"]) for c in curves)
+    rank = min(min(ranks) for ranks in nus["rank"])
     remark = f"Smallest numerical rank of H: {rank:g} of {2 * PER_CLASS} (or of all examples)."
+    judged = judge("npf-4", "Spearman of ν with the epoch", test)
     return Findings(rows, (judged,), (figure,), (remark,))
 
 

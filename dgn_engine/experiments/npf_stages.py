@@ -7,79 +7,88 @@ from collections.abc import Iterator
 from scipy.stats import spearmanr
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.experiments import _training
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Figure, Findings, PlottedLine, Printed, Row
-from dgn_engine.experiments._judging import judge, unmeasured
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._scaled import beside, option, stands_in
-from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._training import data_of, row_of, trained_with, under
+from dgn_engine.experiments import (
+    Claim,
+    Experiment,
+    Figure,
+    Findings,
+    Plan,
+    PlottedLine,
+    Printed,
+    Request,
+)
+from dgn_engine.experiments._claims import UNMEASURED, above, judge
+from dgn_engine.experiments._configurations import (
+    base,
+    data_of,
+    dense,
+    option,
+    stands_in,
+    with_training,
+)
+from dgn_engine.experiments._grid import Grid, averaged, minus, training
+from dgn_engine.experiments._published import comparable
 from dgn_engine.statistics import PERCENT, rank_correlation
-from dgn_engine.sweep.unit import Training, UnitFile
+from dgn_engine.sweep.unit import UnitFile
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.weight_keeper import KEPT, epoch_file
 
-STAGES = 6
+STAGES = range(1, 7)
 PRINTED = {1: 72.0, 6: 79.68}
 FROZEN, CNTK = 67.08, 77.43
+SEEDS = (3, 5)
 
 
 def plan(request: Request) -> Plan:
-    """A ReLU network whose gates are copied at six stages, and a frozen random one."""
-    every = _every(request)
+    """Train a ReLU network whose gates are copied at six stages, and a frozen random one."""
     config = _config(request)
-    kept = tuple(every * stage for stage in range(1, STAGES + 1))
+    kept = tuple(_every(request) * stage for stage in STAGES)
+    watched = with_training(config, epochs=kept[-1], keep_epochs=kept)
     units = []
-    for seed in range(request.seeds_or(3, 5)):
-        relu = Training(
-            f"relu-s{seed}",
-            trained_with(under(config, "ReLU", seed), epochs=kept[-1], keep_epochs=kept),
-        )
-        units += [relu, Training(f"fr-s{seed}", under(config, "FR-II", seed))]
-        units += [
-            Training(
-                f"fl{stage}-s{seed}",
-                under(config, "FL", seed),
-                gates_from=UnitFile(relu.id, f"{KEPT}/{epoch_file(epoch)}"),
-            )
-            for stage, epoch in enumerate(kept, start=1)
-        ]
+    for seed in request.seed_range(*SEEDS):
+        relu = training(watched, "ReLU", seed, "relu")
+        units += [relu, training(config, "FR-II", seed, "fr")]
+        for stage, epoch in zip(STAGES, kept, strict=True):
+            gates = UnitFile(relu.id, f"{KEPT}/{epoch_file(epoch)}")
+            units.append(training(config, "FL", seed, f"fl{stage}", gates_from=gates))
     return Plan(
         tuple(units),
-        (
-            *stands_in(request, "CIFAR-10"),
-            f"fc ({option(config, 'width')} units, d = {option(config, 'depth')}) stands for GCONV",
-            f"stages {every} epochs apart instead of 10, each FLNPF trained for "
-            f"{config.training.epochs} epochs",
-        )
-        if request.quick
-        else (),
+        _scaled_down(request, config),
         ("FLNPF is trained for 80 epochs in the authors' code; that is not printed",),
     )
 
 
+def _scaled_down(request: Request, config: RunConfig) -> tuple[str, ...]:
+    if not request.quick:
+        return ()
+    return (
+        *stands_in(request, "CIFAR-10"),
+        f"fc ({option(config, 'width')} units, d = {option(config, 'depth')}) stands for GCONV",
+        f"stages {_every(request)} epochs apart instead of 10, each FLNPF trained for "
+        f"{config.training.epochs} epochs",
+    )
+
+
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Each stage beside frozen random gates and the ReLU network itself."""
-    seeds = range(request.seeds_or(3, 5))
-
-    def best(name: str) -> tuple[float, ...]:
-        return tuple(100 * results.trained(f"{name}-s{seed}").best for seed in seeds)
-
-    def row(label: str, name: str, printed: float | None) -> Row:
-        runs = [results.trained(f"{name}-s{seed}") for seed in seeds]
-        found = None if printed is None else Printed(printed)
-        return row_of(label, runs, *beside(request, found, "GCONV on CIFAR-10"))
-
-    stages = range(1, STAGES + 1)
-    rows = [row("FRNPF (frozen random gates)", "fr", FROZEN)]
-    rows += [row(f"FLNPF-{stage}", f"fl{stage}", PRINTED.get(stage)) for stage in stages]
-    rows.append(row("ReLU", "relu", None))
-    by_seed = [[best(f"fl{stage}")[seed] for stage in stages] for seed in seeds]
-    epochs = [stage * _every(request) for stage in stages]
+    """Read each stage, frozen random gates, and the ReLU network itself."""
+    grid = Grid(results, request.seed_range(*SEEDS))
+    frozen, relu = grid.trained("fr"), grid.trained("relu")
+    cells = {
+        "FRNPF (frozen random gates)": frozen,
+        **{f"FLNPF-{stage}": grid.trained(f"fl{stage}") for stage in STAGES},
+        "ReLU": relu,
+    }
+    numbers = {"FRNPF (frozen random gates)": FROZEN}
+    numbers |= {f"FLNPF-{stage}": number for stage, number in PRINTED.items()}
+    rows = tuple(
+        cell.row(label, *comparable(request, _printed(numbers, label), "GCONV on CIFAR-10"))
+        for label, cell in cells.items()
+    )
+    by_stage = [cells[f"FLNPF-{stage}"].best for stage in STAGES]
+    by_seed = [list(curve) for curve in zip(*by_stage, strict=True)]
     lines = [
-        averaged("FLNPF", epochs, by_seed),
-        PlottedLine("FRNPF", (), (sum(best("fr")) / len(best("fr")),)),
+        averaged("FLNPF", [stage * _every(request) for stage in STAGES], by_seed),
+        PlottedLine("FRNPF", (), (sum(frozen.best) / len(frozen.best),)),
     ]
     if not request.quick:
         lines.append(PlottedLine("CNTK (Arora et al. 2019)", (), (CNTK,), style="printed"))
@@ -90,42 +99,35 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "test accuracy (%)",
         tuple(lines),
     )
-    return Findings(tuple(rows), tuple(_claims(request, by_seed, best("fr"))), (figure,))
+    return Findings(rows, tuple(_claims(request, by_seed, frozen.best)), (figure,))
 
 
-def _claims(
-    request: Request, by_seed: list[list[float]], frozen: tuple[float, ...]
-) -> Iterator[Claim]:
-    stages = list(range(1, STAGES + 1))
-    rises = [float(spearmanr(stages, curve).statistic) for curve in by_seed]
-    yield judge(
-        request,
-        claim("npf-3"),
-        "Spearman of accuracy with the stage",
-        rises,
-        "above",
-        0.0,
-        bounds=rank_correlation(STAGES),
-    )
-    starts = [curve[0] - fr for curve, fr in zip(by_seed, frozen, strict=True)]
-    yield judge(request, claim("npf-3"), "FLNPF-1 − FRNPF", starts, "above", 0.0)
+def _printed(numbers: dict[str, float], label: str) -> Printed | None:
+    return Printed(numbers[label]) if label in numbers else None
+
+
+def _claims(request: Request, by_seed: list[list[float]], frozen: list[float]) -> Iterator[Claim]:
+    rises = [float(spearmanr(STAGES, curve).statistic) for curve in by_seed]
+    rising = above(rises, bounds=rank_correlation(len(STAGES)))
+    yield judge("npf-3", "Spearman of accuracy with the stage", rising)
+    starts = minus([curve[0] for curve in by_seed], frozen)
+    yield judge("npf-3", "FLNPF-1 − FRNPF", above(starts))
     if request.quick:
         remark = "a number of networks on CIFAR-10, which --full trains"
-        yield unmeasured(request, claim("npf-3"), f"FLNPF-6; above {CNTK:g}", remark)
+        yield judge("npf-3", f"FLNPF-6; above {CNTK:g}", UNMEASURED, remark)
     else:
         last = [curve[-1] for curve in by_seed]
-        yield judge(request, claim("npf-3"), "FLNPF-6", last, "above", CNTK, bounds=PERCENT)
+        yield judge("npf-3", "FLNPF-6", above(last, CNTK, PERCENT))
 
 
 def _every(request: Request) -> int:
+    """Return the number of epochs between two stages."""
     return 2 if request.quick else 10
 
 
 def _config(request: Request) -> RunConfig:
-    net = NetConfig("gconv")
-    if request.quick:
-        net = NetConfig("fc", tuple(_training.QUICK_FC.items()))
-    return _training.base(request, net, data_of(request, "cifar10"), request.epochs_or(15, 80))
+    net = dense(64, 6) if request.quick else NetConfig("gconv")
+    return base(request, net, data_of(request, "cifar10"), request.epochs_or(15, 80))
 
 
 EXPERIMENT = Experiment(

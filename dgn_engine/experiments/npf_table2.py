@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Findings, Row
-from dgn_engine.experiments._judging import judge, judge_within
-from dgn_engine.experiments._published import claim, printed
-from dgn_engine.experiments._scaled import beside, option, stands_in
-from dgn_engine.experiments._training import (
+from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import above, judge, within
+from dgn_engine.experiments._configurations import (
     SGD_STEPS,
     base,
-    cell_of,
     data_of,
-    five_regimes,
-    row_of,
-    trained_with,
+    dense,
+    option,
+    stands_in,
+    with_training,
 )
-from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+from dgn_engine.experiments._grid import Grid, TrainedCell, five_regimes, minus
+from dgn_engine.experiments._published import comparable, printed
+from dgn_engine.sweep.unit_results import UnitResults
 
 TABLE = "npf_npk_2020_table2"
-WIDTH, QUICK_WIDTH = 128, 64
+WIDTH, QUICK_WIDTH, DEPTH = 128, 64, 6
+SEEDS = (3, 5)
 COLUMNS = {"FRNPF(II)": "FR-II", "FRNPF(DI)": "FR-DI", "DNPFL": "DL", "FLNPF": "FL", "ReLU": "ReLU"}
 
 
@@ -54,17 +54,17 @@ SETTINGS = (
 
 
 def plan(request: Request) -> Plan:
-    """Five regimes for each row, step and seed; on the quick scale the two rows of MNIST."""
+    """Train five regimes for each row, step and seed; on the quick scale MNIST's two rows."""
     units = [
         unit
         for setting in _chosen(request)
         for step in _steps(request, setting)
-        for seed in range(request.seeds_or(3, 5))
-        for unit in five_regimes(f"{setting.id}-{step:g}", _config(request, setting, step), seed)
+        for seed in request.seed_range(*SEEDS)
+        for unit in five_regimes(_config(request, setting, step), seed, f"{setting.id}-{step:g}")
     ]
     return Plan(
         tuple(units),
-        tuple(_scaled_down(request)) if request.quick else (),
+        tuple(_scaled_down(request)),
         (
             "epochs are printed nowhere: see the column",
             "FL takes the gates of the ReLU network with the same step and seed, at its best test "
@@ -85,21 +85,22 @@ def _scaled_down(request: Request) -> Iterator[str]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Each cell at the step with the highest mean."""
+    """Read each cell at the step with the highest mean."""
+    grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
     for setting in _chosen(request):
-        cells = {name: _best(request, results, setting, name) for name in COLUMNS.values()}
-        label = _label(request, setting)
+        steps, label = _steps(request, setting), _label(request, setting)
+        cells = {name: grid.best_step(setting.id, steps, name)[1] for name in COLUMNS.values()}
         for column, regime in COLUMNS.items():
-            value, remark = beside(request, printed(TABLE, setting.row, column), setting.row)
-            rows.append(row_of(f"{label} {column}", cells[regime], value, remark))
-        judged += _claims(request, label, cells)
+            found = comparable(request, printed(TABLE, setting.row, column), setting.row)
+            rows.append(cells[regime].row(f"{label} {column}", *found))
+        judged += _claims(label, cells)
     return Findings(tuple(rows), tuple(judged))
 
 
 def _label(request: Request, setting: _Setting) -> str:
-    """The paper's name of the row; on the quick scale that of what is trained."""
+    """Return the paper's name of the row; on the quick scale that of what is trained."""
     if not request.quick:
         return setting.row
     config = _config(request, setting, 1.0)
@@ -107,18 +108,13 @@ def _label(request: Request, setting: _Setting) -> str:
     return "/".join((network, setting.row.split("/")[1], config.data.name))
 
 
-def _claims(request: Request, label: str, cells: dict[str, list[TrainedRun]]) -> Iterator[Claim]:
-    best = {regime: [100 * run.best for run in runs] for regime, runs in cells.items()}
-
-    def difference(one: str, other: str) -> list[float]:
-        return [a - b for a, b in zip(best[one], best[other], strict=True)]
-
+def _claims(label: str, cells: dict[str, TrainedCell]) -> Iterator[Claim]:
+    best = {regime: cell.best for regime, cell in cells.items()}
     for learnt in ("DL", "ReLU"):
         for frozen in ("FR-II", "FR-DI"):
-            words = f"{label}: {learnt} − {frozen}"
-            yield judge(request, claim("npf-1"), words, difference(learnt, frozen), "above", 0.0)
-    words = f"{label}: ReLU − FL"
-    yield judge_within(request, claim("npf-2"), words, difference("ReLU", "FL"), 1.0)
+            better = above(minus(best[learnt], best[frozen]))
+            yield judge("npf-1", f"{label}: {learnt} − {frozen}", better)
+    yield judge("npf-2", f"{label}: ReLU − FL", within(minus(best["ReLU"], best["FL"]), 1.0))
 
 
 def _chosen(request: Request) -> list[_Setting]:
@@ -136,19 +132,11 @@ def _steps(request: Request, setting: _Setting) -> tuple[float, ...]:
 
 def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
     full = setting.code[1] if request.protocol == "as-in-code" else setting.full_epochs
-    net = NetConfig(name=setting.net)
+    net = NetConfig(setting.net)
     if setting.net == "fc":
-        width = QUICK_WIDTH if request.quick else WIDTH
-        net = NetConfig(name="fc", options=(("width", width), ("depth", 6)))
+        net = dense(QUICK_WIDTH if request.quick else WIDTH, DEPTH)
     config = base(request, net, data_of(request, setting.paper_data), request.epochs_or(40, full))
-    return trained_with(config, optimiser=setting.optimiser, learning_rate=step)
-
-
-def _best(
-    request: Request, results: UnitResults, setting: _Setting, regime: str
-) -> list[TrainedRun]:
-    seeds = range(request.seeds_or(3, 5))
-    return cell_of(results, setting.id, _steps(request, setting), regime, seeds).runs
+    return with_training(config, optimiser=setting.optimiser, learning_rate=step)
 
 
 EXPERIMENT = Experiment(

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-import torch
-
-from dgn_engine.experiments import _initial
-from dgn_engine.experiments._descent import course, log_left
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Figure, Findings, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim
-from dgn_engine.experiments._random_gates import targets
-from dgn_engine.experiments._series import averaged
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._gradient_descent import log_remainder, train
+from dgn_engine.experiments._grid import Grid, averaged, calculation
+from dgn_engine.experiments._initial_networks import bernoulli_gates, normal, targets, unit_inputs
 from dgn_engine.random_streams import random_stream
-from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
-HERE = "dgn_engine.experiments.theory_depth"
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 KINDS = {"relu": "ReLU", "galu": "GaLU (FR-II)", "coins": "coins (FRG)"}
+SEEDS = (3, 5)
 
 
 def plan(request: Request) -> Plan:
-    """One network for each kind of gates, depth and seed."""
+    """Train one network for each kind of gates, depth and seed."""
     n, width, steps = (40, 64, 100) if request.quick else (200, 256, 400)
+    size = {"n": n, "width": width, "steps": steps}
     units = tuple(
-        Calculation(
-            f"{kind}-d{depth}-s{seed}",
-            f"{HERE}:speed",
-            {"kind": kind, "depth": depth, "seed": seed, "n": n, "width": width, "steps": steps},
-        )
-        for kind in KINDS
-        for depth in DEPTHS
-        for seed in range(request.seeds_or(3, 5))
+        calculation(f"{kind}-d{depth}-s{seed}", speed, kind=kind, depth=depth, seed=seed, **size)
+        for kind, depth, seed in product(KINDS, DEPTHS, request.seed_range(*SEEDS))
     )
     return Plan(
         units,
-        (f"n = {n}, width {width}, {steps} steps instead of 200, 256, 400",)
-        if request.quick
-        else (),
+        (f"n = {n}, width {width}, {steps} steps instead of 200, 256, 400",),
         (
             "unit inputs of dimension 10 with correlation 0.5; y ~ U[-1, 1]; weights N(0, 2/w); "
             "α = 0.1/ρ_max(K_0), full batch",
@@ -49,62 +38,37 @@ def plan(request: Request) -> Plan:
 
 
 def speed(work: CalculationInputs) -> dict[str, Any]:
-    """‖e_T‖²/‖e_0‖² of the trained network, and ρ_min/ρ_max of K_0."""
+    """Return ‖e_T‖²/‖e_0‖² of the trained network, and ρ_min/ρ_max of K_0."""
     given = work.arguments
-    kind, width, seed, n = given["kind"], given["width"], given["seed"], given["n"]
-    network = _initial.normal(10, width, given["depth"], seed, own=kind == "relu")
+    kind, depth, seed, n = given["kind"], given["depth"], given["seed"], given["n"]
+    network = normal(10, given["width"], depth, seed, own=kind == "relu")
     if kind == "coins":
-        coins = random_stream("coins", seed)
-        network = network.with_gates(
-            tuple(
-                (torch.rand(n, width, generator=coins) < 0.5).double()
-                for _ in range(given["depth"] - 1)
-            )
-        )
-    x, y = _initial.unit_inputs(n, (10,), seed, 0.5), targets(n, seed)
-    found = course(network, x, y, given["steps"])
-    values = found.eigenvalues
-    return {"left": found.errors[-1], "condition": float(values[0] / values[-1])}
+        draw = random_stream("coins", seed)
+        network = network.with_gates(bernoulli_gates(n, given["width"], depth, 0.5, draw))
+    descent = train(network, unit_inputs(n, (10,), seed, 0.5), targets(n, seed), given["steps"])
+    values = descent.eigenvalues
+    return {"left": descent.errors[-1], "condition": float(values[0] / values[-1])}
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """The error that is left and the condition of K_0, by depth."""
-    seeds = range(request.seeds_or(3, 5))
+    """Read the error that is left and the condition of K_0, by depth."""
+    grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
-    lines = []
-    left: dict[str, list[list[float]]] = {}
+    curves: dict[str, list[tuple[float, ...]]] = {}
     for kind, label in KINDS.items():
-        cells = [
-            [results.calculated(f"{kind}-d{depth}-s{seed}") for depth in DEPTHS] for seed in seeds
-        ]
-        left[kind] = [[log_left(c["left"]) for c in curve] for curve in cells]
-        lines.append(averaged(label, DEPTHS, left[kind]))
-        for place, depth in enumerate(DEPTHS):
-            seconds = results.seconds_of(*(f"{kind}-d{depth}-s{seed}" for seed in seeds))
-            rows.append(
-                Row(
-                    f"{label}, d = {depth}: log10 of the error's square left",
-                    tuple(curve[place] for curve in left[kind]),
-                    unit="",
-                    seconds=seconds,
-                )
-            )
-            rows.append(
-                Row(
-                    f"{label}, d = {depth}: ρ_min/ρ_max of K_0",
-                    tuple(curve[place]["condition"] for curve in cells),
-                    unit="",
-                    seconds=seconds,
-                )
-            )
+        left = []
+        for depth in DEPTHS:
+            cell = grid.calculated(f"{kind}-d{depth}")
+            left.append([log_remainder(share) for share in cell["left"]])
+            name = f"{label}, d = {depth}"
+            rows.append(cell.row(f"{name}: log10 of the error's square left", left[-1]))
+            rows.append(cell.row(f"{name}: ρ_min/ρ_max of K_0", cell["condition"]))
+        curves[kind] = list(zip(*left, strict=True))
     judged = tuple(
         judge(
-            request,
-            claim("dgn-2"),
+            "dgn-2",
             f"coins: d = {DEPTHS[end]} − best depth between",
-            [curve[end] - min(curve[1:-1]) for curve in left["coins"]],
-            "above",
-            0.0,
+            above([curve[end] - min(curve[1:-1]) for curve in curves["coins"]]),
         )
         for end in (0, -1)
     )
@@ -113,7 +77,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "Training speed by depth",
         "depth d",
         "log10 of the error's square left",
-        tuple(lines),
+        tuple(averaged(label, DEPTHS, curves[kind]) for kind, label in KINDS.items()),
     )
     return Findings(tuple(rows), judged, (figure,))
 

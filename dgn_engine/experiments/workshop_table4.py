@@ -6,26 +6,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
-from dgn_engine.experiments._findings import Claim, Findings, Row
-from dgn_engine.experiments._judging import judge
-from dgn_engine.experiments._published import claim, printed
-from dgn_engine.experiments._scaled import beside, option, stands_in
-from dgn_engine.experiments._training import (
+from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._configurations import (
     SGD_STEPS,
-    TrainedCell,
     base,
-    cell_of,
     data_of,
-    five_regimes,
-    row_of,
-    trained_with,
-    under,
+    dense,
+    option,
+    stands_in,
+    with_training,
 )
+from dgn_engine.experiments._grid import Grid, TrainedCell, five_regimes, gaps, training
+from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
-from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+from dgn_engine.sweep.unit_results import UnitResults
 
+SEEDS = (3, 5)
 TABLE = "npf_workshop_table4"
 QUICK_WIDTH = 64
 PIXELS = "NPF trained, random pixels"
@@ -78,22 +76,21 @@ ORDER = tuple(
 
 
 def plan(request: Request) -> Plan:
-    """Seven columns for each architecture, step and seed."""
+    """Train seven columns for each architecture, step and seed."""
     units = [
         unit
         for arch in _chosen(request)
         for step in _steps(request, arch)
-        for seed in range(request.seeds_or(3, 5))
+        for seed in request.seed_range(*SEEDS)
         for unit in _columns(f"{arch.id}-{step:g}", _config(request, arch, step), seed)
     ]
-    scaled = (
-        *stands_in(request, "MNIST"),
-        "only one row of those with Adam",
-        f"{QUICK_WIDTH} units a layer instead of {' or '.join(_widths(request))}",
-    )
     return Plan(
         tuple(units),
-        scaled if request.quick else (),
+        (
+            *stands_in(request, "MNIST"),
+            "only one row of those with Adam",
+            f"{QUICK_WIDTH} units a layer instead of {' or '.join(_widths(request))}",
+        ),
         (
             "epochs are printed nowhere: see the column; a run's number is its best test accuracy",
             "the gates of the random columns are those of a ReLU network after as many epochs on "
@@ -104,37 +101,34 @@ def plan(request: Request) -> Plan:
 
 
 def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
-    yield from five_regimes(prefix, config, seed)
+    yield from five_regimes(config, seed, prefix)
     for name, data in (
         ("labels", replace(config.data, label_noise=1.0, variant_seed=seed)),
         ("pixels", replace(config.data, pixels="random", variant_seed=seed)),
     ):
-        upstream = replace(under(config, "ReLU", seed), data=data)
-        made = Training(f"{prefix}-{name}-gates-s{seed}", upstream)
-        yield made
-        yield Training(
-            f"{prefix}-{name}-s{seed}",
-            under(config, "FL", seed),
-            gates_from=UnitFile(made.id, WEIGHTS),
-        )
+        upstream = training(replace(config, data=data), "ReLU", seed, f"{prefix}-{name}-gates")
+        yield upstream
+        gates = UnitFile(upstream.id, WEIGHTS)
+        yield training(config, "FL", seed, f"{prefix}-{name}", gates_from=gates)
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Each cell at the step with the highest mean, and the upstream networks' train accuracy."""
+    """Read each cell at the step with the highest mean, and the upstream train accuracies."""
+    grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
     remarks: list[str] = []
     for arch in _chosen(request):
-        cells = {name: _best(request, results, arch, name) for name in COLUMNS.values()}
-        label = _label(request, arch)
+        label, steps = _label(request, arch), _steps(request, arch)
+        best = {name: grid.best_step(arch.id, steps, name) for name in COLUMNS.values()}
         for column, name in COLUMNS.items():
             of_paper = None if column == PIXELS else printed(TABLE, arch.row, column)
-            value, remark = beside(request, of_paper, arch.row)
-            rows.append(row_of(f"{label} {column}", cells[name].runs, value, remark))
-        judged += _claims(request, label, {name: cell.runs for name, cell in cells.items()})
+            found = comparable(request, of_paper, arch.row)
+            rows.append(best[name][1].row(f"{label} {column}", *found))
+        judged += _claims(label, {name: cell for name, (_, cell) in best.items()})
         for name in ("labels", "pixels"):
-            of_cell = (cells[name].step,)  # the step whose FL row is reported
-            runs = _best(request, results, arch, f"{name}-gates", of_cell).runs
+            step = best[name][0]  # whose FL row is reported
+            runs = grid.trained(f"{arch.id}-{step:g}-{name}-gates").runs
             shares = ", ".join(f"{100 * run.train_accuracy:.1f} %" for run in runs)
             remarks.append(
                 f"{label}: the network on random {name} reached {shares} train accuracy."
@@ -143,7 +137,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _label(request: Request, arch: _Arch) -> str:
-    """The paper's name of the row; on the quick scale that of what is trained."""
+    """Return the paper's name of the row; on the quick scale that of what is trained."""
     if not request.quick:
         return arch.row
     config = _config(request, arch, 1.0)
@@ -152,14 +146,10 @@ def _label(request: Request, arch: _Arch) -> str:
     return f"{name} w={width} d={depth} {optimiser} {config.data.name}"
 
 
-def _claims(request: Request, label: str, cells: dict[str, list[TrainedRun]]) -> Iterator[Claim]:
+def _claims(label: str, cells: dict[str, TrainedCell]) -> Iterator[Claim]:
     for lower, upper in ORDER:
-        values = [
-            100 * (above.best - below.best)
-            for above, below in zip(cells[upper], cells[lower], strict=True)
-        ]
-        named = f"{label}: {GATES[upper]} − {GATES[lower]}"
-        yield judge(request, claim("ws-1"), named, values, "above", 0.0)
+        better = above(gaps(cells[upper], cells[lower]))
+        yield judge("ws-1", f"{label}: {GATES[upper]} − {GATES[lower]}", better)
 
 
 def _widths(request: Request) -> list[str]:
@@ -179,18 +169,10 @@ def _config(request: Request, arch: _Arch, step: float) -> RunConfig:
     if not arch.width:
         net, data, epochs = NetConfig("vconv"), data_of(request, "cifar10"), 80
     else:
-        width = QUICK_WIDTH if request.quick else arch.width
-        net = NetConfig("fc", (("width", width), ("depth", arch.depth)))
+        net = dense(QUICK_WIDTH if request.quick else arch.width, arch.depth)
         data, epochs = data_of(request, "mnist"), 20 if arch.optimiser == "adam" else 50
     config = base(request, net, data, request.epochs_or(40, epochs))
-    return trained_with(config, optimiser=arch.optimiser, learning_rate=step)
-
-
-def _best(
-    request: Request, results: UnitResults, arch: _Arch, name: str, steps: tuple[float, ...] = ()
-) -> TrainedCell:
-    seeds = range(request.seeds_or(3, 5))
-    return cell_of(results, arch.id, steps or _steps(request, arch), name, seeds)
+    return with_training(config, optimiser=arch.optimiser, learning_rate=step)
 
 
 EXPERIMENT = Experiment(

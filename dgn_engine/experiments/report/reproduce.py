@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._findings import mean_and_half_width
+from dgn_engine.experiments._claims import at_scale
 from dgn_engine.experiments.report import progress
 from dgn_engine.experiments.report.diverged import ended_early
 from dgn_engine.experiments.report.document import (
@@ -29,6 +29,7 @@ from dgn_engine.experiments.report.progress import ProgressTally, ReproductionPr
 from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
 from dgn_engine.experiments.report.training_notes import trained_as
 from dgn_engine.experiments.report.write_report import write_report
+from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
@@ -73,7 +74,10 @@ def plan_of(task: ReproductionTask) -> Plan:
     check_units(plan.units)
     return replace(
         plan,
-        scaled_down=(*plan.scaled_down, *_limits(task.request)),
+        scaled_down=(
+            *(plan.scaled_down if task.request.quick else ()),
+            *_limits(task.request),
+        ),
         choices=(*plan.choices, *trained_as(plan.units)),
     )
 
@@ -169,7 +173,7 @@ def report(
         machine=_machine(plan, task.folder, took),
         seconds=results.seconds,
         rows=tuple(_line(row) for row in found.rows),
-        claims=found.claims,
+        claims=tuple(at_scale(task.request, claim) for claim in found.claims),
         figures=found.figures,
         remarks=(
             *found.remarks,

@@ -8,17 +8,18 @@ from itertools import product
 import pytest
 import torch
 
-from dgn_engine.experiments import _initial, _random_gates, _signs, theory_dynamics
-from dgn_engine.experiments._descent import descend
-from dgn_engine.experiments._series import averaged
-from dgn_engine.experiments._stages import first_of_each_class
+from dgn_engine.experiments import _initial_networks as initial
+from dgn_engine.experiments import _sign_enumeration, theory_dynamics
+from dgn_engine.experiments._gradient_descent import descend, descend_with_kernel
+from dgn_engine.experiments._grid import averaged
+from dgn_engine.experiments._kept_networks import first_of_each_class
 from dgn_engine.experiments.dgn_hard_data import FLOOR
 from dgn_engine.kernels import random_gating_kernel, tangent_kernels
 from dgn_engine.model.stack import run
 
 
 def weights_of(seed: int, width: int = 3, depth: int = 3) -> list[torch.Tensor]:
-    return list(_initial.gated(_initial.dense(2, width, depth), seed).value.weights)
+    return list(initial.gated(initial.dense(2, width, depth), seed).value.weights)
 
 
 def values_of_paths(weights: list[torch.Tensor]) -> torch.Tensor:
@@ -58,46 +59,46 @@ def test_the_drift_of_path_features_is_that_of_all_paths_enumerated():
 
 
 def test_the_closed_descent_is_the_iterated_one():
-    kernel = _random_gates.coin_kernel(6, 8, 3, 0.5, seed=1)
-    y = _random_gates.targets(6, seed=1)
+    kernel = initial.random_gate_kernel(6, 8, 3, 0.5, seed=1)
+    y = initial.targets(6, seed=1)
     rate = 0.1 / float(torch.linalg.eigvalsh(kernel)[-1])
     error, errors = y.clone(), [1.0]
     for _ in range(20):
         error = error - rate * kernel @ error
         errors.append(float(error.square().sum() / y.square().sum()))
-    assert _random_gates.descended(kernel, y, 20) == pytest.approx(errors, rel=1e-10)
+    assert descend_with_kernel(kernel, y, 20) == pytest.approx(errors, rel=1e-10)
 
 
-def test_the_mean_of_coin_kernels_is_the_closed_form():
+def test_the_mean_of_random_gate_kernels_is_the_closed_form():
     """500 draws: the mean of each entry lies within five standard errors."""
-    draws = torch.stack([_random_gates.coin_kernel(3, 6, 3, 0.5, seed) for seed in range(500)])
+    draws = torch.stack([initial.random_gate_kernel(3, 6, 3, 0.5, seed) for seed in range(500)])
     far = (draws.mean(0) - random_gating_kernel(3, 0.5, 3)).abs()
     assert bool((far < 5 * draws.std(0) / 500**0.5).all())
 
 
 def test_the_next_error_of_a_fixed_gate_network_is_what_its_kernel_says():
     """To first order in the step: with a tenth of it the difference is a hundredth."""
-    x, y = _initial.unit_inputs(6, (3,), 1), _random_gates.targets(6, 1)
+    x, y = initial.unit_inputs(6, (3,), 1), initial.targets(6, 1)
     far = []
     for rate in (1e-3, 1e-4):
-        network = _initial.gated(_initial.dense(3, 16, 3), 1, init="kaiming")
+        network = initial.gated(initial.dense(3, 16, 3), 1, init="kaiming")
         before, after = descend(network, x, y, rate, 1)
         expected = before.error - rate * before.kernel @ before.error
         far.append(float((after.error - expected).norm()))
     assert far[1] / far[0] == pytest.approx(0.01, rel=0.1)
 
 
-@pytest.mark.parametrize("name", sorted(_signs.TINY))
+@pytest.mark.parametrize("name", sorted(_sign_enumeration.TINY))
 def test_the_mean_over_all_signs_is_beta_times_the_npk(name):
-    assert _signs.value_kernel_error(name, 5) < 1e-12
+    assert _sign_enumeration.value_kernel_error(name, 5) < 1e-12
 
 
 def test_the_mean_of_the_feature_kernel_over_all_signs_is_the_delta_kernel():
-    assert _signs.feature_kernel_error(5) < 1e-12
+    assert _sign_enumeration.feature_kernel_error(5) < 1e-12
 
 
 def test_inputs_have_unit_norm_and_the_correlation_that_was_asked():
-    x = _initial.unit_inputs(200, (50,), 1, 0.9)
+    x = initial.unit_inputs(200, (50,), 1, 0.9)
     gram = x @ x.T
     assert torch.allclose(gram.diagonal(), torch.ones(200, dtype=torch.float64), atol=1e-12)
     off = gram[~torch.eye(200, dtype=torch.bool)]
@@ -122,8 +123,8 @@ def test_the_first_of_each_class_are_taken_in_their_order():
 
 
 def test_a_resnet_kernel_at_its_start_is_that_of_automatic_differentiation():
-    network = _initial.gated(_initial.residual(3, 4, 1, 1), 2)
-    x = _initial.unit_inputs(3, (3,), 2)
+    network = initial.gated(initial.residual(3, 4, 1, 1), 2)
+    x = initial.unit_inputs(3, (3,), 2)
     weights = [weight.detach() for weight in network.value.weights]
     gates = network.trace(x).value.gates
 

@@ -17,7 +17,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._judging import judge
+from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting, progress
 from dgn_engine.experiments.report.cost import cost_of, operations
 from dgn_engine.experiments.report.progress import ProgressTally
@@ -48,7 +48,7 @@ def _plan(request: Request) -> Plan:
     training = replace(CONFIG.training, epochs=request.epochs_or(2, 2))
     units = [
         Training(f"run-s{seed}", replace(CONFIG, seed=seed, training=training))
-        for seed in range(request.seeds_or(3, 3))
+        for seed in request.seed_range(3, 3)
     ]
     return Plan(tuple(units), scaled_down=("96 digits",), choices=("a <b> & |c|",))
 
@@ -65,7 +65,7 @@ def _findings(request: Request, results: UnitResults) -> Findings:
             PlottedLine("printed", (), (50.0,)),
         ),
     )
-    claim = judge(request, ("npf-1", "FR below DL and ReLU"), "best", best, "above", 0.0)
+    claim = judge(("npf-1", "FR below DL and ReLU"), "best", above(best))
     return Findings((Row("ReLU", best, Printed(98.14, 0.07), epochs=2),), (claim,), (figure,))
 
 

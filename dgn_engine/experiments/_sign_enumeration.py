@@ -1,4 +1,4 @@
-"""Expectations that are exact: means over every sign pattern of the value weights (THEORY §4)."""
+"""Exact expectations: means over every sign pattern of the value weights (THEORY §4)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from dgn_engine.experiments._initial import dense, gated, relative, unit_inputs
+from dgn_engine.experiments._initial_networks import (
+    dense,
+    gated,
+    relative_distance,
+    unit_inputs,
+)
 from dgn_engine.kernels import predicted_value_kernel, tangent_kernels, weight_sigmas
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
 from dgn_engine.model.network import GatedNetwork
@@ -27,28 +32,31 @@ TINY = {
 
 
 def value_kernel_error(name: str, seed: int) -> float:
-    """Relative distance of the mean of K^V over all 2^weights signs from βH."""
+    """Return the relative distance of the mean of K^V over all 2^weights signs from βH."""
     network = gated(TINY[name], seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, TINY[name].input_shape, seed)
     mean = torch.stack(
-        [tangent_kernels(network, x, feature_trained=False).value for _ in _patterns(network)]
+        [tangent_kernels(network, x, feature_trained=False).value for _ in _sign_patterns(network)]
     ).mean(0)
     gates = network.trace(x).value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])
-    return relative(mean, predicted_value_kernel(TINY[name], gates, x, sigmas))
+    return relative_distance(mean, predicted_value_kernel(TINY[name], gates, x, sigmas))
 
 
 def feature_kernel_error(seed: int) -> float:
-    """Relative distance of the mean of K^F over all signs from σ^{2d} Σ ⊙ δ ([DGN] Lemma 3.1)."""
+    """Return the relative distance of the mean of K^F over all signs from σ^{2d} Σ ⊙ δ.
+
+    Source: [DGN] Lemma 3.1.
+    """
     network = gated(dense(2, 2, 3), seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, (2,), seed)
     means = []
-    for _ in _patterns(network):
+    for _ in _sign_patterns(network):
         feature = tangent_kernels(network, x).feature
         assert feature is not None
         means.append(feature)
     expected = SIGMA**6 * (x @ x.T) * _delta(network, x)
-    return relative(torch.stack(means).mean(0), expected)
+    return relative_distance(torch.stack(means).mean(0), expected)
 
 
 def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
@@ -68,7 +76,7 @@ def _delta(network: GatedNetwork, x: Tensor) -> Tensor:
     return total
 
 
-def _patterns(network: GatedNetwork) -> Iterator[tuple[float, ...]]:
+def _sign_patterns(network: GatedNetwork) -> Iterator[tuple[float, ...]]:
     """Set the value weights to every pattern of ±σ in turn."""
     weights = network.value.tensors()[0]
     sizes = [weight.numel() for weight in weights]

@@ -1,4 +1,4 @@
-"""Networks at their initialisation, in float64, and inputs for them: what theorems are about."""
+"""Networks at their initialisation, in float64, inputs, targets and kernels of theorems."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import Initialisation
+from dgn_engine.kernels import tangent_kernels
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -25,21 +26,21 @@ from dgn_engine.random_streams import random_stream
 
 
 def dense(inputs: int, width: int, depth: int, logits: int = 1) -> Architecture:
-    """d weight layers, d - 1 of them gated, of `width` units."""
+    """Return d weight layers, d - 1 of them gated, of `width` units."""
     sizes = (inputs, *[width] * (depth - 1))
     nodes: list[Node] = [Dense(a, b) for a, b in pairwise(sizes)]
     return Architecture((inputs,), (*nodes, Dense(sizes[-1], logits, gated=False)))
 
 
 def convolutional(channels: int, side: int) -> Architecture:
-    """Three 3×3 convolutions with circular padding on one channel, pooling, one logit."""
+    """Return three 3×3 convolutions with circular padding on one channel, pooling, one logit."""
     convs = [Conv(1 if not place else channels, channels, circular=True) for place in range(3)]
     head = (GlobalAveragePool(), Dense(channels, 1, gated=False))
     return Architecture((1, side, side), (*convs, *head))
 
 
 def residual(inputs: int, width: int, blocks: int, block_depth: int) -> Architecture:
-    """The FC-block ResNet of THEORY §3: b skips, d_blk layers in each of the b + 2 blocks."""
+    """Return the FC-block ResNet of THEORY §3: b skips, d_blk layers in each of b + 2 blocks."""
     nodes: list[Node] = [Dense(inputs if not i else width, width) for i in range(block_depth)]
     for _ in range(blocks):
         nodes += [Fork(), *(Dense(width, width) for _ in range(block_depth)), Merge()]
@@ -56,7 +57,7 @@ def gated(
     init: Initialisation = "bernoulli",
     sigma: float = 0.0,
 ) -> GatedNetwork:
-    """Both networks drawn anew (independently: FR-II), 'bernoulli' ±σ, √(2/fan_in) unless given."""
+    """Draw both networks independently (FR-II); 'bernoulli': ±σ, √(2/fan-in) unless given."""
     network = GatedNetwork(architecture).double()
     network.own_gates, network.gate = own, Gate(soft=soft)
     network.value.draw(init, random_stream("value", seed), sigma)
@@ -65,13 +66,13 @@ def gated(
 
 
 def normal(inputs: int, width: int, depth: int, seed: int, *, own: bool) -> GatedNetwork:
-    """A dense pair with N(0, 2/w) in every layer and one logit; `own` gates: ReLU, else GaLU."""
+    """Draw a dense pair with N(0, 2/w) in every layer, one logit; `own` gates: ReLU, else GaLU."""
     architecture = dense(inputs, width, depth)
     return gated(architecture, seed, own=own, init="kaiming", sigma=math.sqrt(2 / width))
 
 
 def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.0) -> Tensor:
-    """(n, *shape), float64, of unit norm; pairwise correlation about `correlation`."""
+    """Draw inputs (n, *shape), float64, of unit norm and pairwise correlation `correlation`."""
     draw = random_stream("inputs", seed)
     size = math.prod(shape)
     common = torch.randn(1, size, generator=draw, dtype=torch.float64)
@@ -82,13 +83,44 @@ def unit_inputs(n: int, shape: Sequence[int], seed: int, correlation: float = 0.
     return x.reshape(n, *shape)
 
 
-def relative(kernel: Tensor, expected: Tensor) -> float:
-    """‖K - E‖/‖E‖ (Frobenius)."""
+def targets(n: int, seed: int) -> Tensor:
+    """Draw y ~ U[-1, 1], (n,)."""
+    return 2 * torch.rand(n, generator=random_stream("targets", seed), dtype=torch.float64) - 1
+
+
+def bernoulli_gates(
+    n: int, width: int, depth: int, p: float, generator: torch.Generator
+) -> tuple[Tensor, ...]:
+    """Draw d - 1 layers of gates (n, width) that are open with probability p (FRG)."""
+    return tuple((torch.rand(n, width, generator=generator) < p).double() for _ in range(depth - 1))
+
+
+def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> Tensor:
+    """Return K_0/d (n, n) of one draw: identical unit inputs, FRG gates, weights ±√(1/(pw)).
+
+    Source: [DGN] §3.
+    """
+    network = gated(dense(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5)
+    gates = bernoulli_gates(n, width, depth, p, random_stream("coins", seed))
+    x = unit_inputs(1, (10,), seed).expand(n, -1)
+    kernel = tangent_kernels(network.with_gates(gates), x, feature_trained=False).value
+    return kernel / depth
+
+
+def eigenvalue_distribution(kernel: Tensor) -> list[float]:
+    """Return the e.c.d.f. of the eigenvalues of the kernel over its trace (THEORY §7)."""
+    values = torch.linalg.eigvalsh(kernel)
+    shares: list[float] = (values / values.sum()).cumsum(0).tolist()
+    return shares
+
+
+def relative_distance(kernel: Tensor, expected: Tensor) -> float:
+    """Return ‖K - E‖/‖E‖ (Frobenius)."""
     return float((kernel - expected).norm() / expected.norm())
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of log y against log x, least squares."""
+def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Return the least-squares slope of log y against log x."""
     import numpy as np
 
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -10,20 +10,37 @@ from scipy.special import expit, logit
 from scipy.stats import spearmanr, ttest_1samp, ttest_ind
 
 from dgn_engine.experiments import Request
-from dgn_engine.experiments._findings import mean_and_half_width
-from dgn_engine.experiments._judging import (
+from dgn_engine.experiments._claims import (
+    UNMEASURED,
+    ClaimTest,
+    above,
+    at_most,
+    at_scale,
+    below,
     judge,
-    judge_exact,
-    judge_means,
-    judge_means_within,
-    judge_within,
-    unmeasured,
+    means,
+    within,
 )
-from dgn_engine.statistics import PERCENT, POSITIVE, SHARE, difference, interval, rank_correlation
+from dgn_engine.protocol.results import Claim
+from dgn_engine.statistics import (
+    PERCENT,
+    POSITIVE,
+    SHARE,
+    difference,
+    interval,
+    mean_and_half_width,
+    rank_correlation,
+)
 
 CLAIM = ("npf-1", "FR below DL and ReLU")
 FULL, QUICK = Request(scale="full"), Request(scale="quick")
 CLEAR, UNCLEAR = (1.0, 1.1, 0.9), (1.0, -1.0, 0.5)
+SIDES = {"above": above, "below": below}
+
+
+def judged(test: ClaimTest, request: Request = FULL) -> Claim:
+    """As a report has it."""
+    return at_scale(request, judge(CLAIM, "difference", test))
 
 
 def test_the_half_width_is_that_of_students_t() -> None:
@@ -78,12 +95,11 @@ def test_a_perfect_order_counts_as_half_a_step_from_one() -> None:
 def test_a_value_at_or_beyond_a_bound_without_steps_has_no_interval() -> None:
     for values in ((0.0, 0.1, 0.2), (0.5, 1.1, 0.2), (0.5, math.nan, 0.2)):
         assert all(math.isnan(end) for end in interval(values, SHARE))
-    claim = judge(FULL, CLAIM, "share", (0.0, 0.1, 0.2), "below", 0.9, bounds=SHARE)
-    assert claim.verdict == "not decided"
+    assert judged(below((0.0, 0.1, 0.2), 0.9, SHARE)).verdict == "not decided"
 
 
 def test_a_claim_about_a_correlation_has_an_interval_within_one() -> None:
-    claim = judge(FULL, CLAIM, "ρ", CORRELATIONS, "below", 0.0, bounds=rank_correlation(26))
+    claim = judged(below(CORRELATIONS, bounds=rank_correlation(26)))
     assert -1 < claim.low < claim.value < claim.high < 0
     assert claim.verdict == "held"
 
@@ -102,7 +118,9 @@ def test_a_claim_about_a_correlation_has_an_interval_within_one() -> None:
 def test_the_whole_interval_decides(
     values: tuple[float, ...], side: str, threshold: float, verdict: str
 ) -> None:
-    assert judge(FULL, CLAIM, "difference", values, side, threshold).verdict == verdict  # type: ignore[arg-type]
+    claim = judged(SIDES[side](values, threshold))
+    assert claim.verdict == verdict
+    assert claim.statistic == f"difference; {side} {threshold:g}"
 
 
 @pytest.mark.parametrize("values", [(), (9.0,), (9.0, 9.1)])
@@ -110,19 +128,15 @@ def test_the_whole_interval_decides(
 def test_fewer_than_three_values_decide_nothing(
     values: tuple[float, ...], request_: Request
 ) -> None:
-    for claim in (
-        judge(request_, CLAIM, "difference", values, "above", 0.0),
-        judge(request_, CLAIM, "difference", values, "below", 0.0),
-        judge_within(request_, CLAIM, "difference", values, 100.0),
-    ):
-        assert claim.verdict.startswith("not decided")
+    for test in (above(values), below(values), within(values, 100.0)):
+        assert judged(test, request_).verdict.startswith("not decided")
 
 
 def test_quick_is_undecided_at_its_scale_unless_the_interval_excludes_the_threshold() -> None:
-    assert judge(QUICK, CLAIM, "d", CLEAR, "above", 0.0).verdict == "held"
-    assert judge(QUICK, CLAIM, "d", CLEAR, "below", 0.0).verdict == "not held"
-    assert judge(QUICK, CLAIM, "d", UNCLEAR, "above", 0.0).verdict == "not decided at this scale"
-    assert judge(QUICK, CLAIM, "d", (1.0,), "above", 0.0).verdict == "not decided at this scale"
+    assert judged(above(CLEAR), QUICK).verdict == "held"
+    assert judged(below(CLEAR), QUICK).verdict == "not held"
+    assert judged(above(UNCLEAR), QUICK).verdict == "not decided at this scale"
+    assert judged(above((1.0,)), QUICK).verdict == "not decided at this scale"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +146,7 @@ def test_quick_is_undecided_at_its_scale_unless_the_interval_excludes_the_thresh
 def test_within_a_tolerance_needs_the_whole_interval(
     values: tuple[float, ...], verdict: str
 ) -> None:
-    assert judge_within(FULL, CLAIM, "difference", values, 3.0).verdict == verdict
+    assert judged(within(values, 3.0)).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -145,9 +159,10 @@ def test_within_a_tolerance_needs_the_whole_interval(
     ],
 )
 def test_an_exact_claim_needs_no_seeds_but_a_number(error: float, n: int, verdict: str) -> None:
-    claim = judge_exact(CLAIM, "largest error", error, 1e-9, n)
-    assert claim.verdict == verdict
-    assert claim.exact
+    for request in (FULL, QUICK):
+        claim = judged(at_most(error, 1e-9, n), request)
+        assert claim.verdict == verdict
+        assert claim.exact
 
 
 def test_the_interval_of_two_samples_is_that_of_welchs_t() -> None:
@@ -161,21 +176,17 @@ def test_the_interval_of_two_samples_is_that_of_welchs_t() -> None:
 
 def test_one_network_against_many_models_decides_nothing() -> None:
     many = [96.0 + 0.01 * i for i in range(48)]
-    for made in (
-        judge_means(FULL, CLAIM, "x", (97.0,), many, "below", 3.0),
-        judge_means_within(FULL, CLAIM, "x", (97.0,), many, 1.0),
-    ):
+    one = means((97.0,), many)
+    for made in (judged(below(one, 3.0)), judged(within(one, 1.0))):
         assert (made.n, made.verdict) == (1, "not decided")
         assert math.isnan(made.low)
-    few = judge_means(FULL, CLAIM, "x", (97.0, 97.1, 96.9), many, "below", 3.0)
+    few = judged(below(means((97.0, 97.1, 96.9), many), 3.0))
     assert (few.n, few.verdict) == (3, "held")
 
 
 def test_a_claim_about_what_was_not_trained_is_a_line_without_a_number() -> None:
-    made = unmeasured(QUICK, CLAIM, "x", "--full trains it")
+    made = at_scale(QUICK, judge("npf-1", "x", UNMEASURED, "--full trains it"))
     assert math.isnan(made.value)
-    assert (made.n, made.verdict, made.remark) == (
-        0,
-        "not decided at this scale",
-        "--full trains it",
-    )
+    assert (made.id, made.statistic, made.n) == ("npf-1", "x", 0)
+    assert made.statement, "that of the paper"
+    assert (made.verdict, made.remark) == ("not decided at this scale", "--full trains it")

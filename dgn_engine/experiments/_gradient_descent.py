@@ -1,4 +1,4 @@
-"""Full-batch gradient descent on ½Σe², in float64, with everything the dynamics are about."""
+"""Full-batch gradient descent on ½Σe², in float64: of a network, and of a kernel that is held."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dgn_engine.model.network import GatedNetwork
 
 @dataclass(frozen=True)
 class DescentStep:
-    """One step as it is about to be taken: errors e_t (n,), K_t (n, n), gates by layer."""
+    """A step that is about to be taken: errors e_t (n,), K_t (n, n), gates by layer."""
 
     step: int
     error: Tensor
@@ -25,31 +25,42 @@ class DescentStep:
 
 @dataclass(frozen=True)
 class Descent:
-    """From start to end: K_0 (n, n), its eigenvalues (n,) ascending, ‖e_t‖²/‖e_0‖² by step."""
+    """A whole descent: K_0 (n, n), its eigenvalues (n,) ascending, ‖e_t‖²/‖e_0‖² by step."""
 
     kernel: Tensor
     eigenvalues: Tensor
     errors: list[float]
 
 
-def course(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
-    """Full-batch descent at α = 0.1/ρ_max(K_0). The network is trained."""
+def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
+    """Train the network by full-batch descent at α = 0.1/ρ_max(K_0)."""
     kernel = tangent_kernels(network, x, feature_trained=False).value
     values = torch.linalg.eigvalsh(kernel)
-    moments = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
-    squares = [float(moment.error.square().sum()) for moment in moments]
+    taken = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
+    squares = [float(step.error.square().sum()) for step in taken]
     return Descent(kernel, values, [square / squares[0] for square in squares])
 
 
-def log_left(share: float) -> float:
-    """log10 of what is left of the error's square; -30 where that is nothing."""
+def descend_with_kernel(kernel: Tensor, y: Tensor, steps: int) -> list[float]:
+    """Return ‖e_t‖²/‖e_0‖², t = 0 … steps, of e ← (I - αK)e from e = y, α = 0.1/ρ_max.
+
+    That is gradient descent of a network whose kernel stays what it is.
+    """
+    values, vectors = torch.linalg.eigh(kernel)
+    share = (vectors.T @ y).square() / y.square().sum()
+    rate = (1 - 0.1 * values.clamp(min=0) / values[-1]).square()
+    return [float((share * rate**t).sum()) for t in range(steps + 1)]
+
+
+def log_remainder(share: float) -> float:
+    """Return log10 of what is left of the error's square; -30 where that is nothing."""
     return math.log10(max(share, 1e-30))
 
 
 def descend(
     network: GatedNetwork, x: Tensor, y: Tensor, rate: float, steps: int, kernels: bool = True
 ) -> Iterator[DescentStep]:
-    """The moments 0 … `steps`; y (n,) are targets of the one logit. The network is trained."""
+    """Train the network and yield the steps 0 … `steps`; y (n,) are targets of the one logit."""
     network.value.requires_grad_(True)
     weights = list(network.value.parameters())
     for step in range(steps + 1):
@@ -58,8 +69,8 @@ def descend(
         kernel = None
         if kernels:
             with torch.no_grad():
-                found = tangent_kernels(network, x, feature_trained=False, trace=trace)
-                kernel = found.value.detach()
+                both = tangent_kernels(network, x, feature_trained=False, trace=trace)
+                kernel = both.value.detach()
         yield DescentStep(
             step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates)
         )

@@ -1,4 +1,4 @@
-"""The network of a finished run as it stood after the epochs whose weights were kept."""
+"""The network of a finished run at the epochs whose weights were kept."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dgn_engine.training.weight_keeper import KEPT
 _EPOCH = re.compile(r"epoch-(\d+)\.safetensors")
 
 
-class Stages:
-    """The stages of the run in `folder`, one after another in the same network, in float64.
+class KeptNetworks:
+    """The run in `folder` at each kept epoch, one after another in the same network, in float64.
 
     `x`, `y`: the first `per_class` training examples of every class, sorted by class.
     """
@@ -38,14 +38,14 @@ class Stages:
         self._files = sorted((folder / KEPT).glob("epoch-*.safetensors"))
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
-        """Epoch and network; the network is the same object each time."""
+        """Yield epoch and network; the network is the same object each time."""
         for path in self._files:
             found = _EPOCH.fullmatch(path.name)
             if found is not None:
-                self._stand_at(path)
+                self._load(path)
                 yield int(found[1]), self._network
 
-    def _stand_at(self, path: Path) -> None:
+    def _load(self, path: Path) -> None:
         with safe_open(str(path), framework="pt") as file:
             tensors = {name: file.get_tensor(name).double() for name in file.keys()}  # noqa: SIM118
             regime = find_regime(file.metadata()["regime"])
@@ -54,6 +54,6 @@ class Stages:
 
 
 def first_of_each_class(labels: Tensor, per_class: int) -> Tensor:
-    """Places of the first `per_class` examples of each class, class after class."""
+    """Return the indices of the first `per_class` examples of each class, class after class."""
     classes = sorted(set(labels.tolist()))
     return torch.cat([torch.where(labels == label)[0][:per_class] for label in classes])

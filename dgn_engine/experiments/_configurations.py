@@ -1,0 +1,112 @@
+"""Configurations of runs that experiments share, and how the quick scale departs from the paper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dgn_engine.config import (
+    DataConfig,
+    GatingConfig,
+    NetConfig,
+    OptionValue,
+    RunConfig,
+    TrainingConfig,
+)
+from dgn_engine.experiments._experiment import Request
+
+SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
+DIGITS = "the digits that come with the package (1,437 of 8×8)"
+
+
+def data_of(request: Request, paper: str) -> DataConfig:
+    """Return the paper's data set; on the quick scale the digits, unless another was asked for."""
+    name = request.data or ("digits" if request.quick else paper)
+    return DataConfig(
+        name=name,
+        root=request.data_root,
+        download=request.download,
+        train_limit=request.train_limit,
+        test_limit=request.test_limit,
+    )
+
+
+def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> RunConfig:
+    """Return the settings of the papers: Adam 3e-4, batch 32, cross entropy, β = 8.
+
+    'as-in-code' has biases, Glorot's start and the soft gate 1.1/(1+exp(-4q)) of the authors'
+    notebooks.
+    """
+    gating = GatingConfig(beta=8.0)
+    if request.protocol == "as-in-code":
+        gating = GatingConfig(beta=4.0, epsilon=0.1)
+        net = replace(net, bias=True, init="glorot")
+    return RunConfig(
+        data=data,
+        net=net,
+        gating=gating,
+        training=TrainingConfig(epochs=epochs),
+        device=request.device,
+    )
+
+
+def dense(width: int, depth: int) -> NetConfig:
+    """Return a dense network of `depth` weight layers."""
+    return NetConfig("fc", (("width", width), ("depth", depth)))
+
+
+def in_regime(config: RunConfig, regime: str, seed: int, **gating: object) -> RunConfig:
+    """Return the configuration in a regime, with a seed and other settings of the gates."""
+    return replace(with_gating(config, regime=regime, **gating), seed=seed)
+
+
+def with_gating(config: RunConfig, **gating: object) -> RunConfig:
+    """Return the configuration with other settings of the gates."""
+    return replace(config, gating=replace(config.gating, **gating))  # type: ignore[arg-type]
+
+
+def with_training(config: RunConfig, **training: object) -> RunConfig:
+    """Return the configuration with other settings of the training."""
+    return replace(config, training=replace(config.training, **training))  # type: ignore[arg-type]
+
+
+def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunConfig:
+    """Return the CNN of [DUAL] on CIFAR-10 (4 × 128 channels, β = 10).
+
+    On the quick scale it is a dense network of four gate layers of 64 units on the digits, with
+    Adam 1e-3; `dual_scaled_down` says so.
+    """
+    if request.quick:
+        net, paper = dense(64, 5), "mnist"
+    else:
+        net, paper = NetConfig("cnn4", (("channels", 128),)), "cifar10"
+    epochs = request.epochs_or(quick_epochs, full_epochs)
+    config = with_gating(base(request, net, data_of(request, paper), epochs), beta=10.0)
+    # so few steps an epoch that little is learnt with 3e-4
+    return with_training(config, learning_rate=1e-3) if request.quick else config
+
+
+def dual_scaled_down(request: Request) -> tuple[str, ...]:
+    """Return how the quick scale of `dual_config` differs from the CNN of [DUAL]."""
+    return (
+        *stands_in(request, "CIFAR-10"),
+        "a dense network of 4 × 64 units stands for the CNN of 4 × 128 channels",
+        "Adam's step is 1e-3 instead of 3e-4",
+    )
+
+
+def stands_in(request: Request, paper: str) -> tuple[str, ...]:
+    """Say what the quick scale trains on instead of the paper's data set ('MNIST')."""
+    if _plain(request.data) == _plain(paper):
+        return ()
+    if request.data in ("", "digits"):
+        return (f"{DIGITS} stand for {paper}",)
+    return (f"'{request.data}' stands for {paper}",)
+
+
+def option(config: RunConfig, name: str) -> OptionValue:
+    """Return an option of the network: 'width', 'depth', …"""
+    return dict(config.net.options)[name]
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())

@@ -1,0 +1,216 @@
+"""The grid of an experiment: a unit for each cell and seed, and the rows and curves of a cell.
+
+The id of a unit is 'CELL-sSEED'. A plan makes units with `training` and `calculation`; findings
+read all seeds of a cell with `Grid`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dgn_engine.config import RunConfig
+from dgn_engine.experiments._configurations import in_regime, with_training
+from dgn_engine.protocol.results import Figure, PlottedLine, Printed, Row
+from dgn_engine.regimes import find_regime
+from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, UnitFile
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+from dgn_engine.training.weight_keeper import BEST, KEPT
+
+
+def training(
+    config: RunConfig,
+    regime: str,
+    seed: int,
+    cell: str = "",
+    *,
+    gates_of: Training | None = None,
+    gates_from: UnitFile | None = None,
+    weights_from: UnitFile | None = None,
+    **gating: object,
+) -> Training:
+    """Return the run of a cell, which is named as the regime unless `cell` says otherwise.
+
+    Args:
+        gates_of: a regime that takes gates takes those of this run at its best test score.
+        gates_from: or those of another file.
+        gating: other settings of the gates.
+    """
+    if gates_of is not None and find_regime(regime).offers_restart:
+        gates_from = UnitFile(gates_of.id, f"{KEPT}/{BEST}")
+    config = in_regime(config, regime, seed, **gating)
+    return Training(f"{cell or regime}-s{seed}", config, gates_from, weights_from)
+
+
+def gate_source(config: RunConfig, seed: int, cell: str = "", regime: str = "ReLU") -> Training:
+    """Return a run that keeps its weights at its best test score, for others to take gates from."""
+    return training(with_training(config, keep_best=True), regime, seed, cell)
+
+
+def five_regimes(config: RunConfig, seed: int, prefix: str) -> Iterator[Training]:
+    """Yield ReLU, FR-II, FR-DI, DL, and FL with the gates of that ReLU network at its best.
+
+    The cells are 'PREFIX-REGIME'.
+    """
+    relu = gate_source(config, seed, f"{prefix}-ReLU")
+    yield relu
+    for regime in ("FR-II", "FR-DI", "DL", "FL"):
+        yield training(config, regime, seed, f"{prefix}-{regime}", gates_of=relu)
+
+
+def calculation(
+    unit_id: str,
+    function: Callable[[CalculationInputs], Any],
+    *needs: Training,
+    **arguments: object,
+) -> Calculation:
+    """Return a call of a plug-in's function with the arguments and the folders of its needs."""
+    name = f"{function.__module__}:{function.__name__}"
+    return Calculation(unit_id, name, arguments, tuple(unit.id for unit in needs))
+
+
+@dataclass(frozen=True)
+class TrainedCell:
+    """The runs of one cell, one for each seed."""
+
+    runs: list[TrainedRun]
+
+    @property
+    def best(self) -> list[float]:
+        """Best test accuracies in percent."""
+        return [100 * run.best for run in self.runs]
+
+    @property
+    def last(self) -> list[float]:
+        """Last test accuracies in percent."""
+        return [100 * run.last for run in self.runs]
+
+    @property
+    def seconds(self) -> float:
+        """Time that all runs took together."""
+        return sum(run.seconds for run in self.runs)
+
+    @property
+    def last_epoch(self) -> float:
+        """Last epoch of the run that came furthest; 0 where none came to the end of one."""
+        return max((run.epochs[-1] for run in self.runs if run.epochs), default=0.0)
+
+    def row(
+        self,
+        label: str,
+        printed: Printed | None = None,
+        remark: str = "",
+        values: Sequence[float] | None = None,
+        unit: str = "%",
+    ) -> Row:
+        """Return the row of the best test accuracies, or of other `values`."""
+        found = tuple(self.best if values is None else values)
+        return Row(label, found, printed, unit, self.last_epoch, self.seconds, remark)
+
+    def accuracy_line(self, label: str) -> PlottedLine:
+        """Return the test accuracy in percent over the epochs."""
+        return averaged(label, self._epochs, [[100 * s for s in run.test] for run in self.runs])
+
+    def loss_line(self, label: str) -> PlottedLine:
+        """Return the training loss over the epochs."""
+        return averaged(label, self._epochs, [run.train_loss for run in self.runs])
+
+    @property
+    def _epochs(self) -> tuple[float, ...]:
+        return max((run.epochs for run in self.runs), key=len)
+
+
+@dataclass(frozen=True)
+class CalculatedCell:
+    """The results (JSON values) of one cell, one for each seed; `seconds` together, or NaN."""
+
+    results: list[Any]
+    seconds: float
+
+    def __getitem__(self, key: str) -> list[Any]:
+        """Return what each result says under a name."""
+        return [result[key] for result in self.results]
+
+    @property
+    def known_seconds(self) -> float:
+        """`seconds`, or 0 where nobody knows."""
+        return 0.0 if math.isnan(self.seconds) else self.seconds
+
+    def row(
+        self, label: str, values: Sequence[float], printed: Printed | None = None, unit: str = ""
+    ) -> Row:
+        """Return a row of one value for each seed."""
+        return Row(label, tuple(values), printed, unit, seconds=self.seconds)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The results of all seeds, read cell by cell."""
+
+    results: UnitResults
+    seeds: range
+
+    def trained(self, cell: str) -> TrainedCell:
+        """Read the runs of a cell; raises `UserError` where one is not done."""
+        return TrainedCell([self.results.trained(unit_id) for unit_id in self._ids(cell)])
+
+    def calculated(self, cell: str) -> CalculatedCell:
+        """Read the calculations of a cell; raises `UserError` where one is not done."""
+        found = [self.results.calculated(unit_id) for unit_id in self._ids(cell)]
+        return CalculatedCell(found, self.results.seconds_of(*self._ids(cell)))
+
+    def best_step(
+        self, prefix: str, steps: Sequence[float], cell: str
+    ) -> tuple[float, TrainedCell]:
+        """Return the learning rate with the highest mean accuracy, and its runs.
+
+        The cells are 'PREFIX-STEP-CELL'. A run without a score, because it diverged before its
+        first, counts as zero.
+        """
+
+        def mean(found: tuple[float, TrainedCell]) -> float:
+            scores = [0.0 if math.isnan(run.best) else run.best for run in found[1].runs]
+            return sum(scores) / len(scores)
+
+        cells = [(step, self.trained(f"{prefix}-{step:g}-{cell}")) for step in steps]
+        return max(cells, key=mean)
+
+    def _ids(self, cell: str) -> list[str]:
+        return [f"{cell}-s{seed}" for seed in self.seeds]
+
+
+def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """Return the differences, seed by seed."""
+    return [a - b for a, b in zip(one, other, strict=True)]
+
+
+def gaps(one: TrainedCell, other: TrainedCell) -> list[float]:
+    """Return the differences of the best test accuracies in points, seed by seed."""
+    return [100 * (a.best - b.best) for a, b in zip(one.runs, other.runs, strict=True)]
+
+
+def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:
+    """Return the mean over the curves at each x, with the half-width of its 95 % interval.
+
+    Curves that ended early count as far as they go.
+    """
+    columns = [
+        tuple(curve[place] for curve in curves if place < len(curve)) for place in range(len(x))
+    ]
+    kept = [(at, values) for at, values in zip(x, columns, strict=True) if values]
+    means, halves = [], []
+    for _, values in kept:
+        mean, half = mean_and_half_width(values)
+        means.append(mean)
+        halves.append(0.0 if math.isnan(half) else half)
+    spread = tuple(halves) if any(halves) else ()
+    return PlottedLine(label, tuple(float(at) for at, _ in kept), tuple(means), spread)
+
+
+def learning_curves(title: str, cells: Mapping[str, TrainedCell]) -> Figure:
+    """Return the figure 'learning': test accuracies over the epochs, by label."""
+    lines = tuple(cell.accuracy_line(label) for label, cell in cells.items())
+    return Figure("learning", title, "epoch", "test accuracy (%)", lines)
