@@ -1,225 +1,292 @@
-"""The declarations: what the menus, the toolbar, the palette and the shortcut list are made of."""
+"""Every action of the window in one table, and the menus and the toolbar as lists of their ids.
+
+Open it to add an action: one row here, its id in `MENUS`, and what it does in the part that it
+acts on. Regimes, panels and experiments bring their rows with them ('regime.*').
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
 
-from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
 from dgn_engine.protocol.commands import (
     Advance,
-    Pause,
+    CloseComparison,
+    Command,
+    Redo,
     Reset,
-    Resume,
     SwapRegime,
+    Undo,
 )
-from dgn_viewer.actions.edit_actions import edit_actions
-from dgn_viewer.actions.file_actions import file_actions
-from dgn_viewer.actions.registry import ActionSpec, Shell
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.registry import ActionSpec
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.notices import Notices
 from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.shell.experiment_runner import ExperimentRunner
+from dgn_viewer.shell.export import PanelExport
+from dgn_viewer.shell.file_dialogs import FileDialogs
+from dgn_viewer.shell.recorded_runs import RecordedRuns
+from dgn_viewer.shell.run_control import RunControl
 
-MENUS = ("File", "Edit", "Run", "Gates", "Experiments", "View", "Help")
-
-
-def _has_run(shell: Shell) -> bool:
-    return shell.run_state.has_run
-
-
-def _not_trained(shell: Shell) -> str:
-    name = shell.run_state.inspected
-    return f"Inspecting {name}: not training. Begin a new run to train." if name else ""
+SEPARATOR = ""
 
 
-def _run_or_pause(shell: Shell) -> None:
-    shell.send(Pause() if shell.run_state.running else Resume())
+@dataclass(frozen=True)
+class Submenu:
+    """A menu within a menu."""
+
+    title: str
+    entries: tuple[str, ...]
 
 
-def _toggle_text(shell: Shell) -> str:
-    if shell.run_state.running:
-        return "Pause"
-    return "Continue" if shell.run_state.recorded is not None else "Run"
+MENUS: Mapping[str, tuple[str | Submenu, ...]] = {
+    "File": (
+        "file.new_run", "file.open_checkpoint", "file.compare_run", "file.close_comparison",
+        "file.save_configuration", "file.save_weights", "file.open_run", "file.open_session",
+        "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
+        "file.export_panel", "file.export_all", SEPARATOR, "file.quit",
+    ),
+    "Edit": ("edit.undo", "edit.redo"),
+    "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR, "run.start_engine"),
+    "Gates": ("regime.*",),
+    "Experiments": (
+        "experiment.*", SEPARATOR, "experiments.gate_information", SEPARATOR,
+        "experiments.show", "experiments.stop",
+    ),
+    "View": (
+        "view.palette", Submenu("Panels", ("panel.*",)), SEPARATOR, "view.reset_layout", SEPARATOR,
+        Submenu("Theme", ("view.theme.*",)), SEPARATOR, "view.notices",
+    ),
+    "Help": ("help.panel", "help.shortcuts"),
+}  # fmt: skip
+TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
+TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
+RECORDED_BANNER = ("run.toggle", "file.go_back")
+INSPECTED_BANNER = ("file.new_run", "file.close_comparison")
+
+_THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
 
 
-def fixed_actions() -> tuple[ActionSpec, ...]:
-    """The actions that do not depend on what the engine can do."""
-    runs, files = _run_actions(), file_actions()
-    return (*runs, *files, *edit_actions(), *_view_actions(), *_help_actions())
+@dataclass(frozen=True)
+class Parts:
+    """What the actions act on: the parts of the window, and what only the window itself can do."""
+
+    send: Callable[[Command], None]
+    run: RunControl
+    files: FileDialogs
+    recorded: RecordedRuns
+    exports: PanelExport
+    experiments: ExperimentRunner
+    docks: PanelDocks
+    inspector: Inspector
+    notices: Notices
+    theme_choice: Callable[[], str]
+    choose_theme: Callable[[str], None]
+    open_palette: Callable[[], None]
+    show_shortcuts: Callable[[], None]
+    start_engine: Callable[[], None]
+    quit: Callable[[], object]
 
 
-def _run_actions() -> tuple[ActionSpec, ...]:
+def menu_of(name: str) -> str:
+    """The title of the menu, or of the submenu, that holds an action."""
+    for title, entries in MENUS.items():
+        for entry in entries:
+            inner = entry.entries if isinstance(entry, Submenu) else (entry,)
+            if any(fnmatchcase(name, one) for one in inner):
+                return entry.title if isinstance(entry, Submenu) else title
+    raise KeyError(name)
+
+
+def _is_theme(parts: Parts, name: str, _now: RunState) -> bool:
+    return parts.theme_choice() == name
+
+
+def _ready(now: RunState) -> bool:
+    return now.ready
+
+
+def _has_run(now: RunState) -> bool:
+    return now.has_run
+
+
+def _shows_run(now: RunState) -> bool:
+    return now.run is not None
+
+
+def _shows_run_and_ready(now: RunState) -> bool:
+    return now.run is not None and now.ready
+
+
+def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
+    """The rows that do not depend on panels, regimes and experiments."""
+    send, run, files, recorded = parts.send, parts.run, parts.files, parts.recorded
+    exports, experiments, docks = parts.exports, parts.experiments, parts.docks
+    row = ActionSpec
+
+    def about_panel() -> None:
+        if name := docks.front():
+            parts.inspector.show_about(docks.hosts[name].spec)
+
+    # id, text, what it does, shortcuts, icon, tip, when it is enabled
     return (
-        ActionSpec(
-            "run.toggle",
-            "Run",
-            "Run",
-            _run_or_pause,
-            ("Space",),
-            "run",
+        row("run.toggle", "Run", run.toggle, ("Space",), "run",
             "Train, or pause between two steps",
-            enabled=_has_run,
-            why_not=_not_trained,
-            text_now=_toggle_text,
-            icon_now=lambda shell: "pause" if shell.run_state.running else "run",
-        ),
-        ActionSpec(
-            "run.step",
-            "One step",
-            "Run",
-            lambda shell: shell.send(Advance(1)),
-            (".",),
-            "step",
-            "Take one training step, then pause",
-            enabled=_has_run,
-        ),
-        ActionSpec(
-            "run.epoch",
-            "One epoch",
-            "Run",
-            lambda shell: shell.finish_epoch(),
-            ("Shift+.",),
-            "epoch",
-            "Train to the end of this epoch, then pause",
-            enabled=_has_run,
-        ),
-        ActionSpec(
-            "run.reset",
-            "Reset",
-            "Run",
-            lambda shell: shell.send(Reset()),
-            ("Ctrl+R",),
-            "reset",
-            "Begin again with the same settings and seed",
-            enabled=_has_run,
-        ),
-        ActionSpec(
-            "run.start_engine",
-            "Start the engine again",
-            "Run",
-            lambda shell: shell.start_engine(),
-            tip="After the engine has stopped: the same run, paused, where its folder has it",
-            enabled=lambda shell: shell.run_state.phase == "stopped",
-            section=1,
-        ),
-    )
+            _has_run, why_not=_not_trained, text_now=_toggle_text,
+            icon_now=lambda now: "pause" if now.running else "run"),
+        row("run.step", "One step", lambda: send(Advance(1)), (".",), "step",
+            "Take one training step, then pause", _has_run),
+        row("run.epoch", "One epoch", run.finish_epoch, ("Shift+.",), "epoch",
+            "Train to the end of this epoch, then pause", _has_run),
+        row("run.reset", "Reset", lambda: send(Reset()), ("Ctrl+R",), "reset",
+            "Begin again with the same settings and seed", _has_run),
+        row("run.start_engine", "Start the engine again", parts.start_engine, (), "",
+            "After the engine has stopped: the same run, paused, where its folder has it",
+            lambda now: now.phase == "stopped"),
+        row("file.new_run", "New run…", parts.inspector.show_run_settings, ("Ctrl+N",), "new",
+            "Choose data, network and gating, and begin a new run", _ready),
+        row("file.open_checkpoint", "Open checkpoint…", files.open_checkpoint, ("Ctrl+O",), "open",
+            "Gates or weights of a file into this run, or its network beside it or alone", _ready),
+        row("file.compare_run", "Compare with a recorded run…", files.compare_run,
+            ("Ctrl+Shift+O",), "panels",
+            "Show the scores and the network of a recorded run beside this one",
+            _shows_run_and_ready),
+        row("file.close_comparison", "Close comparison", lambda: send(CloseComparison()), (),
+            "close", "Show the current run alone again", lambda now: now.comparison is not None),
+        row("file.save_configuration", "Save configuration…", files.save_configuration,
+            ("Ctrl+S",), "file",
+            "Write the settings of this run as TOML, for --config and dgn train", _shows_run),
+        row("file.save_weights", "Save weights…", files.save_weights, ("Ctrl+Shift+S",), "file",
+            "Write both networks as they are now; the file can be dropped on the window again",
+            _has_run),
+        row("file.open_run", "Open run…", recorded.open_run, ("Ctrl+Shift+R",), "layers",
+            "Your recorded runs: look at one as it was, or go on with it", _ready),
+        row("file.open_session", "Open session…", recorded.open_session, ("Ctrl+Alt+O",), "open",
+            "Show the run and the window that somebody saved as one file (.dgn)", _ready),
+        row("file.save_session", "Save session…", recorded.save_session, ("Ctrl+Alt+S",), "save",
+            "Write run, log, checkpoint and window into one file (.dgn) for another machine",
+            _shows_run_and_ready),
+        row("file.go_back", "Back to the run before", recorded.go_back, (), "undo",
+            "Go on with the run that ended when this recorded one was opened",
+            lambda now: bool(now.recorded and now.recorded.aside)),
+        row("file.open_result", "Open result…", experiments.open_result, (), "open",
+            "The folder of a reproduced experiment, of today or of earlier"),
+        row("file.export_panel", "Export panel…", lambda: exports.panel(docks.front()),
+            ("Ctrl+E",), "export", "Save the panel in front as a figure or as data"),
+        row("file.export_all", "Export all panels…", exports.visible_panels, ("Ctrl+Shift+E",),
+            "export", "Save every visible panel as a figure or as data"),
+        row("file.quit", "Quit", parts.quit, ("Ctrl+Q",)),
+        row("edit.undo", "Undo", lambda: send(Undo()), ("Ctrl+Z",), "undo",
+            "Put back what was there before the last change of regime, weights, gates or dials; "
+            "the run goes on from the step that it has reached",
+            lambda now: bool(now.has_run and now.undo), text_now=lambda n: _named("Undo", n.undo)),
+        row("edit.redo", "Redo", lambda: send(Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
+            "Do again what was undone last",
+            lambda now: bool(now.has_run and now.redo), text_now=lambda n: _named("Redo", n.redo)),
+        row("experiments.gate_information", "Gate information of a checkpoint…",
+            experiments.gate_information, (), "",
+            "Train value networks with its gates and with random ones, on this run's data",
+            lambda now: _shows_run(now) and not experiments.running),
+        row("experiments.show", "Show results", experiments.results.open, ("Ctrl+Shift+X",), "",
+            "The panel of the experiment that runs, or was opened last"),
+        row("experiments.stop", "Stop the experiment", experiments.stop, (), "stop",
+            "Put away what it is at; it can be continued", lambda _: experiments.running),
+        row("view.palette", "Command palette…", parts.open_palette, ("Ctrl+Shift+P",), "search",
+            "Find any action by its name"),
+        row("view.reset_layout", "Reset layout", docks.arrange, (), "",
+            "Put every panel back to where it was at first"),
+        row("view.notices", "Recent notices", parts.notices.show_recent, (), "",
+            "Show the last notices again"),
+        *(row(f"view.theme.{name}", title, partial(parts.choose_theme, name), (), "",
+              f"{title} theme", checked=partial(_is_theme, parts, name))
+          for name, title in _THEMES),
+        row("help.panel", "About this panel", about_panel, ("F1",), "about",
+            "What the panel in front shows, with its formulas"),
+        row("help.shortcuts", "Keyboard shortcuts", parts.show_shortcuts, ("?",), "",
+            "Every shortcut in one list"),
+    )  # fmt: skip
 
 
-def _view_actions() -> tuple[ActionSpec, ...]:
-    themes = tuple(
-        ActionSpec(
-            f"view.theme.{name}",
-            f"{title}",
-            "View",
-            lambda shell, name=name: shell.choose_theme(name),  # type: ignore[misc]
-            checked=lambda shell, name=name: shell.theme_choice == name,  # type: ignore[misc]
-            tip=f"{title} theme",
-            section=2,
-            submenu="Theme",
-        )
-        for name, title in (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
-    )
-    return (
-        ActionSpec(
-            "view.palette",
-            "Command palette…",
-            "View",
-            lambda shell: shell.open_palette(),
-            ("Ctrl+Shift+P",),
-            "search",
-            "Find any action by its name",
-        ),
-        ActionSpec(
-            "view.reset_layout",
-            "Reset layout",
-            "View",
-            lambda shell: shell.reset_layout(),
-            tip="Put every panel back to where it was at first",
-            section=1,
-        ),
-        ActionSpec(
-            "view.notices",
-            "Recent notices",
-            "View",
-            lambda shell: shell.show_notices(),
-            tip="Show the last notices again",
-            section=3,
-        ),
-        *themes,
-    )
-
-
-def _help_actions() -> tuple[ActionSpec, ...]:
-    return (
-        ActionSpec(
-            "help.panel",
-            "About this panel",
-            "Help",
-            lambda shell: shell.about_front(),
-            ("F1",),
-            "about",
-            "What the panel in front shows, with its formulas",
-        ),
-        ActionSpec(
-            "help.shortcuts",
-            "Keyboard shortcuts",
-            "Help",
-            lambda shell: shell.show_shortcuts(),
-            ("?",),
-            tip="Every shortcut in one list",
-        ),
-    )
-
-
-def panel_actions(panels: Mapping[str, PanelSpec]) -> tuple[ActionSpec, ...]:
-    """One action per panel: open or close it."""
+def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[ActionSpec, ...]:
+    """One row per panel: open or close it."""
     return tuple(
         ActionSpec(
             f"panel.{name}",
             spec.title,
-            "View",
-            lambda shell, name=name: shell.toggle_panel(name),  # type: ignore[misc]
+            partial(docks.toggle, name),
             (f"Ctrl+{place}",) if place <= 9 else (),
             tip=f"Open or close {spec.title}",
-            checked=lambda shell, name=name: shell.panel_is_open(name),  # type: ignore[misc]
-            section=0,
-            submenu="Panels",
+            checked=lambda _, name=name: docks.is_open(name),  # type: ignore[misc]
         )
         for place, (name, spec) in enumerate(panels.items(), start=1)
     )
 
 
-def regime_actions(catalogue: Catalogue) -> tuple[ActionSpec, ...]:
-    """One action per regime, and 'FL' once more with the value network kept."""
-    actions: list[ActionSpec] = []
-    groups = list(dict.fromkeys(entry.group for entry in catalogue.regimes))
+def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tuple[ActionSpec, ...]:
+    """One row per regime, and 'FL' once more with the value network kept."""
+    rows: list[ActionSpec] = []
     for place, entry in enumerate(catalogue.regimes, start=1):
-        section = groups.index(entry.group)
-        shortcuts = (f"Alt+{place}",) if place <= 9 else ()
-        actions.append(_regime_action(entry, shortcuts, section))
+        rows.append(_regime_action(entry, (f"Alt+{place}",) if place <= 9 else (), send))
         if entry.id == "FL":
-            actions.append(_fl_kept(section))
-    return tuple(actions)
+            rows.append(
+                ActionSpec(
+                    "regime.FL.keep",
+                    "FL, value network kept",
+                    lambda: send(SwapRegime("FL", restart_value=False)),
+                    tip="Freeze the feature network; the value network goes on from where it is",
+                    enabled=_has_run,
+                    group=entry.group,
+                )
+            )
+    return tuple(rows)
 
 
-def _fl_kept(section: int) -> ActionSpec:
-    return ActionSpec(
-        "regime.FL.keep",
-        "FL, value network kept",
-        "Gates",
-        lambda shell: shell.send(SwapRegime("FL", restart_value=False)),
-        tip="Freeze the feature network; the value network goes on from where it is",
-        enabled=_has_run,
-        section=section,
-    )
-
-
-def _regime_action(entry: RegimeEntry, shortcuts: tuple[str, ...], section: int) -> ActionSpec:
+def _regime_action(
+    entry: RegimeEntry, shortcuts: tuple[str, ...], send: Callable[[Command], None]
+) -> ActionSpec:
     return ActionSpec(
         f"regime.{entry.id}",
         entry.title if entry.title.startswith(entry.id) else f"{entry.id} · {entry.title}",
-        "Gates",
-        lambda shell: shell.send(SwapRegime(entry.id)),
+        lambda: send(SwapRegime(entry.id)),
         shortcuts,
         tip=f"{entry.about} The value network is drawn anew." if entry.id == "FL" else entry.about,
         enabled=_has_run,
-        checked=lambda shell: shell.run_state.regime == entry.id,
-        section=section,
+        checked=lambda now: now.regime == entry.id,
+        group=entry.group,
     )
+
+
+def experiment_actions(
+    entries: tuple[ExperimentEntry, ...], open_page: Callable[[ExperimentEntry], None]
+) -> tuple[ActionSpec, ...]:
+    """One row per experiment of the papers; it opens the page that begins it."""
+    return tuple(
+        ActionSpec(
+            f"experiment.{entry.id}",
+            f"{entry.paper}: {entry.title}…",
+            partial(open_page, entry),
+            tip=entry.about,
+        )
+        for entry in entries
+    )
+
+
+def _toggle_text(now: RunState) -> str:
+    if now.running:
+        return "Pause"
+    return "Continue" if now.recorded is not None else "Run"
+
+
+def _not_trained(now: RunState) -> str:
+    name = now.inspected
+    return f"Inspecting {name}: not training. Begin a new run to train." if name else ""
+
+
+def _named(word: str, what: str) -> str:
+    shown = what if len(what) <= 60 else f"{what[:59]}…"
+    return f"{word} {shown.replace('&', '&&')}".rstrip()

@@ -1,12 +1,14 @@
-"""The menu bar, made of the registered actions; filled again when the engine names its regimes."""
+"""The menu bar, filled from `MENUS`; filled again when regimes or experiments bring their rows."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QMenu, QMenuBar
 
-from dgn_viewer.actions.action_table import MENUS
-from dgn_viewer.actions.registry import Actions, ActionSpec
+from dgn_viewer.actions.action_table import MENUS, SEPARATOR, Submenu
+from dgn_viewer.actions.registry import Actions
 
 
 class Menus(QObject):
@@ -25,28 +27,31 @@ class Menus(QObject):
     def fill(self) -> None:
         """Empty menus are not shown."""
         for title, menu in self._menus.items():
-            specs = [spec for spec in self._actions.specs if spec.menu == title]
-            menu.clear()
-            self._fill_one(menu, sorted(specs, key=lambda spec: spec.section))
-            menu.menuAction().setVisible(bool(specs))
+            self._fill_menu(menu, MENUS[title])
+            menu.menuAction().setVisible(not menu.isEmpty())
 
-    def _fill_one(self, menu: QMenu, specs: list[ActionSpec]) -> None:
-        before: ActionSpec | None = None
-        for spec in specs:
-            if before is not None and before.section != spec.section:
+    def _fill_menu(self, menu: QMenu, entries: tuple[str | Submenu, ...]) -> None:
+        menu.clear()
+        for entry in entries:
+            if isinstance(entry, Submenu):
+                self._fill_menu(self._submenu(menu, entry.title), entry.entries)
+            elif entry == SEPARATOR:
                 menu.addSeparator()
-            before = spec
-            self._home(menu, spec).addAction(self._actions[spec.id])
+            else:
+                self._fill_family(menu, entry)
 
-    def _home(self, menu: QMenu, spec: ActionSpec) -> QMenu:
-        if not spec.submenu:
-            return menu
-        known = self._submenus.get(spec.submenu)
-        if known is None:
-            known = QMenu(spec.submenu, menu)
-            known.setToolTipsVisible(True)
-            self._submenus[spec.submenu] = known
-        if known.menuAction() not in menu.actions():
-            known.clear()
-            menu.addMenu(known)
-        return known
+    def _fill_family(self, menu: QMenu, entry: str) -> None:
+        family = self._actions.family(entry)
+        for spec in family[:1]:
+            menu.addAction(self._actions[spec.id])
+        for before, spec in pairwise(family):
+            if before.group != spec.group:
+                menu.addSeparator()
+            menu.addAction(self._actions[spec.id])
+
+    def _submenu(self, menu: QMenu, title: str) -> QMenu:
+        if title not in self._submenus:
+            self._submenus[title] = QMenu(title, menu)
+            self._submenus[title].setToolTipsVisible(True)
+        menu.addMenu(self._submenus[title])
+        return self._submenus[title]

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_viewer.actions.action_table import menu_of
 from dgn_viewer.actions.registry import Actions, ActionSpec
 
 _WIDTH = 480
@@ -96,7 +97,7 @@ class Palette(QFrame):
         self.adjustSize()
 
     def _text(self, spec: ActionSpec) -> str:
-        return f"{spec.submenu or spec.menu}: {self._actions[spec.id].text()}"
+        return f"{menu_of(spec.id)}: {self._actions[spec.id].text()}"
 
     def _item(self, spec: ActionSpec) -> QTreeWidgetItem:
         action = self._actions[spec.id]

@@ -1,4 +1,4 @@
-"""`dgn` as a child process: window and run stay untouched, and it survives a fault of either."""
+"""`dgn` as a child process: a fault in it leaves the window and its run untouched."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import progress
 from dgn_engine.experiments.report.progress import ReproductionProgress
 
-EVERY = 500  # milliseconds between two looks at its progress
-PATIENCE = 8000  # milliseconds that it has to put away what it is at
+EVERY = 500  # milliseconds between two readings of its progress
+PATIENCE = 8000  # milliseconds that it has to save what it is at
 
 
 class DgnProcess(QObject):
-    """One command at a time. `told`: how far it is; `ended`: its exit code and its last words."""
+    """One command at a time. `progressed`: how far it is; `ended`: exit code and stderr."""
 
-    told = Signal(object)
+    progressed = Signal(object)
     ended = Signal(int, str)
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -32,12 +32,12 @@ class DgnProcess(QObject):
         self._process.errorOccurred.connect(self._on_error)
         self._timer = QTimer(self)
         self._timer.setInterval(EVERY)
-        self._timer.timeout.connect(self._look)
+        self._timer.timeout.connect(self._read_progress)
         self._last: ReproductionProgress | None = None
 
     @property
     def running(self) -> bool:
-        """Whether there is one."""
+        """Whether a command is being carried out."""
         return self._process.state() != QProcess.ProcessState.NotRunning
 
     def start(self, arguments: Sequence[str], folder: Path) -> None:
@@ -52,7 +52,7 @@ class DgnProcess(QObject):
         self._timer.start()
 
     def stop(self) -> None:
-        """Ask it to put away what it is at, so that it can be gone on with."""
+        """Ask it to save what it is at and to end, so that it can be continued."""
         if self.running:
             self._process.terminate()
 
@@ -68,14 +68,14 @@ class DgnProcess(QObject):
             self._process.waitForFinished(PATIENCE)
         self._process.blockSignals(False)
 
-    def _look(self) -> None:
+    def _read_progress(self) -> None:
         try:
             now = progress.read(self._folder)
         except UserError:  # it is loading torch
             return
         if now != self._last and now.state == "running":
             self._last = now
-            self.told.emit(now)
+            self.progressed.emit(now)
 
     def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
         self._timer.stop()

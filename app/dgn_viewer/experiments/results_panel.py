@@ -1,12 +1,14 @@
-"""The Results panel: how far an experiment is, then what it found beside what was printed."""
+"""The Results panel: how far an experiment is, then its results next to the printed numbers."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
+    QDockWidget,
     QFrame,
     QHBoxLayout,
     QLabel,
+    QMainWindow,
     QProgressBar,
     QPushButton,
     QScrollArea,
@@ -18,6 +20,7 @@ from PySide6.QtWidgets import (
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.progress import OVER, ReproductionProgress
+from dgn_viewer.docks.dock_title import DockTitle
 from dgn_viewer.experiments.claim_list import ClaimList
 from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.result_tables import RowTable
@@ -27,6 +30,7 @@ from dgn_viewer.style.theme import Theme
 
 _FIGURE = 240  # pixels high
 _LEAST = 360  # pixels wide
+_WIDTH = 560  # pixels, of the dock when it is opened
 COMING = "Rows, claims and figures appear here when the last of them is done."
 EMPTY = (
     "No result is open. The Experiments menu reproduces a table or a figure of a paper; "
@@ -35,7 +39,7 @@ EMPTY = (
 
 
 class ResultsPanel(QFrame):
-    """Shows what it is told. The buttons ask; whoever owns the child process answers."""
+    """Shows progress, then the result; whoever owns the process answers its buttons."""
 
     stop_wanted = Signal()
     go_on_wanted = Signal()
@@ -79,20 +83,20 @@ class ResultsPanel(QFrame):
         self.show_nothing()
 
     def show_nothing(self) -> None:
-        """Nothing has been opened."""
+        """Show that no result is open."""
         self._message.setText(EMPTY)
         self._pages.setCurrentIndex(0)
 
     def show_beginning(self, title: str, paper: str) -> None:
-        """A child was started and has said nothing yet."""
+        """Show that the process was started and has reported nothing yet."""
         self._document = None
         self._head(title, paper)
         self.bar.setRange(0, 0)
         self._state("Loading torch and the data…", running=True)
         self._body(None)
 
-    def show_standing(self, now: ReproductionProgress) -> None:
-        """How far it is."""
+    def show_progress(self, now: ReproductionProgress) -> None:
+        """Show how far the experiment is."""
         self.bar.setRange(0, 1000)
         self.bar.setValue(round(1000 * now.fraction))
         self._state(in_words(now), running=True)
@@ -103,7 +107,7 @@ class ResultsPanel(QFrame):
         self.notes.show()
 
     def show_document(self, document: Document, trouble: str = "") -> None:
-        """What it came to, or as far as it came."""
+        """Show a result, perhaps of an experiment that was interrupted."""
         self._document = document
         self._head(document.title, _paper(document))
         self.bar.setRange(0, 1000)
@@ -116,7 +120,7 @@ class ResultsPanel(QFrame):
         self._body(document)
 
     def show_trouble(self, trouble: str) -> None:
-        """It ended and left nothing to show."""
+        """Show that the process ended without a result."""
         self.bar.setRange(0, 1000)
         self.bar.setValue(0)
         self._state("It ended without a result.", running=False)
@@ -200,6 +204,37 @@ class ResultsPanel(QFrame):
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.addWidget(self._pages)
+
+
+class ResultsDock(QDockWidget):
+    """The Results panel left of `neighbour`; hidden until it is opened."""
+
+    def __init__(self, window: QMainWindow, neighbour: QDockWidget, theme: Theme) -> None:
+        super().__init__("Results", window)
+        self._window = window
+        self.panel = ResultsPanel(theme)
+        self.setObjectName("dock.results")
+        self.setAllowedAreas(
+            Qt.DockWidgetArea.LeftDockWidgetArea | Qt.DockWidgetArea.RightDockWidgetArea
+        )
+        self.setWidget(self.panel)
+        self._title = DockTitle(self)
+        self.setTitleBarWidget(self._title)
+        window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self)
+        window.splitDockWidget(self, neighbour, Qt.Orientation.Horizontal)
+        self.hide()
+
+    def open(self) -> None:
+        """Show it, in front of other tabs."""
+        if self.isHidden():
+            self.show()
+            self._window.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)
+        self.raise_()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour the panel and its title."""
+        self.panel.set_theme(theme)
+        self._title.set_theme(theme)
 
 
 def in_words(now: ReproductionProgress) -> str:

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QToolButton, QVBoxLayout
+from PySide6.QtWidgets import (
+    QDockWidget,
+    QFrame,
+    QHBoxLayout,
+    QScrollArea,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
 from dgn_engine.protocol.events import (
@@ -185,3 +193,18 @@ class Inspector(QFrame):
         column.addLayout(head)
         column.addWidget(self._place, 1)
         self.setMinimumWidth(_LEAST_WIDTH)
+
+
+class InspectorDock(QDockWidget):
+    """A column of the window, so that panels are moved aside and not covered."""
+
+    def __init__(self, inspector: Inspector, window: QWidget) -> None:
+        super().__init__("Inspector", window)
+        self.setObjectName("dock.inspector")
+        self.setTitleBarWidget(QWidget(self))  # the inspector has its own
+        self.setAllowedAreas(Qt.DockWidgetArea.RightDockWidgetArea)
+        self.setFeatures(QDockWidget.DockWidgetFeature.NoDockWidgetFeatures)
+        self.setWidget(inspector)
+        inspector.page_opened.connect(self.show)
+        inspector.closed.connect(self.hide)
+        self.hide()

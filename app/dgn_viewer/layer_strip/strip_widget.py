@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QFontMetricsF, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QToolBar,
+    QVBoxLayout,
+    QWidget,
+)
 
 from dgn_engine.protocol.commands import Command, Rewire
 from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Rewired, RunStarted
@@ -161,6 +170,18 @@ class LayersStrip(QFrame):
     def _fit_height(self) -> None:
         scrolls = self.canvas.minimumWidth() > self.width() - _SIDE
         self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
+
+
+class StripBar(QToolBar):
+    """The row of the window that holds the strip; it cannot be moved."""
+
+    def __init__(self, strip: LayersStrip, window: QWidget) -> None:
+        super().__init__("Layers strip", window)
+        self.setObjectName("bar.strip")
+        self.setMovable(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self.setStyleSheet("QToolBar { padding: 0; border: none; }")
+        self.addWidget(strip)
 
 
 def _label(role: str) -> QLabel:

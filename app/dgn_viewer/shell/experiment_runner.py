@@ -1,28 +1,31 @@
-"""Experiments in the window: begun, stopped, gone on with, opened again, watched."""
+"""Experiments in the window: begun, stopped, continued, opened again, watched."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QMainWindow
+from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import REPORT
-from dgn_engine.protocol.catalogue import ExperimentEntry
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.commands import Command, StartRun
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
 from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.live_unit import to_watch
 from dgn_viewer.experiments.reproduce_request import ReproduceRequest
-from dgn_viewer.experiments.results_panel import ResultsPanel
+from dgn_viewer.experiments.results_panel import ResultsDock
+from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.settings import Settings
-from dgn_viewer.shell.file_dialogs import CHECKPOINTS
+from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
 
 BUSY = "An experiment is running; stop it, or wait for its end."
 _INTERRUPTED = 130
@@ -30,15 +33,15 @@ _EPOCHS = 20  # of the value networks where the run in the window has no end
 
 
 class ExperimentRunner(QObject):
-    """Owns the child process and fills the panel. `wanted`: the panel shall be seen."""
+    """Owns the `dgn` process and fills the Results panel. `changed`: one began or ended."""
 
-    wanted = Signal()
     changed = Signal()
 
     def __init__(
         self,
         window: QMainWindow,
-        panel: ResultsPanel,
+        results: ResultsDock,
+        inspector: Inspector,
         send: Callable[[Command], None],
         settings: Settings,
         tell: Callable[[Notice], None],
@@ -46,17 +49,20 @@ class ExperimentRunner(QObject):
     ) -> None:
         super().__init__(window)
         self._window = window
-        self._panel = panel
+        self.results = results
+        self._panel = panel = results.panel
+        self._inspector = inspector
         self._send = send
         self._settings = settings
         self._tell = tell
         self._run_state = run_state
+        self.data_root = ""  # where data sets lie; empty: in the places of their own
         self._folder = Path()
         self._command: tuple[str, ...] = ()
         self._title = ""
-        self.child = DgnProcess(self)
-        self.child.told.connect(panel.show_standing)
-        self.child.ended.connect(self._on_ended)
+        self._process = DgnProcess(self)
+        self._process.progressed.connect(panel.show_progress)
+        self._process.ended.connect(self._on_ended)
         panel.stop_wanted.connect(self.stop)
         panel.go_on_wanted.connect(self._go_on)
         panel.watch_wanted.connect(self.watch)
@@ -64,22 +70,31 @@ class ExperimentRunner(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether one is being carried out."""
-        return self.child.running
+        """Whether an experiment is being carried out."""
+        return self._process.running
 
-    def begin(self, entry: ExperimentEntry, wish: ReproduceRequest) -> str:
-        """Start it; why not, in one sentence, or ''."""
+    def open_page(self, entry: ExperimentEntry) -> None:
+        """Open the page of the inspector on which this experiment is begun."""
+        catalogue = self._run_state().catalogue or Catalogue((), (), (), (), ())
+        busy = BUSY if self.running else ""
+        self._inspector.show_page(ExperimentPage(entry, catalogue, self.begin, busy))
+
+    def begin(self, entry: ExperimentEntry, request: ReproduceRequest) -> str:
+        """Start it and close its page; why not, in one sentence, or ''."""
         if self.running:
             return BUSY
-        self._start(wish.arguments, wish.folder, entry.title, f"{entry.paper} · {entry.id}")
+        request = replace(request, data_root=self.data_root)
+        title, paper = entry.title, f"{entry.paper} · {entry.id}"
+        self._start(request.arguments, request.folder, title, paper)
+        self._inspector.leave()
         return ""
 
     def stop(self) -> None:
-        """It puts away what it is at."""
-        self.child.stop()
+        """Stop it; it saves what it is at, so that it can be continued."""
+        self._process.stop()
 
     def watch(self) -> None:
-        """Train its next run in the window's own session, beside the child."""
+        """Train its next run in the window's own session too, while the process goes on."""
         try:
             unit, config = to_watch(self._folder)
         except UserError as refusal:
@@ -90,37 +105,32 @@ class ExperimentRunner(QObject):
 
     def open_result(self) -> None:
         """Ask for a folder and show the result in it."""
-        dialog = QFileDialog(self._window, "Open result", str(results_root()))
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-        dialog.fileSelected.connect(lambda path: self.show_folder(Path(path)))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+        folder = str(results_root())
+        ask_folder(self._window, "Open result", folder, lambda path: self.show_folder(Path(path)))
 
     def show_folder(self, folder: Path) -> None:
-        """Show what lies there; what is running goes on and is shown again at its end."""
+        """Show the result in a folder, unless an experiment is running."""
         try:
-            found = document.read(folder)
+            result = document.read(folder)
         except UserError as refusal:
             self._tell(Notice("refused", str(refusal)))
             return
         if self.running:
             self._tell(Notice("refused", BUSY))
             return
-        self._folder, self._command, self._title = folder, found.command, found.title
-        self.wanted.emit()
-        self._panel.show_document(found)
+        self._folder, self._command, self._title = folder, result.command, result.title
+        self.results.open()
+        self._panel.show_document(result)
 
     def gate_information(self) -> None:
         """Ask for a checkpoint and measure what its gates know."""
-        dialog = QFileDialog(
-            self._window, "Gate information of a checkpoint", self._settings.export_folder,
+        ask_file(
+            self._window,
+            "Gate information of a checkpoint",
+            self._settings.export_folder,
             CHECKPOINTS,
-        )  # fmt: skip
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda path: self.measure(Path(path)))
-        dialog.finished.connect(dialog.deleteLater)
-        dialog.open()
+            lambda path: self.measure(Path(path)),
+        )
 
     def measure(self, file: Path) -> None:
         """Value networks are trained as the run in the window is, on its data."""
@@ -142,14 +152,14 @@ class ExperimentRunner(QObject):
         self._start((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
 
     def close(self) -> None:
-        """End the child, so that it can be gone on with."""
-        self.child.close()
+        """End the process, so that the experiment can be continued."""
+        self._process.close()
 
     def _start(self, command: Sequence[str], folder: Path, title: str, paper: str) -> None:
         self._folder, self._command, self._title = folder, tuple(command), title
-        self.wanted.emit()
+        self.results.open()
         self._panel.show_beginning(title, paper)
-        self.child.start(command, folder)
+        self._process.start(command, folder)
         self.changed.emit()
 
     def _go_on(self) -> None:
@@ -160,13 +170,13 @@ class ExperimentRunner(QObject):
         trouble = "" if code in (0, _INTERRUPTED) else said or f"It ended with exit code {code}."
         trouble = trouble.strip().splitlines()[-1] if trouble else ""
         try:
-            found = document.read(self._folder)
+            result = document.read(self._folder)
         except UserError:
             self._panel.show_trouble(trouble or "It was stopped before it had begun.")
         else:
-            self._panel.show_document(found, trouble)
+            self._panel.show_document(result, trouble)
             if code == 0 and not self._panel.isVisible():
-                show = NoticeButton("Show", self.wanted.emit)
+                show = NoticeButton("Show", self.results.open)
                 self._tell(Notice("info", f"{self._title} is done.", offers=(show,)))
         if trouble:
             self._tell(Notice("refused", trouble))

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.figures.provenance import Provenance, context_of
 from dgn_viewer.notices import Notice
 from dgn_viewer.scene.elements import Empty, Scene
@@ -28,6 +29,32 @@ class ExportSettings(Protocol):
     """What is remembered from one export to the next."""
 
     export_folder: str
+
+
+class PanelExport:
+    """Exports panels of the window: asks for a name, then writes."""
+
+    def __init__(
+        self,
+        window: QWidget,
+        docks: PanelDocks,
+        settings: ExportSettings,
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._window = window
+        self._docks = docks
+        self._settings = settings
+        self._tell = tell
+
+    def panel(self, name: str) -> None:
+        """Export this panel; '' where there is none."""
+        if name:
+            export_panel(self._window, self._docks.hosts[name], self._settings, self._tell)
+
+    def visible_panels(self) -> None:
+        """Export every panel that can be seen."""
+        hosts = [self._docks.hosts[name] for name in self._docks.visible()]
+        export_all(self._window, hosts, self._settings, self._tell)
 
 
 def write_panel(host: PanelDock, path: Path) -> tuple[Path, ...]:

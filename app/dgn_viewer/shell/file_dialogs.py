@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QFileDialog, QMainWindow
+from PySide6.QtWidgets import QFileDialog, QMainWindow, QWidget
 
-from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
 
@@ -18,8 +18,45 @@ WEIGHTS = "Weights (*.safetensors)"
 CONFIGURATIONS = "Configurations (*.toml)"
 
 
+def ask_file(
+    parent: QWidget, title: str, folder: str, kinds: str, chosen: Callable[[str], object]
+) -> QFileDialog:
+    """Open a dialog for an existing file and go on; `chosen` gets its path."""
+    dialog = QFileDialog(parent, title, folder, kinds)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    return _opened(dialog, chosen)
+
+
+def ask_folder(
+    parent: QWidget, title: str, folder: str, chosen: Callable[[str], object]
+) -> QFileDialog:
+    """Open a dialog for an existing folder and go on; `chosen` gets its path."""
+    dialog = QFileDialog(parent, title, folder)
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    return _opened(dialog, chosen)
+
+
+def ask_new_file(
+    parent: QWidget, title: str, folder: str, kinds: str, name: str, chosen: Callable[[str], object]
+) -> QFileDialog:
+    """Open a dialog for a file to be written, named `name` until the user says otherwise."""
+    dialog = QFileDialog(parent, title, folder, kinds)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
+    dialog.selectFile(name)
+    return _opened(dialog, chosen)
+
+
+def _opened(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileDialog:
+    dialog.fileSelected.connect(chosen)
+    dialog.finished.connect(dialog.deleteLater)
+    dialog.open()
+    return dialog
+
+
 class FileDialogs(QObject):
-    """Opens a dialog and goes on; what was chosen is acted upon when it is."""
+    """Checkpoints, configurations and weights: asks for a file and acts when it is chosen."""
 
     def __init__(
         self,
@@ -27,54 +64,58 @@ class FileDialogs(QObject):
         send: Callable[[Command], None],
         settings: Settings,
         tell: Callable[[Notice], None],
+        run_state: Callable[[], RunState],
     ) -> None:
         super().__init__(window)
         self._window = window
         self._send = send
         self._settings = settings
         self._tell = tell
+        self._run_state = run_state
 
     def open_checkpoint(self) -> None:
         """Ask for a checkpoint and have the engine list it."""
-        dialog = self._dialog("Open checkpoint", CHECKPOINTS)
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda path: self._send(OpenFile(path)))
-        dialog.open()
+        folder = self._settings.export_folder
+        ask_file(
+            self._window,
+            "Open checkpoint",
+            folder,
+            CHECKPOINTS,
+            lambda path: self._send(OpenFile(path)),
+        )
 
     def compare_run(self) -> None:
-        """Ask for the folder of a recorded run and have it shown beside this one."""
-        dialog = self._dialog("Compare with a recorded run", "")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setOption(QFileDialog.Option.ShowDirsOnly)
-        dialog.fileSelected.connect(lambda path: self._send(CompareRun(path)))
-        dialog.open()
+        """Ask for the folder of a recorded run and have it compared with this one."""
+        title, folder = "Compare with a recorded run", self._settings.export_folder
+        ask_folder(self._window, title, folder, lambda path: self._send(CompareRun(path)))
 
-    def save_configuration(self, config: RunConfig) -> None:
-        """Ask for a file and write the configuration as TOML."""
-        dialog = self._dialog("Save configuration", CONFIGURATIONS)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix("toml")
-        dialog.selectFile("run.toml")
-        dialog.fileSelected.connect(lambda path: self._write(Path(path), config))
-        dialog.open()
+    def save_configuration(self) -> None:
+        """Ask for a file and write the configuration of the run, as it is now, as TOML."""
+        config = self._run_state().current_config()
+        if config is not None:
+            text = config.to_toml()
+            self._save(
+                "Save configuration",
+                CONFIGURATIONS,
+                "run.toml",
+                lambda path: self._write(Path(path), text),
+            )
 
     def save_weights(self) -> None:
         """Ask for a file; the engine writes both networks there between two steps."""
-        dialog = self._dialog("Save weights", WEIGHTS)
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix("safetensors")
-        dialog.selectFile("weights.safetensors")
-        dialog.fileSelected.connect(lambda path: self._send(SaveWeights(path)))
-        dialog.open()
+        self._save(
+            "Save weights",
+            WEIGHTS,
+            "weights.safetensors",
+            lambda path: self._send(SaveWeights(path)),
+        )
 
-    def _dialog(self, title: str, kinds: str) -> QFileDialog:
-        dialog = QFileDialog(self._window, title, self._settings.export_folder, kinds)
-        dialog.finished.connect(dialog.deleteLater)
-        return dialog
+    def _save(self, title: str, kinds: str, name: str, chosen: Callable[[str], object]) -> None:
+        ask_new_file(self._window, title, self._settings.export_folder, kinds, name, chosen)
 
-    def _write(self, path: Path, config: RunConfig) -> None:
+    def _write(self, path: Path, configuration: str) -> None:
         try:
-            path.write_text(config.to_toml(), encoding="utf-8")
+            path.write_text(configuration, encoding="utf-8")
         except OSError as error:
             reason = error.strerror or str(error)
             self._tell(Notice("refused", f"Cannot write {path}: {reason}. Choose another folder."))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QFileDialog, QMainWindow
+from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.protocol.commands import (
     Command,
@@ -24,25 +24,26 @@ from dgn_engine.protocol.events import (
     Event,
     RunShown,
     RunsListed,
-    RunStarted,
     SessionSaved,
 )
 from dgn_engine.protocol.recorded import RecordedRun
+from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.relative_time import ago
 from dgn_viewer.settings import Settings
+from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
 
 
 class RecordedRuns(QObject):
-    """Asks for files, sends commands and tells what came of them.
+    """Asks for files, sends commands and says what came of them.
 
-    `look_wanted(look)`: the window of a session that is on show, as JSON. `list_wanted`: the list
-    of runs shall be opened. `aside`: the folder of the run that ended for the one on show.
+    `layout_opened(layout)`: the layout of the session that is shown, as JSON. `list_wanted`: the
+    list of runs is to be opened.
     """
 
-    look_wanted = Signal(str)
+    layout_opened = Signal(str)
     list_wanted = Signal()
 
     def __init__(
@@ -51,7 +52,8 @@ class RecordedRuns(QObject):
         send: Callable[[Command], None],
         settings: Settings,
         tell: Callable[[Notice], None],
-        look: Callable[[], str],
+        run_state: Callable[[], RunState],
+        layout: Callable[[], str],
         save_weights: Callable[[], object],
     ) -> None:
         super().__init__(window)
@@ -59,10 +61,10 @@ class RecordedRuns(QObject):
         self._send = send
         self._settings = settings
         self._tell = tell
-        self._look = look
+        self._run_state = run_state
+        self._layout = layout
         self._save_weights = save_weights
         self._offered = False
-        self.aside = ""
 
     def open_run(self) -> None:
         """The list of the user's runs."""
@@ -71,25 +73,32 @@ class RecordedRuns(QObject):
 
     def open_session(self) -> None:
         """Ask for a session file; the engine reads it."""
-        dialog = self._dialog("Open session")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(lambda path: self._send(OpenSession(path)))
-        dialog.open()
+        folder = self._settings.export_folder
+        ask_file(
+            self._window,
+            "Open session",
+            folder,
+            SESSIONS,
+            lambda path: self._send(OpenSession(path)),
+        )
 
     def save_session(self) -> None:
-        """Ask for a file; the engine writes the run there, and the window as it looks now."""
-        look = self._look()
-        dialog = self._dialog("Save session")
-        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setDefaultSuffix("dgn")
-        dialog.selectFile("session.dgn")
-        dialog.fileSelected.connect(lambda path: self._send(SaveSession(path, look)))
-        dialog.open()
+        """Ask for a file; the engine writes the run there, and the window's layout as it is now."""
+        folder, layout = self._settings.export_folder, self._layout()
+        ask_new_file(
+            self._window,
+            "Save session",
+            folder,
+            SESSIONS,
+            "session.dgn",
+            lambda path: self._send(SaveSession(path, layout)),
+        )
 
     def go_back(self) -> None:
         """Go on with the run that ended for the one on show."""
-        if self.aside:
-            self._send(ContinueRun(self.aside))
+        shown = self._run_state().recorded
+        if shown is not None and shown.aside:
+            self._send(ContinueRun(shown.aside))
 
     def on_event(self, event: Event) -> None:
         """Follow the engine."""
@@ -99,15 +108,12 @@ class RecordedRuns(QObject):
             case RunsListed(runs=runs) if not self._offered:
                 self._offered = True
                 self._offer(runs)
-            case RunStarted():
-                self.aside = ""
             case RunShown():
-                self.aside = event.aside
                 if event.look != "null":
-                    self.look_wanted.emit(event.look)
+                    self.layout_opened.emit(event.look)
                 self._tell(self._shown(event))
             case DiscardConfirmation():
-                self._tell(self._asked(event))
+                self._tell(self._confirmation(event))
             case SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
                 self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
@@ -115,12 +121,12 @@ class RecordedRuns(QObject):
                 pass
 
     def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
-        """After a crash: what was interrupted last, once; it is not put aside by looking away."""
-        refused = self._settings.dismissed
+        """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""
+        dismissed = self._settings.dismissed
         lost = [
             run
             for run in runs
-            if run.status == "interrupted" and run.resumable and run.name not in refused
+            if run.status == "interrupted" and run.resumable and run.name not in dismissed
         ]
         if not lost:
             return
@@ -155,8 +161,8 @@ class RecordedRuns(QObject):
             offers.append(NoticeButton("Back to it", self.go_back))
         return Notice("info", words, offers=tuple(offers))
 
-    def _asked(self, ends: DiscardConfirmation) -> Notice:
-        """Before a run is lost that nobody can bring back."""
+    def _confirmation(self, ends: DiscardConfirmation) -> Notice:
+        """Asked before an unrecorded run is replaced."""
         act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
         words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"
         return Notice(
@@ -168,8 +174,3 @@ class RecordedRuns(QObject):
                 NoticeButton(words, lambda: self._send(ends.anyway)),
             ),
         )
-
-    def _dialog(self, title: str) -> QFileDialog:
-        dialog = QFileDialog(self._window, title, self._settings.export_folder, SESSIONS)
-        dialog.finished.connect(dialog.deleteLater)
-        return dialog

@@ -1,9 +1,8 @@
-"""The toolbar of a run: go, stop, and the dials that the engine obeys between two steps."""
+"""The toolbar of a run: its buttons, and the settings that the engine changes between steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
@@ -22,13 +21,10 @@ from dgn_engine.protocol.commands import (
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
-from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.number_field import NumberField
 
-_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
-_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
 _FL_KEPT = "FL, kept"  # a way into FL, not a regime of its own
 FL_KEPT_ABOUT = "Freezes the feature network; the value network goes on from where it is."
 _INPUTS: dict[str, tuple[ValueInput, str]] = {
@@ -38,17 +34,15 @@ _INPUTS: dict[str, tuple[ValueInput, str]] = {
 }
 
 
-class ActionSource(Protocol):
-    """Actions by id; one that is absent gets no button."""
-
-    def __contains__(self, name: object, /) -> bool: ...
-    def __getitem__(self, name: str, /) -> QAction: ...
-
-
 class RunToolbar(QToolBar):
-    """Sends commands; every control shows what the engine has answered."""
+    """Sends commands; every control shows the engine's last word. `first`, `last`: its buttons."""
 
-    def __init__(self, send: Callable[[Command], None], actions: ActionSource) -> None:
+    def __init__(
+        self,
+        send: Callable[[Command], None],
+        first: Sequence[QAction] = (),
+        last: Sequence[QAction] = (),
+    ) -> None:
         super().__init__("Run")
         self.setObjectName("run_toolbar")
         self.setMovable(False)
@@ -57,7 +51,7 @@ class RunToolbar(QToolBar):
         self._send = send
         self.state = RunState()
         self._make_fields()
-        self._place(actions)
+        self._place(first, last)
         self._show()
 
     # what is shown
@@ -68,9 +62,6 @@ class RunToolbar(QToolBar):
         if state.catalogue is not None and state.catalogue is not before.catalogue:
             self._offer(state.catalogue)
         self._show()
-
-    def set_theme(self, theme: Theme) -> None:
-        """Nothing is painted here: colours come with the style sheet, icons with the actions."""
 
     def _offer(self, catalogue: Catalogue) -> None:
         choices: list[BoxChoice] = []
@@ -152,8 +143,8 @@ class RunToolbar(QToolBar):
         self.summary.setProperty("role", "muted")
         self.summary.setContentsMargins(8, 0, 8, 0)
 
-    def _place(self, actions: ActionSource) -> None:
-        self._add_actions(actions, _FIRST)
+    def _place(self, first: Sequence[QAction], last: Sequence[QAction]) -> None:
+        self.addActions(first)
         self.addSeparator()
         self.addWidget(_caption("regime", self.regime))
         self.addWidget(self.regime)
@@ -165,12 +156,7 @@ class RunToolbar(QToolBar):
             self.addWidget(field)
         self.addWidget(self.pace)
         self.addWidget(self.summary)
-        self._add_actions(actions, _LAST)
-
-    def _add_actions(self, actions: ActionSource, names: tuple[str, ...]) -> None:
-        for name in names:
-            if name in actions:
-                self.addAction(actions[name])
+        self.addActions(last)
 
 
 def _field(field: NumberField, about: str, width: int) -> NumberField:

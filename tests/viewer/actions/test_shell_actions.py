@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QToolButton
 from pytestqt.qtbot import QtBot
 
-from dgn_viewer.actions.action_table import MENUS
+from dgn_viewer.actions.action_table import menu_of
 from dgn_viewer.actions.palette import matches
 from dgn_viewer.application import Viewer
 from dgn_viewer.scene.panel_spec import all_panels
@@ -23,7 +23,7 @@ from dgn_viewer.style.theme import LIGHT
 def test_every_action_has_text_a_menu_and_an_icon_that_exists(viewer: Viewer) -> None:
     for spec in viewer.window.registry.specs:
         assert spec.text, spec.id
-        assert spec.menu in MENUS, spec.id
+        assert menu_of(spec.id), spec.id
         if spec.icon:
             assert not stylesheet.icon(spec.icon, LIGHT).isNull()
 
@@ -155,7 +155,7 @@ def test_the_palette_finds_and_does_an_action(viewer: Viewer, qtbot: QtBot) -> N
 def test_space_in_the_palette_is_a_letter(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     qtbot.waitUntil(lambda: window.run_state.running)
-    window.open_palette()
+    window.palette_.open()
     QTest.keyClicks(window.palette_.query, "one step")
     assert window.palette_.query.text() == "one step"
     assert window.palette_.shown() == ("run.step",)

@@ -90,7 +90,7 @@ def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
         RunningUnit("a", 1.0, 0.9731),
         (RunningUnit("relu-s1", 0.4, 0.9),),
     )
-    panel.show_standing(now)
+    panel.show_progress(now)
     assert panel.words.text() == "2 of 6 done, 1 failed · 90 s left · best 97.31 %"
     assert panel.bar.value() == 500
     (line,) = panel.running.lines
@@ -99,9 +99,9 @@ def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     assert line.bar.value() == 400
     assert not panel.running.more.isVisible()
     many = tuple(RunningUnit(f"relu-s{seed}", 0.1) for seed in range(11))
-    panel.show_standing(replace(now, running=many))
+    panel.show_progress(replace(now, running=many))
     assert panel.running.more.text() == "and 3 more"
-    panel.show_standing(replace(now, running=many[:2]))
+    panel.show_progress(replace(now, running=many[:2]))
     assert [line.name.isVisible() for line in panel.running.lines] == [True] * 2 + [False] * 6
     assert panel.stop.isVisible()
     assert not panel.go_on.isVisible()
@@ -146,7 +146,7 @@ def test_a_figure_becomes_the_scene_of_its_numbers() -> None:
 
 def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
     asked: list[ReproduceRequest] = []
-    page = ExperimentPage(ENTRY, NOTHING, lambda _entry, wish: asked.append(wish) or "", "")
+    page = ExperimentPage(ENTRY, NOTHING, lambda _entry, request: asked.append(request) or "", "")
     qtbot.addWidget(page)
     page.show()
     page.advanced.open()
@@ -156,10 +156,10 @@ def test_the_page_asks_for_what_is_filled_in(qtbot: QtBot) -> None:
     page.full.setChecked(True)
     page.seeds.setValue(2)
     page.begin.click()
-    (wish,) = asked
-    assert wish == ReproduceRequest("npf-nu", scale="full", seeds=2)
-    assert wish.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
-    assert wish.folder.name == "npf-nu-full-2_seeds"
+    (request,) = asked
+    assert request == ReproduceRequest("npf-nu", scale="full", seeds=2)
+    assert request.arguments[:5] == ("reproduce", "npf-nu", "--full", "--protocol", "as-published")
+    assert request.folder.name == "npf-nu-full-2_seeds"
 
 
 def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
@@ -167,7 +167,7 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
 ) -> None:
     asked: list[ReproduceRequest] = []
     entry = replace(ENTRY, rows=("FC/SGD", "GCONV/Adam"), asks=("steps", "augmentation"))
-    page = ExperimentPage(entry, NOTHING, lambda _entry, wish: asked.append(wish) or "", "")
+    page = ExperimentPage(entry, NOTHING, lambda _entry, request: asked.append(request) or "", "")
     qtbot.addWidget(page)
     page.show()
     page.rows.pick("GCONV/Adam")
@@ -184,8 +184,8 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
     page.advanced.open(False)
     assert page.advanced.button.text() == "Advanced: SGD's steps and 4 more"
     page.begin.click()
-    (wish,) = asked
-    assert wish.arguments[5:-2] == (
+    (request,) = asked
+    assert request.arguments[5:-2] == (
         "--only",
         "GCONV/Adam",
         "--train-limit",
@@ -199,12 +199,12 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
         "--steps",
         "0.1,0.01",
     )
-    assert wish.folder.name == (
+    assert request.folder.name == (
         "npf-nu-quick-only_GCONV_Adam-steps_0.1_0.01-augmented-500_training"
     )
     parser = argparse.ArgumentParser()
     add_arguments(parser)
-    told = parser.parse_args(wish.arguments[1:])
+    told = parser.parse_args(request.arguments[1:])
     assert (told.only, told.steps, told.device) == ("GCONV/Adam", (0.1, 0.01), "cpu")
 
 
@@ -217,23 +217,23 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path / "results"))
     viewer = make_viewer()
     window = viewer.window
-    parts = window.experiments
-    window.registry["experiments.npf-nu"].trigger()
+    experiments, results = window.experiments, window.results
+    window.registry["experiment.npf-nu"].trigger()
     page = window.inspector.page
     assert isinstance(page, ExperimentPage)
     page.begin.click()
-    assert parts.asked.running
-    assert not parts.dock.isHidden()
+    assert experiments.running
+    assert not results.isHidden()
     folder = tmp_path / "results" / "npf-nu-quick"
     qtbot.waitUntil(lambda: (folder / "progress.json").exists(), timeout=120_000)
     assert document.read(folder).state == "running", "a folder that is killed can be opened"
     run = window.run_state.run
-    parts.panel.stop.click()
-    qtbot.waitUntil(lambda: not parts.asked.running, timeout=120_000)
+    results.panel.stop.click()
+    qtbot.waitUntil(lambda: not experiments.running, timeout=120_000)
     assert document.read(folder).state == "interrupted"
-    assert parts.panel.go_on.isVisible()
+    assert results.panel.go_on.isVisible()
     assert window.run_state.run is run, "the live run is untouched"
-    parts.panel.go_on.click()
-    assert parts.asked.running
+    results.panel.go_on.click()
+    assert experiments.running
     window.close()
-    assert not parts.asked.running
+    assert not experiments.running

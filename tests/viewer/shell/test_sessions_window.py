@@ -140,7 +140,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     qtbot.waitUntil(lambda: first.history.step > 60, timeout=PATIENCE_MS)
     first.send(SwapRegime("FR-II"))
     qtbot.waitUntil(lambda: first.run_state.regime == "FR-II")
-    first.toggle_panel("overlap")
+    first.docks.toggle("overlap")
     first.tabifyDockWidget(first.docks._docks["ntk"], first.docks._docks["training"])
     first.docks.hosts["gate_maps"].set_choice("layer", "1")
     first.choose_theme("dark")
@@ -166,13 +166,13 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     scenes = [h.shown() for n, h in second.docks.hosts.items() if n in second.docks.visible()]
     assert sum(isinstance(scene, Scene) for scene in scenes) >= 3
     assert "is not lost" in said(second)
-    assert second.recorded.bar.isVisible()
+    assert second.banners[1].isVisible()
     assert second.registry["run.toggle"].text() == "Continue"
 
     press(second, "Continue")
     qtbot.waitUntil(lambda: second.run_state.running, timeout=PATIENCE_MS)
     assert second.run_state.recorded is None
-    assert not second.recorded.bar.isVisible()
+    assert not second.banners[1].isVisible()
     qtbot.waitUntil(lambda: second.history.step > step + 20, timeout=PATIENCE_MS)
     assert second.run_state.regime == "FR-II"
     assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
@@ -244,11 +244,11 @@ def test_a_look_that_makes_no_sense_is_passed_over(viewer: Viewer, qtbot: QtBot)
     before = arrangement(window)
     for look in LOOKS:
         json.loads(look)
-        window.recorded.asked.on_event(RunShown("x", "saved", 3, "x.dgn", look=look))
+        window.recorded.on_event(RunShown("x", "saved", 3, "x.dgn", look=look))
         qtbot.wait(20)
         assert arrangement(window) == before
         assert window.theme.name == "light"
-    window.recorded.asked.on_event(RunShown("x", "saved", 3, look='{"size": [1, 1]}'))
+    window.recorded.on_event(RunShown("x", "saved", 3, look='{"size": [1, 1]}'))
     assert window.width() >= 800
 
 
@@ -316,7 +316,7 @@ def a_run(name: str, status: str, **changes: Any) -> RecordedRun:
 
 def test_a_run_that_was_dismissed_is_not_offered_again(viewer: Viewer) -> None:
     window = viewer.window
-    asked, recent = window.recorded.asked, window.notices.recent
+    asked, recent = window.recorded, window.notices.recent
 
     def offered(*runs: RecordedRun) -> bool:
         recent.clear()

@@ -62,7 +62,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
 ) -> None:
     window = viewer.window
     assert not window.docks.is_open("agreement")
-    assert not window.standing.isVisible()
+    assert not window.banners[0].isVisible()
     window.send(OpenFile(str(saved), "compare"))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None, timeout=20_000)
     probes = {"gates", "overlap", "npk", "ntk", "agreement"}
@@ -74,8 +74,8 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     qtbot.waitUntil(seen, timeout=20_000)
     qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent, timeout=20_000)
     assert window.docks.is_open("agreement")
-    assert window.standing.isVisible()
-    assert "early.safetensors" in window.standing.beside.text()
+    assert window.banners[0].isVisible()
+    assert "early.safetensors" in window.banners[0].texts()[1]
     maps = scene(viewer, "gate_maps").charts
     assert [chart.title for chart in maps] == ["A, layer 1", "B · early.safetensors, layer 1"]
     first, second = (chart.matrix for chart in maps)
@@ -91,7 +91,7 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     window.registry["file.close_comparison"].trigger()
     qtbot.waitUntil(lambda: window.run_state.comparison is None)
     assert not window.docks.is_open("agreement")
-    assert not window.standing.isVisible()
+    assert not window.banners[0].isVisible()
     assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
 
 
@@ -154,9 +154,7 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     assert run.toolTip() == (
         "Inspecting early.safetensors: not training. Begin a new run to train."
     )
-    assert window.standing.inspected.text() == (
-        "Inspecting early.safetensors on digits – not training"
-    )
+    assert window.banners[0].texts() == ("Inspecting early.safetensors on digits – not training",)
     assert window.status.text("phase") == "not training"
     assert not window.toolbar.regime.isEnabled()
     assert len(scene(viewer, "gate_maps").charts) == 4  # three overviews and the large map
@@ -178,12 +176,12 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
         QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "compare"), LEFT)
         qtbot.waitUntil(lambda: window.run_state.comparison is not None, timeout=20_000)
         gc.collect()  # what only a slot knows is gone now
-        window.standing.close_comparison.click()
+        window.banners[0].buttons["file.close_comparison"].click()
         qtbot.waitUntil(lambda: window.run_state.comparison is None, timeout=20_000)
         QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "network"), LEFT)
         qtbot.waitUntil(lambda: window.run_state.inspected == saved.name, timeout=20_000)
         gc.collect()
-        window.standing.new_run.click()
+        window.banners[0].buttons["file.new_run"].click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
         qtbot.waitUntil(lambda: not window.run_state.inspected, timeout=20_000)
         gc.collect()

@@ -78,7 +78,7 @@ def test_weights_are_bit_identical_with_and_without_the_window(
     window = make_viewer(run(0.0), paused=True).window
     window.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 150, timeout=20_000)
-    window.toggle_panel("ntk")
+    window.docks.toggle("ntk")
     window.docks.hosts["gate_maps"].set_choice("layer", "1")
     window.send(Advance(150))
     qtbot.waitUntil(lambda: window.run_state.step == 300, timeout=20_000)

@@ -54,12 +54,12 @@ def test_a_hidden_panel_asks_for_nothing(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     probe = window.docks.hosts["ntk"].requests()[0].probe
     sent = record(viewer)
-    window.toggle_panel("ntk")
+    window.docks.toggle("ntk")
     watches = [command for command in sent if isinstance(command, Watch)]
     assert watches
     assert probe not in {request.probe for request in watches[-1].requests}
     assert not window.registry["panel.ntk"].isChecked()
-    window.toggle_panel("ntk")
+    window.docks.toggle("ntk")
     watches = [command for command in sent if isinstance(command, Watch)]
     assert probe in {request.probe for request in watches[-1].requests}
     step = window.history.step
@@ -75,8 +75,8 @@ def test_a_panel_behind_another_tab_asks_for_nothing(viewer: Viewer, qtbot: QtBo
     window.tabifyDockWidget(docks["panel.spectrum"], docks["panel.ntk"])
     docks["panel.ntk"].raise_()
     qtbot.waitUntil(lambda: "spectrum" not in window.docks.visible())
-    assert window.panel_is_open("spectrum")
-    window.toggle_panel("spectrum")
+    assert window.docks.is_open("spectrum")
+    window.docks.toggle("spectrum")
     qtbot.waitUntil(lambda: "spectrum" in window.docks.visible())
     assert "ntk" not in window.docks.visible()
 
@@ -85,7 +85,7 @@ def test_reset_layout_brings_every_panel_back(viewer: Viewer, qtbot: QtBot) -> N
     window = viewer.window
     before = window.docks.visible()
     for name in before:
-        window.toggle_panel(name)
+        window.docks.toggle(name)
     assert window.docks.visible() == ()
     window.registry["view.reset_layout"].trigger()
     qtbot.waitUntil(lambda: window.docks.visible() == before)
@@ -102,12 +102,12 @@ def test_the_layout_comes_back_at_the_next_start(
     make_viewer: Callable[..., Viewer], qtbot: QtBot
 ) -> None:
     first = make_viewer()
-    first.window.toggle_panel("overlap")
+    first.window.docks.toggle("overlap")
     first.window.choose_theme("dark")
     first.close()
     second = make_viewer()
-    assert not second.window.panel_is_open("overlap")
-    assert second.window.panel_is_open("ntk")
+    assert not second.window.docks.is_open("overlap")
+    assert second.window.docks.is_open("ntk")
 
 
 def test_broken_settings_keep_their_good_keys(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The toolbar under real clicks and keys: what it sends, and that the engine speaks last."""
 
-from collections.abc import Mapping
-
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QAction, QWheelEvent
@@ -70,7 +68,7 @@ STARTED = RunStarted(
 
 @pytest.fixture
 def bar(qtbot: QtBot, sent: list[Command]) -> RunToolbar:
-    toolbar = RunToolbar(sent.append, {})
+    toolbar = RunToolbar(sent.append)
     qtbot.addWidget(toolbar)
     toolbar.resize(1440, 40)
     toolbar.show()
@@ -115,14 +113,13 @@ def test_a_run_is_summed_up_in_a_few_words(live: RunToolbar) -> None:
     assert live.learning_rate.text() == "3e-4"
 
 
-@pytest.mark.parametrize("known", [{}, {"run.toggle": "Run"}])
-def test_an_action_that_is_absent_gets_no_button(
-    qtbot: QtBot, qapp: QApplication, known: Mapping[str, str]
-) -> None:
-    actions = {name: QAction(text) for name, text in known.items()}
-    toolbar = RunToolbar(lambda command: None, actions)
+def test_buttons_stand_around_the_settings(qtbot: QtBot, qapp: QApplication) -> None:
+    run, palette = QAction("Run"), QAction("Command palette…")
+    toolbar = RunToolbar(lambda command: None, [run], [palette])
     qtbot.addWidget(toolbar)
-    assert [action for action in toolbar.actions() if action.text()] == list(actions.values())
+    actions = toolbar.actions()
+    assert (actions[0], actions[-1]) == (run, palette)
+    assert [action for action in actions if action.text()] == [run, palette]
 
 
 def test_choosing_a_regime_asks_for_it_and_shows_it_when_it_is_so(

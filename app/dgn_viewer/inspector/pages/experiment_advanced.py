@@ -41,10 +41,10 @@ class ExperimentAdvanced(Collapsible):
         super().__init__("Advanced", page)
         self.button.toggled.connect(self._tell)
 
-    def put_into(self, wish: ReproduceRequest) -> ReproduceRequest:
-        """The wish with what is filled in here; raises `UserError` for what is no learning rate."""
+    def put_into(self, request: ReproduceRequest) -> ReproduceRequest:
+        """Add what is filled in here; raises `UserError` where a learning rate is none."""
         return replace(
-            wish,
+            request,
             steps=self.steps.rates(),
             augmentation=self.augmentation.value(),
             train_limit=self.train_limit.value(),

@@ -30,7 +30,7 @@ Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
 
 class ExperimentPage(QWidget):
-    """`start(entry, wish)` begins it, or says why not; `catalogue`: what data and devices are
+    """`start(entry, request)` begins it, or says why not; `catalogue`: what data and devices are
     there."""
 
     def __init__(
@@ -67,9 +67,9 @@ class ExperimentPage(QWidget):
         self.begin.setEnabled(not busy)
         self._lay_out()
 
-    def wish(self) -> ReproduceRequest:
+    def request(self) -> ReproduceRequest:
         """What is filled in; raises `UserError` with what is wrong."""
-        wish = ReproduceRequest(
+        request = ReproduceRequest(
             self.entry.id,
             scale="full" if self.full.isChecked() else "quick",
             protocol=self.protocol.value(),
@@ -79,7 +79,7 @@ class ExperimentPage(QWidget):
             workers=self.workers.value(),
             only=self.rows.value(),
         )
-        return self.advanced.put_into(wish)
+        return self.advanced.put_into(request)
 
     def set_theme(self, theme: Theme) -> None:
         """Colour the arrow of what is folded."""
@@ -87,7 +87,7 @@ class ExperimentPage(QWidget):
 
     def _begin(self) -> None:
         try:
-            trouble = self._start(self.entry, self.wish())
+            trouble = self._start(self.entry, self.request())
         except UserError as refusal:
             trouble = str(refusal)
         self.message.setText(trouble)

@@ -1,0 +1,129 @@
+"""The tinted rows under the toolbar that say what is not an ordinary run.
+
+A network of a file that is inspected, a comparison, a recorded run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolBar, QToolButton, QWidget
+
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.scene.run_text import data_in_words
+from dgn_viewer.style.stylesheet import mixed
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.elided_label import ElidedLabel
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a banner says: one sentence, or one about A and one about B; ids of its buttons."""
+
+    texts: tuple[tuple[str, str], ...]  # (text, what its tip adds)
+    buttons: tuple[str, ...]
+
+
+def inspection(now: RunState) -> Message | None:
+    """The network that is inspected, and what is compared with what."""
+    compared, run, inspected = now.comparison, now.run, now.inspected
+    if run is None:
+        return None
+    if compared is not None:
+        ours = f"{inspected}, not training" if inspected else f"current run, {now.regime}"
+        theirs = f"{compared.name} · {compared.about}"
+        texts = ((ours, "A, the current run"), (theirs, f"B, what is compared with: {theirs}"))
+        return Message(texts, ("file.close_comparison",))
+    if not inspected:
+        return None
+    text = f"Inspecting {inspected} on {data_in_words(run.config.data)} – not training"
+    tip = "Every panel shows this network as it is in the file; nothing changes it"
+    return Message(((text, tip),), ("file.new_run",))
+
+
+def recording(now: RunState) -> Message | None:
+    """Which recorded run is shown, and how it ended."""
+    shown = now.recorded
+    if shown is None:
+        return None
+    run = f"{shown.name} · step {shown.step:,}"
+    words = f"Recorded run {run} · {shown.status}"
+    if shown.file_name:
+        words = f"Session {shown.file_name} · run {run}"
+    tip = "Every panel shows what was recorded; nothing is trained"
+    back = ("file.go_back",) if shown.aside else ()
+    return Message(((f"{words} – not training", tip),), ("run.toggle", *back))
+
+
+class Banner(QToolBar):
+    """Shows the message that the state calls for; hidden where there is none."""
+
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        message: Callable[[RunState], Message | None],
+        actions: Mapping[str, QAction],
+        window: QWidget,
+        margin: int = 2,
+    ) -> None:
+        super().__init__(title, window)
+        self.setObjectName(name)  # saved layouts know the row by it
+        self.setMovable(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self._message = message
+        self._sides = tuple((QLabel(letter), ElidedLabel("", least=12)) for letter in "AB")
+        self.buttons = {name: _button(action) for name, action in actions.items()}
+        line = QWidget(self)
+        line.setObjectName("banner")
+        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        row = QHBoxLayout(line)
+        row.setContentsMargins(12, margin, 8, margin)
+        row.setSpacing(8)
+        for part in (*self._sides[0], *self._sides[1], *self.buttons.values()):
+            row.addWidget(part)
+        self.addWidget(line)
+        self.set_theme(LIGHT)
+        self.show_state(RunState())
+
+    def show_state(self, now: RunState) -> None:
+        """Say what is not an ordinary run."""
+        message = self._message(now)
+        self.setVisible(message is not None)
+        if message is None:
+            return
+        for place, (badge, label) in enumerate(self._sides):
+            badge.setVisible(len(message.texts) == 2)
+            label.setVisible(place < len(message.texts))
+            if place < len(message.texts):
+                label.say(*message.texts[place])
+        for name, button in self.buttons.items():
+            button.setVisible(name in message.buttons)
+
+    def texts(self) -> tuple[str, ...]:
+        """What is said now, A before B."""
+        return tuple(label.text() for _, label in self._sides if not label.isHidden())
+
+    def set_theme(self, theme: Theme) -> None:
+        """Tinted, so that it is not taken for an ordinary run."""
+        tint = mixed(theme.window, theme.accent, 0.12)
+        self.setStyleSheet(
+            f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
+            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
+        )
+        for (badge, _), tone in zip(self._sides, (theme.text, theme.beside), strict=True):
+            badge.setStyleSheet(
+                f"color: {theme.panel}; background: {tone}; border-radius: 4px; "
+                "padding: 1px 6px; font-weight: bold;"
+            )
+
+
+def _button(action: QAction) -> QToolButton:
+    button = QToolButton()
+    button.setDefaultAction(action)
+    button.setIconSize(QSize(16, 16))
+    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    return button
