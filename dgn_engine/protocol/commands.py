@@ -3,32 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import PurePath
+from typing import ClassVar, Literal
 
 from dgn_engine.config import DataConfig, OptionValue, RunConfig, ValueInput
-from dgn_engine.protocol.recorded import ListRuns as ListRuns
-from dgn_engine.protocol.recorded import OpenSession as OpenSession
-from dgn_engine.protocol.recorded import SaveSession as SaveSession
-from dgn_engine.protocol.recorded import ShowRun as ShowRun
 
 # What a file is opened for: its gates into Θ^f, its weights into Θ^v, beside the run, or alone.
 Purpose = Literal["", "gates", "weights", "compare", "network"]
 
 
 @dataclass(frozen=True)
-class StartRun:
+class UndoPolicy:
+    """How a change is undone. `what` it is, in words, with fields of the command in braces.
+
+    `weights`: the networks as they were before it are put back; else only order, rotation and
+    settings. `merges`: several of a kind in quick succession count as one change.
+    """
+
+    what: str
+    weights: bool = False
+    merges: bool = False
+
+
+@dataclass(frozen=True)
+class Command:
+    """What every command declares: its words, and whether it can be undone."""
+
+    title: ClassVar[str]  # an infinitive, with fields in braces: 'continue {folder}'
+    undo: ClassVar[UndoPolicy | None] = None
+
+    def in_words(self) -> str:
+        """The title with the command's values; of folders and files only the last part."""
+        values = {
+            name: PurePath(value).name if name in ("folder", "path") else value
+            for name, value in vars(self).items()
+        }
+        return self.title.format(**values)
+
+
+@dataclass(frozen=True)
+class StartRun(Command):
     """Begin a new run with this configuration; the run in progress ends."""
+
+    title = "start this run"
 
     config: RunConfig
     paused: bool = False
 
 
 @dataclass(frozen=True)
-class ContinueRun:
+class ContinueRun(Command):
     """Go on with the run that this folder recorded; the run in progress ends.
 
     `discard`: also where that is not recorded, and is lost.
     """
+
+    title = "continue {folder}"
 
     folder: str
     paused: bool = False
@@ -36,93 +66,125 @@ class ContinueRun:
 
 
 @dataclass(frozen=True)
-class Resume:
+class Resume(Command):
     """Go on training."""
 
+    title = "resume"
+
 
 @dataclass(frozen=True)
-class Pause:
+class Pause(Command):
     """Stop between two steps, keep everything."""
 
+    title = "pause"
+
 
 @dataclass(frozen=True)
-class Advance:
+class Advance(Command):
     """Take this many steps, then pause."""
+
+    title = "advance"
 
     steps: int = 1
 
 
 @dataclass(frozen=True)
-class Reset:
+class Reset(Command):
     """Begin the current run again with the same configuration and seed."""
+
+    title = "reset"
 
 
 @dataclass(frozen=True)
-class SwapRegime:
+class SwapRegime(Command):
     """Change the gating regime at the next step (THEORY §1, 'Swapping in mid-run').
 
     `restart_value` redraws the value network too; it is meant for FL, where it is the default.
     """
+
+    title = "swap to {regime}"
+    undo = UndoPolicy("regime {regime}", weights=True)
 
     regime: str
     restart_value: bool = True
 
 
 @dataclass(frozen=True)
-class Rewire:
+class Rewire(Command):
     """Value layer l uses gate layer order[l] from the next step on (0-based permutation)."""
+
+    title = "permute the gate layers"
+    undo = UndoPolicy("order of the gate layers")
 
     order: tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Rotate:
+class Rotate(Command):
     """Gate layers are turned from the next step on, the same for every example.
 
     The gates of value layer l by `rotation[l]` units, and in a map by `shift[l]` rows and columns;
     an empty list turns nothing.
     """
 
+    title = "rotate the gates"
+    undo = UndoPolicy("rotation of the gates")
+
     rotation: tuple[int, ...]
     shift: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
-class SetLearningRate:
+class SetLearningRate(Command):
     """Of the optimiser, from the next step on."""
+
+    title = "set the learning rate"
+    undo = UndoPolicy("learning rate", merges=True)
 
     learning_rate: float
 
 
 @dataclass(frozen=True)
-class SetBeta:
+class SetBeta(Command):
     """Steepness of the soft gate, from the next step on."""
+
+    title = "set β"
+    undo = UndoPolicy("β", merges=True)
 
     beta: float
 
 
 @dataclass(frozen=True)
-class SetValueInput:
+class SetValueInput(Command):
     """What the value network is fed."""
+
+    title = "set the value input"
+    undo = UndoPolicy("value input", merges=True)
 
     value_input: ValueInput
 
 
 @dataclass(frozen=True)
-class SetPace:
+class SetPace(Command):
     """At most this many steps a second; 0 lifts the limit."""
+
+    title = "set the pace"
 
     steps_per_second: float
 
 
 @dataclass(frozen=True)
-class Undo:
+class Undo(Command):
     """Put the run back to before the last change of regime, weights, wires or dials."""
+
+    title = "undo"
 
 
 @dataclass(frozen=True)
-class Redo:
+class Redo(Command):
     """The last change that was undone, once more."""
+
+    title = "redo"
 
 
 ANYWAY, ANYWAY_BESIDE = "anyway", "anyway_beside"
@@ -141,122 +203,159 @@ class ProbeRequest:
 
 
 @dataclass(frozen=True)
-class Watch:
+class Watch(Command):
     """Compute just these probes from now on; replaces the previous request."""
+
+    title = "watch"
 
     requests: tuple[ProbeRequest, ...]
 
 
 @dataclass(frozen=True)
-class OpenFile:
+class OpenFile(Command):
     """List what a checkpoint holds and match it with the layers. Training goes on meanwhile."""
+
+    title = "open {path}"
 
     path: str
     purpose: Purpose = ""
 
 
 @dataclass(frozen=True)
-class PickTensors:
+class PickTensors(Command):
     """Match a listed file anew: one tensor for each weight layer, '' for none."""
+
+    title = "match these tensors"
 
     ticket: int
     tensors: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class TakeGates:
+class TakeGates(Command):
     """Copy the matched weights of the file listed under `ticket` into the feature network (FL)."""
+
+    title = "copy the gates"
+    undo = UndoPolicy("gates of {file}", weights=True)
 
     ticket: int
     restart_value: bool = True
 
 
 @dataclass(frozen=True)
-class TakeWeights:
+class TakeWeights(Command):
     """Copy the matched weights of a listed file into the value network, under any regime."""
 
+    title = "copy the weights"
+    undo = UndoPolicy("weights of {file}", weights=True)
+
     ticket: int
 
 
 @dataclass(frozen=True)
-class CompareFile:
+class CompareFile(Command):
     """Show the network of a listed file beside the run, on the same probe examples."""
 
+    title = "compare"
+
     ticket: int
 
 
 @dataclass(frozen=True)
-class CompareRun:
+class CompareRun(Command):
     """Show a recorded run beside this one: its scores, and its network as it was last saved."""
+
+    title = "compare with {folder}"
 
     folder: str
 
 
 @dataclass(frozen=True)
-class CloseComparison:
+class CloseComparison(Command):
     """Show the run alone again."""
+
+    title = "close the comparison"
 
 
 @dataclass(frozen=True)
-class InspectFile:
+class InspectFile(Command):
     """Show the network of a listed file without training it; the run in progress ends.
 
     `data`: on which examples; None: those of the run in progress.
     """
+
+    title = "open it as a network"
 
     ticket: int
     data: DataConfig | None = None
 
 
 @dataclass(frozen=True)
-class CloseFile:
+class CloseFile(Command):
     """Forget a listed file."""
+
+    title = "close the file"
 
     ticket: int
 
 
 @dataclass(frozen=True)
-class SaveWeights:
+class SaveWeights(Command):
     """Write both networks to this file (safetensors)."""
+
+    title = "save {path}"
 
     path: str
 
 
 @dataclass(frozen=True)
-class Shutdown:
+class ListRuns(Command):
+    """List the user's recorded runs; `RunsListed` follows. Training goes on meanwhile."""
+
+    title = "list the recorded runs"
+
+
+@dataclass(frozen=True)
+class ShowRun(Command):
+    """Show what this folder recorded; the run in progress ends, and is recorded itself.
+
+    `discard`: also where it is not, and is lost.
+    """
+
+    title = "show {folder}"
+
+    folder: str
+    discard: bool = False
+
+
+@dataclass(frozen=True)
+class OpenSession(Command):
+    """Show what a session file holds, in the same way."""
+
+    title = "open {path}"
+
+    path: str
+    discard: bool = False
+
+
+@dataclass(frozen=True)
+class SaveSession(Command):
+    """Write the run as it stands now into a session file; training goes on meanwhile.
+
+    `look`: how the window looks, as JSON, to be handed back when the file is opened.
+    """
+
+    title = "save {path}"
+
+    path: str
+    look: str = "null"
+
+
+@dataclass(frozen=True)
+class Shutdown(Command):
     """End the run and the thread."""
 
+    title = "shutdown"
 
-Command = (
-    ListRuns
-    | ShowRun
-    | OpenSession
-    | SaveSession
-    | StartRun
-    | ContinueRun
-    | Resume
-    | Pause
-    | Advance
-    | Reset
-    | SwapRegime
-    | Rewire
-    | Rotate
-    | SetLearningRate
-    | SetBeta
-    | SetValueInput
-    | SetPace
-    | Undo
-    | Redo
-    | Watch
-    | OpenFile
-    | PickTensors
-    | TakeGates
-    | TakeWeights
-    | CompareFile
-    | CompareRun
-    | CloseComparison
-    | InspectFile
-    | CloseFile
-    | SaveWeights
-    | Shutdown
-)
+
+RunEnding = ShowRun | OpenSession | ContinueRun  # with the field `discard`

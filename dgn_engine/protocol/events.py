@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.changes import DiscardConfirmation as DiscardConfirmation
-from dgn_engine.protocol.changes import RegimeSwapped as RegimeSwapped
-from dgn_engine.protocol.changes import UndoChanged as UndoChanged
-from dgn_engine.protocol.layers import LayerInfo as LayerInfo
-from dgn_engine.protocol.opened import ComparisonClosed as ComparisonClosed
-from dgn_engine.protocol.opened import ComparisonOpened as ComparisonOpened
-from dgn_engine.protocol.opened import FileClosed as FileClosed
-from dgn_engine.protocol.opened import FileListed as FileListed
-from dgn_engine.protocol.opened import FileUseCheck as FileUseCheck
-from dgn_engine.protocol.opened import LayerMatch as LayerMatch
-from dgn_engine.protocol.opened import TensorInfo as TensorInfo
-from dgn_engine.protocol.opened import WeightsTaken as WeightsTaken
-from dgn_engine.protocol.recorded import RunShown as RunShown
-from dgn_engine.protocol.recorded import RunsListed as RunsListed
-from dgn_engine.protocol.recorded import SessionSaved as SessionSaved
-from dgn_engine.protocol.scores import Measured as Measured
+from dgn_engine.protocol.commands import Purpose, RunEnding
 
 
 @dataclass(frozen=True)
-class EngineReady:
-    """torch is loaded; this is what can be chosen."""
+class Event:
+    """Something that happened."""
 
-    catalogue: Catalogue
-    torch_version: str
+
+@dataclass(frozen=True)
+class LayerInfo:
+    """One gated layer: `kind` is 'dense' or 'conv'; `shape` (w,) or (channels, height, width)."""
+
+    index: int  # 0-based
+    name: str
+    kind: str
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,27 @@ class ProbeSet:
 
 
 @dataclass(frozen=True)
-class RunStarted:
+class Measured(Event):
+    """Loss and accuracy (0…1). Train: mean over the steps since the last; test: whole set."""
+
+    step: int
+    epoch: float
+    train_loss: float
+    train_accuracy: float
+    test_loss: float | None = None
+    test_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class EngineReady(Event):
+    """torch is loaded; this is what can be chosen."""
+
+    catalogue: Catalogue
+    torch_version: str
+
+
+@dataclass(frozen=True)
+class RunStarted(Event):
     """A run begins; everything about it that will not change."""
 
     run: int
@@ -68,28 +82,35 @@ class RunStarted:
 
 
 @dataclass(frozen=True)
-class Running:
+class Running(Event):
     """Training goes on."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class Paused:
+class Paused(Event):
     """Training stands between two steps."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class Finished:
+class Finished(Event):
     """The run reached its last epoch (it can be resumed for more)."""
 
     step: int
 
 
 @dataclass(frozen=True)
-class ProbeScalars:
+class Diverged(Event):
+    """The loss is no longer finite; the run stands at this step."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class ProbeScalars(Event):
     """The scalars of a probe's reading, so that no point of a trace is lost with a frame."""
 
     step: int
@@ -98,7 +119,7 @@ class ProbeScalars:
 
 
 @dataclass(frozen=True)
-class Rewired:
+class Rewired(Event):
     """The gate layers are in a new order, or turned anew (empty lists: not turned)."""
 
     step: int
@@ -108,7 +129,7 @@ class Rewired:
 
 
 @dataclass(frozen=True)
-class SettingChanged:
+class SettingChanged(Event):
     """A dial moved: learning rate, β, value input or pace as they are now."""
 
     step: int
@@ -119,7 +140,79 @@ class SettingChanged:
 
 
 @dataclass(frozen=True)
-class WeightsSaved:
+class RegimeSwapped(Event):
+    """The regime changed; each tuple names groups ('value weights', 'feature weights', …)."""
+
+    step: int
+    before: str
+    after: str
+    kept: tuple[str, ...]
+    frozen: tuple[str, ...]
+    redrawn: tuple[str, ...]
+    copied: tuple[str, ...]
+    source: str = ""  # 'resnet18.pth' where the gates came from a file
+    parameters_feature: int = 0
+    undone: str = ""  # 'Undo gates of resnet18.pth': both networks as they were …
+    of_step: int = 0  # … at this step
+
+    @property
+    def sentence(self) -> str:
+        """What it did to which weights, in words."""
+        if self.undone:
+            change = "" if self.before == self.after else f" ({self.before} → {self.after})"
+            if self.of_step == self.step:
+                return f"{self.undone}{change} at step {self.step:,}: as if it had not been done."
+            return (
+                f"{self.undone}{change}: networks, optimiser and dials are those of step "
+                f"{self.of_step:,}, and the run goes on from step {self.step:,}."
+            )
+        parts = [
+            f"{word}: {', '.join(names)}"
+            for word, names in (
+                ("kept", self.kept),
+                ("copied", self.copied),
+                ("redrawn", self.redrawn),
+                ("frozen", self.frozen),
+            )
+            if names
+        ]
+        origin = f" with the gates of {self.source}" if self.source else ""
+        return f"{self.before} → {self.after}{origin} at step {self.step:,}. {'; '.join(parts)}."
+
+
+@dataclass(frozen=True)
+class UndoChanged(Event):
+    """What would be undone and redone next, in words; '' where there is nothing."""
+
+    undo: str = ""
+    redo: str = ""
+
+
+@dataclass(frozen=True)
+class WeightsTaken(Event):
+    """The value network has the weights of a file; its optimiser state was forgotten."""
+
+    step: int
+    source: str  # 'resnet18.pth'
+    layers: int  # how many weight layers were copied
+    kept: tuple[str, ...] = ()  # layers that were left as they are: 'output'
+    biases: bool = False  # they came with biases
+
+    @property
+    def sentence(self) -> str:
+        """What it did to which weights, in words."""
+        words = [
+            f"Value network at step {self.step:,}: weights of {self.source} in {self.layers:,} "
+            f"layer{'' if self.layers == 1 else 's'}{', with its biases' if self.biases else ''}."
+        ]
+        if self.kept:
+            words.append(f"Left as it was: {', '.join(self.kept)}.")
+        words.append("Its optimiser state was forgotten; the gates go on as before.")
+        return " ".join(words)
+
+
+@dataclass(frozen=True)
+class WeightsSaved(Event):
     """Both networks were written to this file."""
 
     step: int
@@ -127,7 +220,7 @@ class WeightsSaved:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(Event):
     """Something the user asked cannot be done; nothing was changed."""
 
     what: str  # the kind of command, in words: 'new run', 'swap to FL', 'drop of x.pt'
@@ -135,7 +228,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Working:
+class Working(Event):
     """A slow thing goes on (reading data, downloading); `fraction` is None where unknown."""
 
     what: str
@@ -150,22 +243,176 @@ class Working:
 
 
 @dataclass(frozen=True)
-class Diverged:
-    """The loss is no longer finite; the run stands at this step."""
-
-    step: int
-
-
-@dataclass(frozen=True)
-class Failed:
+class Failed(Event):
     """A fault of ours: one sentence and the traceback; the session lives on."""
 
     what: str
     traceback: str
 
+    @classmethod
+    def from_exception(cls, what: str, error: Exception) -> Failed:
+        """A `UserError` is its own sentence; of any other exception the traceback is kept."""
+        if isinstance(error, UserError):
+            return cls(str(error), "")
+        details = "".join(traceback.format_exception(error))
+        return cls(f"{what}: {type(error).__name__}: {error}", details)
+
 
 @dataclass(frozen=True)
-class RecordingPaused:
+class DiscardConfirmation(Event):
+    """Not obeyed yet: the run in progress is not recorded, and would be lost at this step.
+
+    `name`: of what would be shown, or (not `shown`) gone on with; `anyway`: the command that does
+    it all the same.
+    """
+
+    step: int
+    name: str
+    shown: bool
+    anyway: RunEnding
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One tensor of a listed file."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class LayerMatch:
+    """What a layer of the network would receive, or why not."""
+
+    layer: str
+    needed: tuple[int, ...]
+    tensor: str  # empty: nothing found
+    found: tuple[int, ...] | None
+    fits: bool
+    remark: str = ""  # 'with bias', …
+
+
+@dataclass(frozen=True)
+class FileUseCheck:
+    """One use of a listed file: whether it can be made of it, in a sentence, layer by layer."""
+
+    fits: bool
+    verdict: str
+    matches: tuple[LayerMatch, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileListed(Event):
+    """A checkpoint was read in a child process; nothing has been changed yet.
+
+    `matches`, `fits` and `verdict` say what becomes of its gates, `weights` what of its weights in
+    the value network; `network`: whether it is a network of its own on these examples. Told again,
+    with the same ticket, when tensors were picked for layers.
+    """
+
+    ticket: int
+    path: str
+    file_name: str
+    tensors: tuple[TensorInfo, ...]
+    matches: tuple[LayerMatch, ...]
+    fits: bool
+    verdict: str  # one sentence
+    ignored: tuple[str, ...] = field(default=())
+    weights: FileUseCheck = field(default=FileUseCheck(False, ""))
+    network: FileUseCheck = field(default=FileUseCheck(False, ""))
+    purpose: Purpose = ""  # what it was opened for; empty: not said yet
+    picked: bool = False  # the tensors are those that the user picked
+
+
+@dataclass(frozen=True)
+class FileClosed(Event):
+    """The listed file was used or forgotten."""
+
+    ticket: int
+
+
+@dataclass(frozen=True)
+class ComparisonOpened(Event):
+    """A network, or a recorded run, stands beside the current run; it is not trained.
+
+    Its readings come with the frames, under `beside`; `scores` are what its run recorded.
+    """
+
+    name: str  # 'resnet18.pth', 'run 2026-11-20 digits'
+    about: str  # what it is, in words: 'ReLU · 4 gate layers · 21,450 weights · step 1,200'
+    regime: str
+    layers: tuple[LayerInfo, ...]
+    wiring: tuple[int, ...] = ()
+    step: int = 0  # that its weights belong to, where that is known
+    scores: tuple[Measured, ...] = ()
+    remark: str = ""  # what cannot be compared, in one sentence
+
+
+@dataclass(frozen=True)
+class ComparisonClosed(Event):
+    """Nothing stands beside the run any more; `reason` where the user did not ask for it."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One folder among the user's runs. `best`: test accuracy, NaN where none is known.
+
+    `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
+    `touched`: when it was last written to, seconds since 1970. `resumable`: it has a checkpoint.
+    """
+
+    folder: str
+    name: str
+    status: str
+    step: int
+    total_steps: int
+    regime: str
+    net: str
+    data: str
+    seed: int
+    best: float
+    touched: float
+    resumable: bool
+
+
+@dataclass(frozen=True)
+class RunsListed(Event):
+    """Every run among the user's, newest first."""
+
+    root: str
+    runs: tuple[RecordedRun, ...]
+
+
+@dataclass(frozen=True)
+class RunShown(Event):
+    """A recorded run is on show, as it was at this step; nothing is trained. `Resume` goes on.
+
+    `file_name`: of the session file it comes from, or empty; `look`: the window then, as JSON.
+    `aside`: the folder of the run that ended for it, or empty.
+    """
+
+    name: str
+    status: str
+    step: int
+    file_name: str = ""
+    saved: str = ""
+    look: str = "null"
+    aside: str = ""
+
+
+@dataclass(frozen=True)
+class SessionSaved(Event):
+    """The run as it stood at this step is in this file."""
+
+    step: int
+    path: str
+
+
+@dataclass(frozen=True)
+class RecordingPaused(Event):
     """The run's folder cannot be written; training goes on and writing is tried again."""
 
     reason: str  # one sentence
@@ -173,7 +420,7 @@ class RecordingPaused:
 
 
 @dataclass(frozen=True)
-class RecordingResumed:
+class RecordingResumed(Event):
     """The folder is written again; measurements of the gap are written now, frames are not."""
 
     step: int
@@ -181,7 +428,7 @@ class RecordingResumed:
 
 
 @dataclass(frozen=True)
-class RunContinued:
+class RunContinued(Event):
     """A recorded run goes on from this step; what was recorded later does not count."""
 
     step: int
@@ -190,14 +437,14 @@ class RunContinued:
 
 
 @dataclass(frozen=True)
-class HistoryReplayed:
+class HistoryReplayed(Event):
     """What a run that was recorded went through before; it does not happen again."""
 
     events: tuple[Event, ...]
 
 
 @dataclass(frozen=True)
-class EngineRestarted:
+class EngineRestarted(Event):
     """The engine's process died, and another goes on with the recorded run from `step`."""
 
     how: str  # 'signal 9'
@@ -220,40 +467,5 @@ class EngineRestarted:
 
 
 @dataclass(frozen=True)
-class Stopped:
+class Stopped(Event):
     """The thread has ended; nothing comes after this."""
-
-
-Event = (
-    EngineReady
-    | RunStarted
-    | Running
-    | Paused
-    | Finished
-    | Measured
-    | ProbeScalars
-    | RegimeSwapped
-    | UndoChanged
-    | Rewired
-    | SettingChanged
-    | FileListed
-    | FileClosed
-    | WeightsTaken
-    | ComparisonOpened
-    | ComparisonClosed
-    | WeightsSaved
-    | Refused
-    | DiscardConfirmation
-    | Working
-    | Diverged
-    | Failed
-    | RecordingPaused
-    | RecordingResumed
-    | RunContinued
-    | HistoryReplayed
-    | RunsListed
-    | RunShown
-    | SessionSaved
-    | EngineRestarted
-    | Stopped
-)

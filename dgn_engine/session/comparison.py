@@ -1,4 +1,4 @@
-"""What stands beside the current run: a network of a file, or a recorded run."""
+"""A network of a file, or a recorded run, compared with the current run."""
 
 from __future__ import annotations
 
@@ -27,74 +27,74 @@ from dgn_engine.storage.runs.run_reader import RunReader
 
 
 class ComparisonSource(Protocol):
-    """Makes the other network for the examples that are looked at now; may refuse."""
+    """Makes the network to compare with, for the probe examples of now; may raise `UserError`."""
 
-    def __call__(self, ground: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        """The network, if there is one, and what is told of it."""
+    def __call__(self, inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+        """The network, if there is one, and the event that opens the comparison."""
 
 
 class Comparison:
-    """At most one comparison. It is kept over a new run as long as it fits the examples."""
+    """At most one comparison. It outlives the run as long as it fits the examples."""
 
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._source: ComparisonSource | None = None
-        self._standing: FrozenNetwork | None = None
+        self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
 
-    def open(self, source: ComparisonSource, ground: ProbeInputs) -> None:
-        """Begin; raises `UserError`, and then what stood beside the run still does."""
-        found, told = source(ground)
-        standing = None
-        if found is not None:
-            standing = FrozenNetwork(found, ground, self._emit)
-            standing.watch(self._requests)
-            told = replace(
-                told,
-                about=_in_words(standing),
-                regime=standing.regime.name,
-                layers=layer_infos(standing.network.architecture),
-                wiring=standing.network.wiring,
-                step=standing.step,
+    def open(self, source: ComparisonSource, inputs: ProbeInputs) -> None:
+        """Begin; where this raises `UserError`, the comparison before stays."""
+        imported, opened = source(inputs)
+        network = None
+        if imported is not None:
+            network = FrozenNetwork(imported, inputs, self._emit)
+            network.probe_schedule.watch(self._requests)
+            opened = replace(
+                opened,
+                about=_in_words(network),
+                regime=network.regime.name,
+                layers=layer_infos(network.network.architecture),
+                wiring=network.network.wiring,
+                step=network.step,
             )
-        self._source, self._standing = source, standing
-        self._emit(told)
+        self._source, self._network = source, network
+        self._emit(opened)
 
-    def go_over(self, ground: ProbeInputs | None) -> None:
+    def renew(self, inputs: ProbeInputs | None) -> None:
         """Another run has begun (None: there is none): compare with it, or say why not."""
         if self._source is None:
             return
         try:
-            if ground is None:
+            if inputs is None:
                 raise UserError("There is no run to compare with.")
-            self.open(self._source, ground)
+            self.open(self._source, inputs)
         except UserError as refusal:
             self.close(f"The comparison was closed: {refusal}")
 
     def close(self, reason: str = "") -> None:
         """Show the run alone."""
         if self._source is not None:
-            self._source = self._standing = None
+            self._source = self._network = None
             self._emit(ComparisonClosed(reason))
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """The same probes as of the run; what costs too much has been asked for on its own."""
+        """Read the same probes as of the run; 'compute anyway' is asked for each on its own."""
         self._requests = tuple(_of_its_own(request) for request in requests)
-        if self._standing is not None:
-            self._standing.watch(self._requests)
+        if self._network is not None:
+            self._network.probe_schedule.watch(self._requests)
 
-    def look(self) -> bool:
+    def read_next(self) -> bool:
         """Read at most one probe, so that a step is never held up by all; whether it did."""
-        return self._standing is not None and self._standing.look()
+        return self._network is not None and self._network.read_next()
 
     def gates(self) -> tuple[Tensor, ...] | None:
-        """Of the other network on the probe examples; None where there is none."""
-        return None if self._standing is None else self._standing.gates
+        """The gates of the other network on the probe examples; None where there is none."""
+        return None if self._network is None else self._network.gates
 
     @property
     def readings(self) -> Mapping[str, Reading]:
         """What has been read so far."""
-        return {} if self._standing is None else dict(self._standing.observation.readings)
+        return {} if self._network is None else dict(self._network.probe_schedule.readings)
 
 
 def _of_its_own(request: ProbeRequest) -> ProbeRequest:
@@ -106,9 +106,9 @@ def _of_its_own(request: ProbeRequest) -> ProbeRequest:
 def of_listing(listing: CheckpointContents) -> ComparisonSource:
     """The network of a checkpoint."""
 
-    def source(ground: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        found = network_of(listing, ground.shape, ground.net)
-        return found, ComparisonOpened(listing.file_name, "", "", ())
+    def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+        imported = network_of(listing, inputs.shape, inputs.net)
+        return imported, ComparisonOpened(listing.file_name, "", "", ())
 
     return source
 
@@ -119,9 +119,9 @@ def of_run(folder: Path) -> ComparisonSource:
     A run without a checkpoint, or on other inputs, is compared by its scores alone, and says so.
     """
 
-    def source(ground: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
+    def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         reader = RunReader(folder)
-        told = ComparisonOpened(
+        opened = ComparisonOpened(
             name=plain(folder.name, 60),
             about="scores only",
             regime=reader.config.gating.regime,
@@ -130,11 +130,11 @@ def of_run(folder: Path) -> ComparisonSource:
             scores=tuple(e for e in reader.events if isinstance(e, Measured)),
         )
         try:
-            return _last_network(reader, ground.shape), told
+            return _last_network(reader, inputs.shape), opened
         except UserError as refusal:
-            if not told.scores:
+            if not opened.scores:
                 raise
-            return None, replace(told, remark=f"Only its scores are compared: {refusal}")
+            return None, replace(opened, remark=f"Only its scores are compared: {refusal}")
 
     return source
 
@@ -162,10 +162,10 @@ def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> ImportedNe
     return ImportedNetwork(network, find_regime(str(state["regime"])), snapshot.step)
 
 
-def _in_words(standing: FrozenNetwork) -> str:
-    layers = len(standing.network.architecture.gated_shapes)
-    step = f" · step {standing.step:,}" if standing.step else ""
+def _in_words(network: FrozenNetwork) -> str:
+    layers = len(network.network.architecture.gated_shapes)
+    step = f" · step {network.step:,}" if network.step else ""
     plural = "" if layers == 1 else "s"
     return (
-        f"{standing.regime.name} · {layers} gate layer{plural} · {standing.weights:,} weights{step}"
+        f"{network.regime.name} · {layers} gate layer{plural} · {network.weights:,} weights{step}"
     )

@@ -1,17 +1,28 @@
-"""The engine without its thread: obeys commands, takes steps, publishes what was seen."""
+"""The engine without its thread: carries out commands, takes steps, publishes what was read.
+
+Open it to see what a command does: `Engine.__init__` holds the table of all handlers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from dgn_engine.data import catalogue as data_entries
 from dgn_engine.errors import UserError
+from dgn_engine.experiments.report.experiment_list import experiment_entries
+from dgn_engine.model.nets import net_entries
 from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.events import (
+    DiscardConfirmation,
     EngineReady,
     Event,
+    Failed,
     Finished,
     Paused,
     RecordingPaused,
@@ -19,24 +30,23 @@ from dgn_engine.protocol.events import (
     Running,
     Working,
 )
-from dgn_engine.protocol.failure import failure
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.wording import in_words
-from dgn_engine.session.capabilities import catalogue
-from dgn_engine.session.command_handlers import InRun, execute, why_no_run
-from dgn_engine.session.confirm_discard import discard_confirmation
+from dgn_engine.regimes import regime_entries
+from dgn_engine.session.file_commands import FileCommands, Shown, probe_inputs_of
 from dgn_engine.session.frame_publisher import FramePublisher
 from dgn_engine.session.frozen_network import InspectedNetwork
-from dgn_engine.session.open_commands import FileCommands, OfFiles, ground_of, inspect
-from dgn_engine.session.run_library import LoadedRun, OfRuns, RunLibrary, recalled, routed
+from dgn_engine.session.run_library import LoadedRun, RunLibrary, drawn_history, is_session_file
 from dgn_engine.session.undo import UndoHistory
 from dgn_engine.storage.runs.run_folder import RunFolder, new_folder
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.devices import available_devices
+from dgn_engine.training.probes import all_probes
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
 from dgn_engine.training.step_rate import StepRate
 
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
+Handler = Callable[[Any], None]
 
 
 class Engine:
@@ -50,45 +60,85 @@ class Engine:
         runs_root: str = "",
     ) -> None:
         """`runs_root`: where every run writes its folder; empty: none is written."""
-        self._tell = emit
+        self._emit_unrecorded = emit
         self._publish = publish
         self._data_root = data_root
         self._runs_root = runs_root
         self._recording: Recording | None = None
         self.run: Run | None = None
-        self._inspection: InspectedNetwork | None = None  # then there is no run
+        self._inspected: InspectedNetwork | None = None  # then there is no run
         self.running = False
         self._runs = 0
         self._stop_at: int | None = None
         self._requests: tuple[do.ProbeRequest, ...] = ()
-        self._opening = FileCommands(emit)
-        self._shelf = RunLibrary(emit, runs_root)
-        self._publishing = FramePublisher(publish, self._opening.beside)
-        self._undoing = UndoHistory(self._emit, lambda: self.run, self._opening.name_of)
+        self._files = files = FileCommands(emit)
+        self._library = library = RunLibrary(emit, runs_root)
+        self._publisher = FramePublisher(publish, files.comparison)
+        self._undo = UndoHistory(self._emit, files.name_of)
+        self.handlers: dict[type[do.Command], Handler] = {
+            do.StartRun: self._start,
+            do.ContinueRun: self._continue,
+            do.Resume: self._resume,
+            do.Advance: self._resume,
+            do.Pause: self._in_run(lambda run, _: self._pause(run)),
+            do.Reset: self._reset,
+            do.SwapRegime: self._in_run(lambda run, c: run.swap(c.regime, c.restart_value)),
+            do.Rewire: self._in_run(lambda run, c: run.rewire(c.order)),
+            do.Rotate: self._in_run(lambda run, c: run.rotate(c.rotation, c.shift)),
+            do.SetLearningRate: self._in_run(lambda run, c: run.set_learning_rate(c.learning_rate)),
+            do.SetBeta: self._in_run(lambda run, c: run.set_beta(c.beta)),
+            do.SetValueInput: self._in_run(lambda run, c: run.set_value_input(c.value_input)),
+            do.SetPace: self._in_run(lambda run, c: run.set_pace(c.steps_per_second)),
+            do.SaveWeights: self._in_run(lambda run, c: run.save(Path(c.path))),
+            do.Undo: lambda _: self._undo.undo(self.run),
+            do.Redo: lambda _: self._undo.redo(self.run),
+            do.Watch: lambda command: self._watch(command.requests),
+            do.OpenFile: self._open_file,
+            do.PickTensors: self._on_shown(files.pick),
+            do.TakeGates: self._on_shown(files.take_gates),
+            do.TakeWeights: self._on_shown(files.take_weights),
+            do.CompareFile: self._on_shown(files.compare_file),
+            do.CompareRun: self._on_shown(files.compare_run),
+            do.CloseComparison: lambda _: files.close_comparison(self._shown),
+            do.CloseFile: lambda command: files.forget(command.ticket),
+            do.InspectFile: self._inspect,
+            do.ListRuns: library.list_runs,
+            do.ShowRun: lambda command: library.read(command, self._recording),
+            do.OpenSession: library.open_session,
+            do.SaveSession: self._save_session,
+            do.Shutdown: lambda _: self.close(),
+        }
 
     def announce(self) -> None:
-        """Say what can be chosen."""
-        known = catalogue(Path(self._data_root) if self._data_root else None)
+        """Emit what can be chosen here."""
+        known = Catalogue(
+            regimes=regime_entries(),
+            nets=net_entries(),
+            data=data_entries(Path(self._data_root) if self._data_root else None),
+            probes=tuple(all_probes()),
+            devices=available_devices(),
+            experiments=experiment_entries(),
+        )
         self._emit(EngineReady(known, torch.__version__))
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
-        self._attempt(in_words(command), lambda: self._undoing.around(command, self._obey))
+        self._attempt(command.in_words(), lambda: self._execute(command))
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
-        if (found := self._shelf.ready()) is not None:
-            self._attempt(f"show {found.name}", lambda: self._show(found))
+        if (loaded := self._library.take_loaded()) is not None:
+            self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
         run = self.run
         if run is None:
-            return self._look_still()
+            return self._read_inspected()
         try:
             if self.running:
                 if run.advance():
-                    self._publishing.rate.tick(run.pace)
+                    self._publisher.rate.tick(run.pace)
                 self._stop_where_due(run)
-            frame = self._publishing.look(run, self.running)
-            self._opening.beside.look()
+            frame = self._publisher.publish_due(run, self.running)
+            self._files.comparison.read_next()
             if self._recording is not None:
                 if frame is not None:
                     self._recording.on_frame(frame)
@@ -98,15 +148,17 @@ class Engine:
 
     def next_step_in(self) -> float | None:
         """Seconds until the next step by the run's pace; None while nothing runs."""
-        return self._publishing.rate.wait() if self.run is not None and self.running else None
+        return self._publisher.rate.wait() if self.run is not None and self.running else None
 
     def close(self) -> None:
         """End child processes, finish the run's folder and forget the run."""
-        self._opening.close()
-        self._shelf.close()
+        self._files.close()
+        self._library.close()
         self._end_recording()
-        self.run = self._inspection = None
+        self.run = self._inspected = None
         self.running = False
+
+    # Commands
 
     def _attempt(self, what: str, act: Callable[[], None]) -> None:
         try:
@@ -116,159 +168,190 @@ class Engine:
         except Exception as error:  # the session must outlive any fault
             self._fail(f"{what} failed", error)
 
-    def _obey(self, command: do.Command) -> None:
-        command = routed(command)
-        asked = discard_confirmation(command, self.run, self._recording)
-        match command:
-            case _ if asked is not None:
-                self._emit(asked)
-            case do.StartRun():
-                self._start(command)
-            case do.ContinueRun():
-                self._continue(command)
-            case do.Watch():
-                self._watch(command.requests)
-            case do.InspectFile():
-                self._inspect(command)
-            case _ if isinstance(command, OfRuns):
-                frame = None if self.run is None else self._publishing.frame(self.run, self.running)
-                self._shelf.obey(command, self._recording, frame)
-            case do.Resume() | do.Advance() | do.Reset() if self._shelf.found is not None:
-                self._go_on(self._shelf.found, command)
-            case _ if isinstance(command, OfFiles):
-                self._opening.obey(command, self.run or self._inspection)
-            case do.Shutdown():
-                self.close()
-            case _:
-                self._obey_in_run(self._needed(in_words(command)), command)
+    def _execute(self, command: do.Command) -> None:
+        question = self._discard_question(command)
+        if question is not None:
+            self._emit(question)
+        else:
+            self._undo.remember(command, self.run, self.handlers[type(command)])
 
-    def _obey_in_run(self, run: Run, command: InRun) -> None:
-        match command:
-            case do.Resume():
-                self._resume(run, None)
-            case do.Advance():
-                self._resume(run, run.step_count + max(1, command.steps))
-            case do.Pause():
-                self._pause(run)
-            case do.Reset():
-                self._start(do.StartRun(run.config, paused=not self.running))
-            case _:
-                execute(run, command)
+    def _discard_question(self, command: do.Command) -> DiscardConfirmation | None:
+        """Ask before an unrecorded run is replaced; None where nothing would be lost."""
+        run, recording = self.run, self._recording
+        if not isinstance(command, do.RunEnding) or command.discard:
+            return None
+        if run is None or not run.step_count:
+            return None
+        safe = run.recorded if recording is None else not recording.paused
+        if safe:  # without a recording: it failed, and its folder has the run up to then
+            return None
+        where = command.path if isinstance(command, do.OpenSession) else command.folder
+        shown = not isinstance(command, do.ContinueRun)
+        anyway = replace(command, discard=True)
+        return DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
+
+    def _in_run(self, act: Callable[[Run, Any], None]) -> Handler:
+        """A handler that needs a run that trains."""
+        return lambda command: act(self._run_for(command), command)
+
+    def _run_for(self, command: do.Command) -> Run:
+        if self.run is not None:
+            return self.run
+        if self._inspected is not None:
+            raise UserError(
+                f"{self._inspected.name} is inspected, not trained: begin a new run first."
+            )
+        if self._library.shown is not None:
+            raise UserError(f"{self._library.shown.name} is only shown: Run goes on with it first.")
+        raise UserError(f"There is no run: start one before you {command.in_words()}.")
+
+    def _on_shown(self, act: Callable[[Any, Shown], None]) -> Handler:
+        """A handler that needs a run, or a network that is inspected."""
+
+        def handle(command: do.Command) -> None:
+            if self._shown is None:
+                raise UserError("There is no run: start one before you open a file.")
+            act(command, self._shown)
+
+        return handle
+
+    @property
+    def _shown(self) -> Shown | None:
+        return self.run or self._inspected
 
     def _start(self, command: do.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
         run = Run(self._runs + 1, command.config, self._emit, self._report, live=True)
-        self._take(run, command.paused)
+        self._replace_run(run, command.paused)
         if self._runs_root:
             try:
                 folder = new_folder(Path(self._runs_root), command.config)
                 self._recording = begin_recording(folder, run, self._emit)
-            except (
-                UserError
-            ) as refusal:  # a run that cannot be recorded can be watched all the same
+            except UserError as refusal:  # it can be watched all the same
                 self._emit(RecordingPaused(f"{refusal} This run is not recorded."))
-        run.tell_settings()
+        run.emit_settings()
 
     def _continue(self, command: do.ContinueRun) -> None:
         """The old run goes on unless the recorded one can."""
         folder = RunFolder(Path(command.folder))
         try:
-            run, told = continue_run(folder, self._runs + 1, self._emit, self._report, live=True)
-            known = recalled(RunReader(folder.path).events)
+            run, continued = continue_run(
+                folder, self._runs + 1, self._emit, self._report, live=True
+            )
+            history = drawn_history(RunReader(folder.path).events)
         except BaseException:
             folder.close()
             raise
-        self._take(run, command.paused or run.finished)
-        self._tell(known)
-        self._tell(told)
+        self._replace_run(run, command.paused or run.finished)
+        self._emit_unrecorded(history)
+        self._emit_unrecorded(continued)
         self._recording = Recording(folder, run, self._emit)
-        run.tell_settings()
+        run.emit_settings()
 
-    def _take(self, run: Run, paused: bool) -> None:
-        """In the place of the old one, whose folder is finished."""
+    def _replace_run(self, run: Run, paused: bool) -> None:
+        """Put `run` in the place of the old one, whose folder is finished."""
         self._end_recording()
-        self._shelf.put_back()
-        run.observation.watch(self._requests)
+        self._library.close_shown()
+        run.probe_schedule.watch(self._requests)
         self._runs += 1
-        self.run, self._stop_at, self._inspection = run, None, None
+        self.run, self._stop_at, self._inspected = run, None, None
         self.running = not paused
-        self._publishing.rate = StepRate()
+        self._publisher.rate = StepRate()
         self._emit(run.started(paused))
-        self._opening.beside.go_over(ground_of(run))
+        self._files.comparison.renew(probe_inputs_of(run))
 
-    def _inspect(self, command: do.InspectFile) -> None:
-        """The run goes on unless the network can be shown."""
-        shown = self.run or self._inspection
-        found = inspect(self._opening, command, self._runs + 1, shown, self._emit, self._report)
-        self._end_recording()
-        self._shelf.put_back()
-        self._runs += 1
-        self.run, self._inspection, self.running = None, found, False
-        self._watch(self._requests)
-        self._emit(found.started())
-        self._opening.forget(command.ticket)
-        self._opening.beside.go_over(ground_of(found))
-
-    def _show(self, found: LoadedRun) -> None:
-        """A recorded run in the place of what went on."""
-        aside = self._recording
-        self._end_recording()
-        self._shelf.put_back(found)
-        self._runs += 1
-        self.run, self._inspection, self.running = None, None, False
-        for event in found.told(self._runs, str(aside.path) if aside is not None else ""):
-            self._tell(event)
-        self._watch(self._requests)
-        self._opening.beside.go_over(None)
-
-    def _go_on(self, found: LoadedRun, command: do.Resume | do.Advance | do.Reset) -> None:
-        """From what is on show to a run that trains."""
-        if isinstance(command, do.Reset):
-            self._start(do.StartRun(found.started.config))
-        else:
-            self._continue(do.ContinueRun(str(self._shelf.home()), paused=True))
-            self._obey(command)
-
-    def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
-        if self._shelf.found is not None:
-            self._publish(self._shelf.found.frame_now(self._runs, requests))
-        self._requests = requests
-        self._opening.beside.watch(requests)
-        for shown in (self.run, self._inspection):
-            if shown is not None:
-                shown.observation.watch(requests)
-
-    def _look_still(self) -> None:
-        """One probe at a time; what does not change is not read twice."""
-        shown = self._inspection
-        try:
-            beside = self._opening.beside
-            if shown is not None and (shown.standing.look(beside.gates) or beside.look()):
-                self._publish(shown.frame(beside.readings))
-        except Exception as error:
-            self._fail("Inspecting stopped by a fault", error)
-
-    def _end_recording(self, sound: bool = True) -> None:
-        recording, self._recording = self._recording, None
-        if recording is not None:
-            recording.close(sound, PATIENCE)
-
-    def _resume(self, run: Run, stop_at: int | None) -> None:
+    def _resume(self, command: do.Resume | do.Advance) -> None:
+        if self._library.shown is not None:
+            self._continue(do.ContinueRun(str(self._library.folder_to_continue()), paused=True))
+        run = self._run_for(command)
         if run.diverged:
             raise UserError(
                 f"The run diverged at step {run.step_count}; reset it or start another."
             )
         if run.finished:
             run.total_steps = 0  # asked for more than was planned: until stopped
-        self._stop_at = stop_at
+        steps = max(1, command.steps) if isinstance(command, do.Advance) else None
+        self._stop_at = None if steps is None else run.step_count + steps
         self.running = True
-        self._publishing.rate = StepRate()
+        self._publisher.rate = StepRate()
         self._emit(Running(run.step_count))
+
+    def _reset(self, command: do.Reset) -> None:
+        if self._library.shown is not None:
+            self._start(do.StartRun(self._library.shown.started.config))
+        else:
+            self._start(do.StartRun(self._run_for(command).config, paused=not self.running))
 
     def _pause(self, run: Run) -> None:
         self.running = False
         self._stop_at = None
         self._emit(Paused(run.step_count))
+
+    def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
+        if self._library.shown is not None:
+            self._publish(self._library.shown.frame_for(self._runs, requests))
+        self._requests = requests
+        self._files.comparison.watch(requests)
+        if self._shown is not None:
+            self._shown.probe_schedule.watch(requests)
+
+    def _open_file(self, command: do.OpenFile) -> None:
+        """A session is opened as one, under whatever name it was dropped."""
+        if is_session_file(Path(command.path)):
+            self._execute(do.OpenSession(command.path))
+        else:
+            self._on_shown(self._files.open)(command)
+
+    def _inspect(self, command: do.InspectFile) -> None:
+        """The run goes on unless the network can be shown."""
+        shown = self._shown
+        if shown is None:
+            raise UserError("There is no run whose examples it could be shown on: start one first.")
+        inspected = InspectedNetwork(
+            self._runs + 1,
+            self._files.listing(command.ticket),
+            shown.config,
+            command.data or shown.config.data,
+            self._emit,
+            self._report,
+        )
+        self._end_recording()
+        self._library.close_shown()
+        self._runs += 1
+        self.run, self._inspected, self.running = None, inspected, False
+        self._watch(self._requests)
+        self._emit(inspected.started())
+        self._files.forget(command.ticket)
+        self._files.comparison.renew(probe_inputs_of(inspected))
+
+    def _save_session(self, command: do.SaveSession) -> None:
+        frame = None if self.run is None else self._publisher.frame(self.run, self.running)
+        self._library.save_session(command, self._recording, frame)
+
+    def _show(self, loaded: LoadedRun) -> None:
+        """Show a recorded run in the place of the run in progress."""
+        before = self._recording
+        self._end_recording()
+        self._library.replace_shown(loaded)
+        self._runs += 1
+        self.run, self._inspected, self.running = None, None, False
+        for event in loaded.events_as(self._runs, str(before.path) if before is not None else ""):
+            self._emit_unrecorded(event)
+        self._watch(self._requests)
+        self._files.comparison.renew(None)
+
+    # Steps
+
+    def _read_inspected(self) -> None:
+        """Read one probe at a time; what does not change is not read twice."""
+        inspected, comparison = self._inspected, self._files.comparison
+        try:
+            if inspected is not None and (
+                inspected.network.read_next(comparison.gates) or comparison.read_next()
+            ):
+                self._publish(inspected.frame(comparison.readings))
+        except Exception as error:
+            self._fail("Inspecting stopped by a fault", error)
 
     def _stop_where_due(self, run: Run) -> None:
         if run.diverged:
@@ -276,29 +359,27 @@ class Engine:
         elif run.finished:
             self.running = False
             self._emit(Finished(run.step_count))
-        elif run.measuring.pending:
+        elif run.evaluation.pending:
             return  # its scores belong to the step that was asked for
         elif self._stop_at is not None and run.step_count >= self._stop_at:
             self._pause(run)
 
-    def _needed(self, what: str) -> Run:
-        if self.run is None:
-            inspected = self._inspection.name if self._inspection is not None else ""
-            recorded = self._shelf.found.name if self._shelf.found is not None else ""
-            raise UserError(why_no_run(what, inspected, recorded))
-        return self.run
+    def _end_recording(self, sound: bool = True) -> None:
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.close(sound, PATIENCE)
 
     def _emit(self, event: Event) -> None:
         if self._recording is not None:
             self._recording.on_event(event)
-        self._tell(event)
+        self._emit_unrecorded(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
         self._emit(Working(what, fraction))
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False
-        self._emit(failure(what, error))
+        self._emit(Failed.from_exception(what, error))
         self._end_recording(sound=False)
         if self.run is not None:
             self._emit(Paused(self.run.step_count))

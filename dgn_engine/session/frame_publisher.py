@@ -14,22 +14,23 @@ PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go 
 
 
 class FramePublisher:
-    """Reads what is due and publishes it; `beside`: what stands beside the run."""
+    """Reads the probes that are due and publishes frames of the run and its comparison."""
 
-    def __init__(self, publish: Callable[[Frame], None], beside: Comparison) -> None:
+    def __init__(self, publish: Callable[[Frame], None], comparison: Comparison) -> None:
         self._publish = publish
-        self._beside = beside
+        self._comparison = comparison
         self._published = 0.0
         self.rate = StepRate()
 
-    def look(self, run: Run, running: bool) -> Frame | None:
-        """After a step, or again and again while none is taken; the frame if it shows more than
-        the last.
+    def publish_due(self, run: Run, running: bool) -> Frame | None:
+        """Called after each step, and repeatedly while none is taken.
+
+        Returns the frame if it has new readings.
         """
         # A diverged run has no gates to read: what was seen last stays.
-        due = () if run.diverged else run.observation.due(run.step_count, not running)
+        due = () if run.diverged else run.probe_schedule.due(run.step_count, not running)
         if due:
-            run.observation.look(due, run.context(self._beside.gates), run.step_count)
+            run.probe_schedule.read(due, run.context(self._comparison.gates), run.step_count)
         now = time.monotonic()
         if not due and running and now - self._published < PUBLISH_EVERY:
             return None
@@ -39,7 +40,7 @@ class FramePublisher:
         return frame if due else None
 
     def frame(self, run: Run, running: bool) -> Frame:
-        """The run as it stands, with the newest reading of each probe."""
+        """The run as it is now, with the newest reading of each probe."""
         rate = self.rate.per_second() if running else 0.0
         left = run.total_steps - run.step_count
         return Frame(
@@ -48,6 +49,6 @@ class FramePublisher:
             epoch=run.trainer.epoch,
             steps_per_second=rate,
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
-            readings=dict(run.observation.readings),
-            beside=self._beside.readings,
+            readings=dict(run.probe_schedule.readings),
+            beside=self._comparison.readings,
         )

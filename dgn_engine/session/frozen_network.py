@@ -1,4 +1,4 @@
-"""A network that stands still: made of a file, looked at by the probes, never trained."""
+"""A network made of a file: read by the probes, never trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.layer_info import layer_infos
-from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
@@ -29,8 +28,10 @@ Report = Callable[[str, float | None], None]
 
 @dataclass(frozen=True)
 class ProbeInputs:
-    """What networks are looked at on: the probe examples `x` (n, *image shape), their `labels`
-    (n,) out of `classes`, and `net`, the network that a file may be which has no name of its own.
+    """What frozen networks are read on.
+
+    `x` (n, *image shape): the probe examples; `labels` (n,): theirs, out of `classes`; `net`: the
+    kind of network that a file without a name of its own is taken for.
     """
 
     x: Tensor
@@ -40,7 +41,7 @@ class ProbeInputs:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
+        """The shape of one example."""
         return tuple(self.x.shape[1:])
 
 
@@ -53,11 +54,11 @@ class FrozenNetwork:
     def __init__(
         self,
         found: ImportedNetwork,
-        ground: ProbeInputs,
+        inputs: ProbeInputs,
         emit: Callable[[Event], None],
         traced: bool = False,
     ) -> None:
-        """`traced`: its scalars are told; else they belong to no run, and stay in the readings."""
+        """`traced`: emit its scalars; else they belong to no run, and stay in the readings."""
         if found.regime.drawn_gates:
             raise UserError(
                 f"Its gates are coins thrown for other examples ({found.regime.name}): "
@@ -65,34 +66,30 @@ class FrozenNetwork:
             )
         self.regime = found.regime
         self.step = found.step
-        self.network = found.network.to(ground.x.device).requires_grad_(False)
+        self.network = found.network.to(inputs.x.device).requires_grad_(False)
         shape = self.network.architecture.input_shape
-        if math.prod(shape) != math.prod(ground.shape):
+        if math.prod(shape) != math.prod(inputs.shape):
             raise UserError(
-                f"It takes {_sides(shape)} inputs, but these examples have {_sides(ground.shape)}."
+                f"It takes {_sides(shape)} inputs, but these examples have {_sides(inputs.shape)}."
             )
-        self._x, self._labels = ground.x.reshape(len(ground.x), *shape), ground.labels
-        self._classes = ground.classes
-        self.observation = ProbeSchedule(
+        self._x, self._labels = inputs.x.reshape(len(inputs.x), *shape), inputs.labels
+        self._classes = inputs.classes
+        self.probe_schedule = ProbeSchedule(
             lambda e: None if isinstance(e, ProbeScalars) and not traced else emit(e)
         )
         self._gates: tuple[Tensor, ...] | None = None
 
-    def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """Read just these from now on."""
-        self.observation.watch(requests)
+    def read_next(self, compared: ComparedGates = no_comparison) -> bool:
+        """Read one probe that is watched and was not read; whether there was one.
 
-    def look(self, beside: ComparedGates = no_comparison) -> bool:
-        """Read one probe that is wanted and was not read; whether there was one.
-
-        `beside` gives the gates of what it is compared with.
+        `compared` gives the gates of the network that it is compared with.
         """
-        due = self.observation.due(self.step)[:1]
+        due = self.probe_schedule.due(self.step)[:1]
         if due:
             context = ProbeContext(
-                self.network, self._x, self._labels, self.regime, beside, self._classes
+                self.network, self._x, self._labels, self.regime, compared, self._classes
             )
-            self.observation.look(due, context, self.step)
+            self.probe_schedule.read(due, context, self.step)
         return bool(due)
 
     @property
@@ -100,9 +97,9 @@ class FrozenNetwork:
         """G_l on the probe examples, kept; hard ones as bytes."""
         if self._gates is None:
             with torch.no_grad():
-                found = self.network.trace(self._x).value.gates
+                gates = self.network.trace(self._x).value.gates
             soft = self.network.gate.soft
-            self._gates = tuple(gate if soft else gate.to(torch.uint8) for gate in found)
+            self._gates = tuple(gate if soft else gate.to(torch.uint8) for gate in gates)
         return self._gates
 
     @property
@@ -143,40 +140,40 @@ class InspectedNetwork:
         chosen = list(self.probe_set.indices)
         x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
         labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
-        self.ground = ProbeInputs(x, labels, len(examples.class_names), config.net)
-        self.standing = FrozenNetwork(found, self.ground, emit, traced=True)
+        self.inputs = ProbeInputs(x, labels, len(examples.class_names), config.net)
+        self.network = FrozenNetwork(found, self.inputs, emit, traced=True)
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
 
     @property
-    def observation(self) -> ProbeSchedule:
+    def probe_schedule(self) -> ProbeSchedule:
         """Its probes."""
-        return self.standing.observation
+        return self.network.probe_schedule
 
-    def frame(self, beside: Mapping[str, Reading]) -> Frame:
+    def frame(self, compared: Mapping[str, Reading]) -> Frame:
         """What has been read so far."""
         return Frame(
             run=self.number,
-            step=self.standing.step,
+            step=self.network.step,
             epoch=0.0,
             steps_per_second=0.0,
             eta_seconds=None,
-            readings=dict(self.observation.readings),
-            beside=beside,
+            readings=dict(self.probe_schedule.readings),
+            beside=compared,
         )
 
     def started(self) -> RunStarted:
         """The event that opens it."""
-        network = self.standing.network
+        network = self.network.network
         return RunStarted(
             run=self.number,
             config=self.config,
-            regime=self.standing.regime.name,
+            regime=self.network.regime.name,
             device=device_name(self.device),
             layers=layer_infos(network.architecture),
             wiring=network.wiring,
             parameters_value=_count(network.value),
-            parameters_feature=0 if self.standing.regime.own_gates else _count(network.feature),
+            parameters_feature=0 if self.network.regime.own_gates else _count(network.feature),
             train_examples=self.examples[0],
             test_examples=self.examples[1],
             classes=len(self.probe_set.class_names),

@@ -1,4 +1,4 @@
-"""Recorded runs and session files: read and written in threads of their own, shown in turn."""
+"""Recorded runs and session files: listed, read and written, each in a thread of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.protocol.wording import in_words
 from dgn_engine.storage.runs.listing import listed
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.runs.validate import plain_event, shown
@@ -45,23 +44,18 @@ from dgn_engine.storage.session_file.session_writer import SavePoint, save_sessi
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
 from dgn_engine.training.recording import Recording
 
-OfRuns = do.ListRuns | do.ShowRun | do.OpenSession | do.SaveSession
 PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a session
-_SHOWN_AGAIN = (Measured, ProbeScalars, RegimeSwapped, WeightsTaken, Rewired, SettingChanged)
+_DRAWN = (Measured, ProbeScalars, RegimeSwapped, WeightsTaken, Rewired, SettingChanged)
 
 
-def recalled(events: Iterable[Event]) -> HistoryReplayed:
-    """Of what a run went through, all that is drawn."""
-    return HistoryReplayed(tuple(event for event in events if isinstance(event, _SHOWN_AGAIN)))
+def drawn_history(events: Iterable[Event]) -> HistoryReplayed:
+    """The events of a recorded run that panels draw."""
+    return HistoryReplayed(tuple(event for event in events if isinstance(event, _DRAWN)))
 
 
-def routed(command: do.Command) -> do.Command:
-    """A file is opened as what it is: a session too may have been dropped under any name."""
-    if isinstance(command, do.OpenFile):
-        path = Path(command.path)
-        if path.suffix == ENDING or is_session(path):
-            return do.OpenSession(command.path)
-    return command
+def is_session_file(path: Path) -> bool:
+    """Whether this is a session, by its name or, under any name, by its content."""
+    return path.suffix == ENDING or is_session(path)
 
 
 @dataclass(frozen=True)
@@ -77,8 +71,8 @@ class LoadedRun:
     step: int
     session: UnpackedSession | None = None
 
-    def told(self, number: int, aside: str) -> tuple[Event, ...]:
-        """The events that put it on show as run `number`."""
+    def events_as(self, number: int, before: str) -> tuple[Event, ...]:
+        """The events that show it as run `number`; `before`: the folder of the run that ended."""
         file = self.session
         return (
             replace(self.started, run=number, inspected=""),
@@ -90,12 +84,12 @@ class LoadedRun:
                 file.file_name if file else "",
                 file.saved if file else "",
                 json.dumps(file.look) if file else "null",
-                aside,
+                before,
             ),
         )
 
-    def frame_now(self, number: int, requests: Iterable[do.ProbeRequest]) -> Frame:
-        """What was recorded; of what is looked at and was not, that it was not."""
+    def frame_for(self, number: int, requests: Iterable[do.ProbeRequest]) -> Frame:
+        """The recorded readings; a requested probe without one says that it was not recorded."""
         readings = dict(self.frame.readings) if self.frame is not None else {}
         for request in requests:
             readings.setdefault(
@@ -112,93 +106,101 @@ class LoadedRun:
 
 
 class RunLibrary:
-    """At most one recorded run is on show. Trouble becomes events, as everywhere."""
+    """Lists, reads and writes recorded runs; at most one of them is shown.
+
+    Trouble in its threads becomes events.
+    """
 
     def __init__(self, emit: Callable[[Event], None], runs_root: str) -> None:
         self._emit = emit
         self._root = runs_root
-        self._ready: queue.SimpleQueue[LoadedRun] = queue.SimpleQueue()
-        self._place: PrivateTempDir | None = None
+        self._loaded: queue.SimpleQueue[LoadedRun] = queue.SimpleQueue()
+        self._temp_dir: PrivateTempDir | None = None
         self._closing = threading.Event()
-        self.found: LoadedRun | None = None
-        cleaner = threading.Thread(target=remove_abandoned, name="dgn-shelf", daemon=True)
-        self._threads = [cleaner]  # of what programs that were killed have left
+        self.shown: LoadedRun | None = None
+        cleaner = threading.Thread(target=remove_abandoned, name="dgn-library", daemon=True)
+        self._threads = [cleaner]
         cleaner.start()
 
-    def obey(self, command: OfRuns, recording: Recording | None, frame: Frame | None) -> None:
-        """Begin with it; `recording` and `frame` are those of the run in progress."""
-        match command:
-            case do.ListRuns():
-                self._begin(command, lambda: self._emit(listed(self._root)))
-            case do.ShowRun():
-                folder = Path(command.folder)
-                if recording is not None and folder == recording.path:
-                    raise UserError(f"{folder.name} is the run in progress.")
-                self._begin(command, lambda: self._ready.put(_read(folder)))
-            case do.OpenSession():
-                place = self._private_place()
-                path = Path(command.path)
-                self._begin(command, lambda: self._ready.put(self._unpacked(path, place)))
-            case do.SaveSession():
-                self._save(command, recording, frame)
+    def list_runs(self, command: do.ListRuns) -> None:
+        """List the user's runs; `RunsListed` follows."""
+        self._begin(command, lambda: self._emit(listed(self._root)))
 
-    def ready(self) -> LoadedRun | None:
+    def read(self, command: do.ShowRun, recording: Recording | None) -> None:
+        """Read a folder; `recording` is that of the run in progress, which is not shown."""
+        folder = Path(command.folder)
+        if recording is not None and folder == recording.path:
+            raise UserError(f"{folder.name} is the run in progress.")
+        self._begin(command, lambda: self._loaded.put(_read(folder)))
+
+    def open_session(self, command: do.OpenSession) -> None:
+        """Unpack and read a session file."""
+        if self._temp_dir is None:
+            self._temp_dir = PrivateTempDir()
+        path, place = Path(command.path), self._temp_dir.path
+        self._begin(command, lambda: self._loaded.put(self._unpacked(path, place)))
+
+    def save_session(
+        self, command: do.SaveSession, recording: Recording | None, frame: Frame | None
+    ) -> None:
+        """Write the run that is shown, or the run in progress with its `recording` and `frame`."""
+        look: Any = json.loads(command.look)
+        path, shown = Path(command.path), self.shown
+        if shown is not None:
+            self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, look))
+            return
+        if recording is None or frame is None:
+            raise UserError("there is no recorded run, and a session is made of what was recorded.")
+        if recording.paused:
+            raise UserError(recording.paused)
+        marker, folder = recording.mark(), recording.path
+
+        def write() -> None:
+            if not marker.done.wait(PATIENCE) or marker.lines < 0:
+                raise UserError(f"the disk of {folder} does not take what is recorded.")
+            point = SavePoint(frame.step, marker.lines, frame)
+            self._write(path, folder, folder.name, point, look)
+
+        self._begin(command, write)
+
+    def take_loaded(self) -> LoadedRun | None:
         """A run that was read since the last call."""
         try:
-            return self._ready.get_nowait()
+            return self._loaded.get_nowait()
         except queue.Empty:
             return None
 
-    def home(self) -> Path:
-        """A folder where the run on show may go on: a stranger's is copied among the user's."""
-        assert self.found is not None
-        if self.found.session is None or not self._root:
-            return self.found.folder
-        return adopt(self.found.folder, Path(self._root), self.found.name)
+    def folder_to_continue(self) -> Path:
+        """The folder in which the run that is shown goes on; one from a session is copied first."""
+        assert self.shown is not None
+        if self.shown.session is None or not self._root:
+            return self.shown.folder
+        return adopt(self.shown.folder, Path(self._root), self.shown.name)
 
-    def put_back(self, instead: LoadedRun | None = None) -> None:
-        """Show this one, or none; what was unpacked for the one before is removed."""
-        before, self.found = self.found, instead
+    def replace_shown(self, loaded: LoadedRun | None) -> None:
+        """Show this run, or none; what was unpacked for the one before is removed."""
+        before, self.shown = self.shown, loaded
         if before is not None and before.session is not None:
             shutil.rmtree(before.folder.parent, ignore_errors=True)
+
+    def close_shown(self) -> None:
+        """Show no recorded run any more."""
+        self.replace_shown(None)
 
     def close(self) -> None:
         """Wait for what is being read or written, and remove what was unpacked."""
         self._closing.set()
         for thread in self._threads:
             thread.join(timeout=PATIENCE)
-        self.put_back()
-        if self._place is not None:
-            self._place.remove()
-
-    def _save(
-        self, command: do.SaveSession, recording: Recording | None, frame: Frame | None
-    ) -> None:
-        look: Any = json.loads(command.look)
-        path, found = Path(command.path), self.found
-        if found is not None:
-            self._begin(command, lambda: self._write(path, found.folder, found.name, None, look))
-            return
-        if recording is None or frame is None:
-            raise UserError("there is no recorded run, and a session is made of what was recorded.")
-        if recording.paused:
-            raise UserError(recording.paused)
-        mark, folder = recording.mark(), recording.path
-
-        def write() -> None:
-            if not mark.done.wait(PATIENCE) or mark.lines < 0:
-                raise UserError(f"the disk of {folder} does not take what is recorded.")
-            self._write(path, folder, folder.name, SavePoint(frame.step, mark.lines, frame), look)
-
-        self._begin(command, write)
+        self.close_shown()
+        if self._temp_dir is not None:
+            self._temp_dir.remove()
 
     def _write(
-        self, path: Path, folder: Path, name: str, moment: SavePoint | None, look: Any
+        self, path: Path, folder: Path, name: str, point: SavePoint | None, look: Any
     ) -> None:
-        save_session(folder, path, moment, look, name)
-        self._emit(
-            SessionSaved(RunReader(folder).step if moment is None else moment.step, str(path))
-        )
+        save_session(folder, path, point, look, name)
+        self._emit(SessionSaved(RunReader(folder).step if point is None else point.step, str(path)))
 
     def _unpacked(self, path: Path, place: Path) -> LoadedRun:
         session = unpack(path, place, self._closing)
@@ -208,14 +210,8 @@ class RunLibrary:
             shutil.rmtree(session.folder.parent, ignore_errors=True)
             raise
 
-    def _private_place(self) -> Path:
-        """Nobody else may look into it."""
-        if self._place is None:
-            self._place = PrivateTempDir()
-        return self._place.path
-
-    def _begin(self, command: OfRuns, act: Callable[[], None]) -> None:
-        what = in_words(command)
+    def _begin(self, command: do.Command, act: Callable[[], None]) -> None:
+        what = command.in_words()
 
         def guarded() -> None:
             try:
@@ -226,7 +222,7 @@ class RunLibrary:
             except Exception as error:  # a fault of ours must not end silently
                 self._emit(Failed(f"Could not {what}: {error}.", traceback.format_exc()))
 
-        thread = threading.Thread(target=guarded, name="dgn-shelf", daemon=True)
+        thread = threading.Thread(target=guarded, name="dgn-library", daemon=True)
         self._threads = [*(one for one in self._threads if one.is_alive()), thread]
         thread.start()
 
@@ -238,7 +234,7 @@ def _read(folder: Path, session: UnpackedSession | None = None) -> LoadedRun:
         raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
     step = reader.step if session is None else session.step
     frame = reader.frame(step)
-    events = recalled(reader.events)
+    events = drawn_history(reader.events)
     if session is not None and frame is not None:
         frame = shown(frame)
         events = HistoryReplayed(tuple(plain_event(event) for event in events.events))

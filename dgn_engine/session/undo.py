@@ -1,17 +1,19 @@
-"""Undo and redo of what a user changed in a run: as it was before, put back between two steps.
+"""Undo and redo of what a user changed in a run, between two steps.
 
-What replaced weights (a regime, gates or weights of a file) is undone by the networks, their
-optimiser state, the regime and the dials as they stood right before, copied out at that moment as
-the checkpoint beside the event is; so it works for a run that is not recorded, too. An order, a
-rotation or a dial is only turned back: the weights are left alone. Steps are never taken back: the
-run goes on from the step that it has reached, and its record stays whole.
+A change that replaced weights (a regime, gates or weights of a file) is undone with a copy of the
+run from right before it: both networks, optimiser state, regime and settings. An order, a rotation
+or a setting is only turned back; the weights are left alone. Steps are never taken back: the run
+goes on from the step that it has reached, and its record stays whole. Which command is undone how
+is declared with it (`protocol.commands.UndoPolicy`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
@@ -25,14 +27,12 @@ from dgn_engine.training.run_snapshot import capture, go_back
 
 MOST = 50  # changes that are kept
 MOST_BYTES = 512 << 20  # of their weights; the newest change is always kept
-MERGED = 1.0  # seconds between two turns of one dial that count as one
-_REPLACES = (do.SwapRegime, do.TakeGates, do.TakeWeights)
-_TURNS = (do.Rewire, do.Rotate, do.SetLearningRate, do.SetBeta, do.SetValueInput)
+MERGED = 1.0  # seconds between two changes of one setting that count as one
 
 
 @dataclass(frozen=True)
-class _Turned:
-    """Where order, rotation and dials stood."""
+class _Settings:
+    """Order, rotation and settings of a run."""
 
     order: tuple[int, ...]
     rotation: tuple[int, ...]
@@ -43,134 +43,137 @@ class _Turned:
 
 
 @dataclass(frozen=True)
-class _Before:
-    """How the run stood before a change. `what` it was, in words: 'gates of x.pt'."""
+class _Change:
+    """A change with the state before it. `what` it was, in words: 'gates of x.pt'."""
 
     what: str
-    stood: Snapshot | _Turned
-    kind: type[object]
+    before: Snapshot | _Settings
+    kind: type[do.Command]
+    policy: do.UndoPolicy
     at: float
 
     @property
     def size(self) -> int:
-        """Bytes."""
-        tensors = self.stood.tensors.values() if isinstance(self.stood, Snapshot) else ()
+        """Bytes of its tensors."""
+        tensors = self.before.tensors.values() if isinstance(self.before, Snapshot) else ()
         return sum(tensor.nbytes for tensor in tensors)
 
 
 class UndoHistory:
     """The changes of the run in progress, the newest last; another run begins without any."""
 
-    def __init__(
-        self,
-        emit: Callable[[Event], None],
-        run: Callable[[], Run | None],
-        file_name: Callable[[int], str],
-    ) -> None:
+    def __init__(self, emit: Callable[[Event], None], file_name: Callable[[int], str]) -> None:
         """`file_name(ticket)`: of a listed file."""
         self._emit = emit
-        self._run = run
         self._file_name = file_name
-        self._of = 0  # the number of the run that was changed
-        self._done: list[_Before] = []
-        self._undone: list[_Before] = []
+        self._run = 0  # the number of the run that was changed
+        self._done: list[_Change] = []
+        self._undone: list[_Change] = []
 
-    def around(self, command: do.Command, act: Callable[[do.Command], None]) -> None:
-        """Carry out a command and remember how the run stood, or undo or redo one.
+    def remember(self, command: do.Command, run: Run | None, act: Callable[[Any], None]) -> None:
+        """Carry out a command; if it can be undone, remember the state of `run` before it.
 
         Raises what `act` raises, and then nothing is remembered.
         """
-        run = self._run()
         number = 0 if run is None else run.number
-        if number != self._of:
-            self._of, self._done, self._undone = number, [], []
-        if isinstance(command, (do.Undo, do.Redo)):
-            self._back(run, isinstance(command, do.Redo))
-        elif run is None or not isinstance(command, (*_REPLACES, *_TURNS)):
+        if number != self._run:
+            self._run, self._done, self._undone = number, [], []
+        if run is None or command.undo is None:
             act(command)
             return
-        else:
-            before = self._before(run, self._in_words(command), type(command))
+        change = _change(run, self._in_words(command), type(command), command.undo)
+        with _shared(run, None if change is None else change.before):
             act(command)
-            self._undone.clear()
-            self._remember(before)
-        self._tell()
+        self._undone.clear()
+        self._append(change)
+        self._emit_names()
 
-    def _remember(self, before: _Before | None) -> None:
-        if before is None:  # the run had diverged: this change cannot be undone, nor those before
-            self._done.clear()
-            return
-        last = self._done[-1] if self._done else None
-        dial = before.kind in _TURNS[2:] and last is not None and last.kind is before.kind
-        if dial and last is not None and before.at - last.at < MERGED:
-            return
-        self._done.append(before)
-        self._trim(self._done)
+    def undo(self, run: Run | None) -> None:
+        """Put the run back to before its last change; raises `UserError` where there is none."""
+        self._step(run, "undo", self._done, self._undone)
 
-    def _back(self, run: Run | None, again: bool) -> None:
-        source, target = (self._undone, self._done) if again else (self._done, self._undone)
-        word = "redo" if again else "undo"
+    def redo(self, run: Run | None) -> None:
+        """Make the last change that was undone once more; raises `UserError` likewise."""
+        self._step(run, "redo", self._undone, self._done)
+
+    def _step(
+        self, run: Run | None, word: str, source: list[_Change], target: list[_Change]
+    ) -> None:
         if run is None or not source:
             raise UserError(f"There is nothing to {word}.")
         last = source[-1]
-        now = self._before(run, last.what, last.kind)
-        if isinstance(last.stood, Snapshot):
-            _put_back(run, last.stood, (word, last.what), self._emit)
-        else:
-            _turn_back(run, last.stood)
+        change = _change(run, last.what, last.kind, last.policy)
+        with _shared(run, None if change is None else change.before):
+            if isinstance(last.before, Snapshot):
+                _put_back(run, last.before, (word, last.what), self._emit)
+            else:
+                _turn_back(run, last.before)
         source.pop()
-        if now is not None:
-            target.append(now)
-            self._trim(target)
+        if change is not None:
+            target.append(change)
+            _trim(target)
+        self._emit_names()
 
-    def _before(self, run: Run, what: str, kind: type[object]) -> _Before | None:
-        """None where the run has diverged: then there is nothing worth having back."""
-        network = run.trainer.network
-        stood: Snapshot | _Turned | None
-        if kind in _REPLACES:
-            stood = capture(run)
-        else:
-            beta, value_input = network.gate.beta, network.value_input
-            turns = turned(network.routes)
-            stood = _Turned(network.wiring, *turns, run.learning_rate, beta, value_input)
-        return None if stood is None else _Before(what, stood, kind, time.monotonic())
+    def _append(self, change: _Change | None) -> None:
+        if change is None:  # the run had diverged: neither this change nor those before are undone
+            self._done.clear()
+            return
+        last = self._done[-1] if self._done else None
+        same = last is not None and change.policy.merges and last.kind is change.kind
+        if last is not None and same and change.at - last.at < MERGED:
+            return
+        self._done.append(change)
+        _trim(self._done)
 
-    def _trim(self, changes: list[_Before]) -> None:
-        del changes[:-MOST]
-        while len(changes) > 1 and sum(one.size for one in changes) > MOST_BYTES:
-            del changes[0]
-
-    def _tell(self) -> None:
+    def _emit_names(self) -> None:
         names = [changes[-1].what if changes else "" for changes in (self._done, self._undone)]
         self._emit(UndoChanged(*names))
 
     def _in_words(self, command: do.Command) -> str:
-        match command:
-            case do.TakeGates():
-                return f"gates of {self._file_name(command.ticket)}"
-            case do.TakeWeights():
-                return f"weights of {self._file_name(command.ticket)}"
-            case do.SwapRegime():
-                return f"regime {command.regime}"
-            case do.Rewire():
-                return "order of the gate layers"
-            case do.Rotate():
-                return "rotation of the gates"
-            case do.SetLearningRate():
-                return "learning rate"
-            case do.SetBeta():
-                return "β"
-        return "value input"
+        assert command.undo is not None
+        values = dict(vars(command))
+        if "ticket" in values:
+            values["file"] = self._file_name(values["ticket"])
+        return command.undo.what.format(**values)
+
+
+def _change(run: Run, what: str, kind: type[do.Command], policy: do.UndoPolicy) -> _Change | None:
+    """None where the run has diverged: then there is nothing worth having back."""
+    before = capture(run) if policy.weights else _settings_of(run)
+    return None if before is None else _Change(what, before, kind, policy, time.monotonic())
+
+
+@contextmanager
+def _shared(run: Run, before: Snapshot | _Settings | None) -> Iterator[None]:
+    """Let a recording write the copy of the run that was made for undo, not another one."""
+    run.snapshot = before if isinstance(before, Snapshot) else None
+    try:
+        yield
+    finally:
+        run.snapshot = None
+
+
+def _trim(changes: list[_Change]) -> None:
+    del changes[:-MOST]
+    while len(changes) > 1 and sum(one.size for one in changes) > MOST_BYTES:
+        del changes[0]
+
+
+def _settings_of(run: Run) -> _Settings:
+    network = run.trainer.network
+    turns = turned(network.routes)
+    beta, value_input = network.gate.beta, network.value_input
+    return _Settings(network.wiring, *turns, run.learning_rate, beta, value_input)
 
 
 def _put_back(
     run: Run, snapshot: Snapshot, what: tuple[str, str], emit: Callable[[Event], None]
 ) -> None:
     before = run.trainer.regime.name
-    run.before_swap(" of ".join(what))
-    run.measuring.restart()  # it tells the scores that it waits with
+    run.announce_change(" of ".join(what))
+    run.evaluation.restart()  # it emits the scores that wait for a test pass
     go_back(run, snapshot)
-    run.observation.invalidate()
+    run.probe_schedule.invalidate()
     trainer = run.trainer
     regime, feature = trainer.regime, trainer.network.feature
     frozen = [
@@ -194,16 +197,16 @@ def _put_back(
     )
 
 
-def _turn_back(run: Run, stood: _Turned) -> None:
+def _turn_back(run: Run, to: _Settings) -> None:
     """Only what is different now."""
-    network = run.trainer.network
-    if network.wiring != stood.order:
-        run.rewire(stood.order)
-    if turned(network.routes) != (stood.rotation, stood.shift):
-        run.rotate(stood.rotation, stood.shift)
-    if run.learning_rate != stood.learning_rate:
-        run.set_learning_rate(stood.learning_rate)
-    if network.gate.beta != stood.beta:
-        run.set_beta(stood.beta)
-    if network.value_input != stood.value_input:
-        run.set_value_input(stood.value_input)
+    now = _settings_of(run)
+    if now.order != to.order:
+        run.rewire(to.order)
+    if turned(run.trainer.network.routes) != (to.rotation, to.shift):
+        run.rotate(to.rotation, to.shift)
+    if now.learning_rate != to.learning_rate:
+        run.set_learning_rate(to.learning_rate)
+    if now.beta != to.beta:
+        run.set_beta(to.beta)
+    if now.value_input != to.value_input:
+        run.set_value_input(to.value_input)

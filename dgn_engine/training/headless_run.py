@@ -12,13 +12,13 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import (
     Event,
+    Failed,
     Finished,
     Measured,
     RegimeSwapped,
     RunStarted,
     Working,
 )
-from dgn_engine.protocol.failure import failure
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -93,7 +93,7 @@ class HeadlessRun:
         if config.training.epochs == 0:
             raise UserError("training.epochs is 0, which never ends; say how many with --epochs.")
         run = Run(1, config, self._emit, self._report, live=False)
-        run.observation.watch(self._probes)
+        run.probe_schedule.watch(self._probes)
         self._emit(run.started(paused=False))
         self._keep(run, folder)
         if folder is not None:
@@ -103,7 +103,7 @@ class HeadlessRun:
     def go_on(self, folder: RunFolder) -> Outcome:
         """A recorded run from where it was left; raises `UserError` where it cannot go on."""
         run, told = continue_run(folder, 1, self._emit, self._report, live=False)
-        run.observation.watch(self._probes)
+        run.probe_schedule.watch(self._probes)
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).events:
             self._outcome = after(self._outcome, event)
@@ -136,7 +136,7 @@ class HeadlessRun:
         except BaseException as error:
             if recording is not None:
                 if isinstance(error, Exception):
-                    self._emit(failure("Training stopped", error))
+                    self._emit(Failed.from_exception("Training stopped", error))
                 recording.close(sound=False)
             raise
         # The weights first: a run is finished when nothing of it is missing.
@@ -148,9 +148,9 @@ class HeadlessRun:
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
     def _look(self, run: Run) -> None:
-        due = run.observation.due(run.step_count) if self._probes else ()
+        due = run.probe_schedule.due(run.step_count) if self._probes else ()
         if due:
-            run.observation.look(due, run.context(), run.step_count)
+            run.probe_schedule.read(due, run.context(), run.step_count)
             if self._recording is not None:
                 frame = Frame(
                     run=run.number,
@@ -158,7 +158,7 @@ class HeadlessRun:
                     epoch=run.trainer.epoch,
                     steps_per_second=0.0,
                     eta_seconds=None,
-                    readings=dict(run.observation.readings),
+                    readings=dict(run.probe_schedule.readings),
                 )
                 self._recording.on_frame(frame)
 

@@ -69,7 +69,7 @@ def batch_that_fits(trainer: Trainer, most: int) -> int:
 
     Found by trying; no weight, no gradient and no random number is changed.
     """
-    trainer.optimisation.torch.zero_grad(set_to_none=True)  # of the pass that did not end
+    trainer.optimizer.torch.zero_grad(set_to_none=True)  # of the pass that did not end
     size = most
     while size >= 1:
         free_memory()
@@ -88,7 +88,7 @@ def _try(trainer: Trainer, size: int) -> None:
     """As a step of `size` examples, with room for what the optimiser will keep."""
     network, training = trainer.network, trainer.config.training
     trained = [weight for weight in network.parameters() if weight.requires_grad]
-    copies = 0 if trainer.optimisation.torch.state else _MOMENTS[training.optimiser]
+    copies = 0 if trainer.optimizer.torch.state else _MOMENTS[training.optimiser]
     room = [torch.empty_like(weight) for weight in trained for _ in range(copies)]
     rows = torch.arange(size, device=trainer.data.train_x.device)
     logits = trainer.network_at(rows)(trainer.data.train_x[rows])

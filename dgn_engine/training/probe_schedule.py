@@ -54,8 +54,8 @@ class ProbeSchedule:
         self._due = dict.fromkeys(self._wanted, 0.0)
         self._every.clear()
 
-    def compare_anew(self) -> None:
-        """Something else stands beside the network: what compares with it is due at once."""
+    def invalidate_comparing(self) -> None:
+        """The comparison changed: every probe that compares is due at once."""
         self._due.update({name: 0.0 for name in self._wanted if self._probes[name].compares})
 
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ class ProbeSchedule:
             or (self._stale(name, step) and (catch_up or self._due[name] <= now))
         )
 
-    def look(self, names: tuple[str, ...], context: ProbeContext, step: int) -> None:
+    def read(self, names: tuple[str, ...], context: ProbeContext, step: int) -> None:
         """Read these probes; a probe that fails is reported once and the run goes on."""
-        sights = {1: context}
+        contexts = {1: context}
         for name in names:
             began = time.monotonic()
-            reading = self._fitting(name, sights, step)
+            reading = self._fitting(name, contexts, step)
             seconds = time.monotonic() - began
             interval = max(SHORTEST, seconds / SHARE)
             self._due[name] = time.monotonic() + interval
@@ -84,24 +84,24 @@ class ProbeSchedule:
     def _stale(self, name: str, step: int) -> bool:
         return name not in self.readings or self.readings[name].step != step
 
-    def _fitting(self, name: str, sights: dict[int, ProbeContext], step: int) -> Reading:
+    def _fitting(self, name: str, contexts: dict[int, ProbeContext], step: int) -> Reading:
         """A reading on as many probe examples as fit in memory: all, half of them, a quarter, …"""
         while every := self._every.get(name, 1):
-            if every not in sights:
-                sights[every] = sights[1].thinned(every)
-            context = sights[every]
-            reading = self._read(name, context, step)
+            if every not in contexts:
+                contexts[every] = contexts[1].subsample(every)
+            context = contexts[every]
+            reading = self._reading(name, context, step)
             if reading is not None:
                 halved = f"probe batch halved to {len(context.x)}: out of memory"
                 return replace(reading, remark=halved) if every > 1 else reading
-            for other in sights.values():
+            for other in contexts.values():
                 other.forget()
             free_memory()
             self._memory.pop(name, None)  # of more examples
             self._every[name] = 2 * every if len(context.x) >= 2 * FEWEST else 0
         return _misfit(self._probes[name], name, step)
 
-    def _read(self, name: str, context: ProbeContext, step: int) -> Reading | None:
+    def _reading(self, name: str, context: ProbeContext, step: int) -> Reading | None:
         """None where there is not enough memory."""
         probe, options = self._probes[name], self._wanted[name]
         estimate = probe.cost(context.architecture, len(context.x)) / ASSUMED_FLOPS
@@ -124,7 +124,7 @@ class ProbeSchedule:
         )
 
     def _broke(self, name: str, step: int, error: Exception) -> Reading:
-        """Of a probe that failed; told once."""
+        """The reading of a probe that failed; its first failure is an event."""
         if name not in self._broken:
             self._broken.add(name)
             what = f"The probe '{self._probes[name].title}' failed: {str(error).rstrip('.')}."

@@ -63,7 +63,7 @@ class Recording:
         self._changes = 0
         self._frame_due = True
         run.recorded = True
-        run.before_swap = lambda regime: self.checkpoint(f"before {regime}")
+        run.before_change = lambda change: self.checkpoint(f"before {change}")
 
     @property
     def path(self) -> Path:

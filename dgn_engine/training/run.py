@@ -1,4 +1,4 @@
-"""One run from its configuration to its last step: data, trainer, measuring, observation."""
+"""One run from its configuration to its last step: data, trainer, evaluation, probes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from dgn_engine.protocol.events import (
     WeightsSaved,
 )
 from dgn_engine.regimes import find_regime
+from dgn_engine.storage.runs.snapshot import Snapshot
 from dgn_engine.training.device_data import choose_probe_set, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
@@ -94,13 +95,14 @@ class Run:
             self.total_steps += self.pretrain_steps
         self.pace = config.training.pace
         self.learning_rate = config.training.learning_rate
-        self.measuring = EvaluationSchedule(self.trainer, emit, live)
-        self.observation = ProbeSchedule(emit)
+        self.evaluation = EvaluationSchedule(self.trainer, emit, live)
+        self.probe_schedule = ProbeSchedule(emit)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
         rows = self._probe_rows = torch.tensor(self.probe_set.indices, device=self.device)
         self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
         self.diverged = False
-        self.before_swap: Callable[[str], None] = lambda _regime: None  # the weights as they were
+        self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
+        self.snapshot: Snapshot | None = None  # of this moment, while a change is carried out
         self.examples: tuple[int, int] = (len(examples.train_y), len(examples.test_y))
         self.fingerprint = examples.fingerprint
         self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
@@ -137,14 +139,14 @@ class Run:
     @property
     def finished(self) -> bool:
         """The last epoch is over and tested (never, where the run trains until stopped)."""
-        if not self.total_steps or self.measuring.pending:
+        if not self.total_steps or self.evaluation.pending:
             return False
         return self.step_count >= self.total_steps
 
     def advance(self) -> bool:
         """A chunk of the test pass under way, or else a step; True if it was a step."""
-        if self.measuring.pending:
-            self.measuring.advance()
+        if self.evaluation.pending:
+            self.evaluation.advance()
             return False
         self._step()
         return True
@@ -152,8 +154,8 @@ class Run:
     def step(self) -> None:
         """One training step, and the test pass that follows it where one is due."""
         self._step()
-        while self.measuring.pending:
-            self.measuring.advance()
+        while self.evaluation.pending:
+            self.evaluation.advance()
 
     def _step(self) -> None:
         """A loss that is not finite ends the run."""
@@ -165,7 +167,7 @@ class Run:
             if is_out_of_memory(error):
                 raise UserError(does_not_fit(self.trainer)) from None
             raise
-        if not self.measuring.after_step():
+        if not self.evaluation.after_step():
             self.diverged = True
             self._emit(Diverged(self.step_count))
         elif self._learnt_enough():
@@ -176,19 +178,24 @@ class Run:
         until = self.config.training.until
         if not until or self.step_count % self.trainer.steps_per_epoch:
             return False
-        return self.step_count > self.pretrain_steps and self.measuring.epoch_accuracy >= until
+        return self.step_count > self.pretrain_steps and self.evaluation.epoch_accuracy >= until
 
-    def context(self, beside: ComparedGates = no_comparison) -> ProbeContext:
-        """The probe set under the network as it is now, and under one that stands beside it."""
+    def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
+        """The probe set under the network as it is now, and under one that is compared with."""
         trainer = self.trainer
         network = trainer.network_at(self._probe_rows)
-        return ProbeContext(network, self._probe_x, self._probe_y, trainer.regime, beside)
+        return ProbeContext(network, self._probe_x, self._probe_y, trainer.regime, compared)
+
+    def announce_change(self, change: str) -> None:
+        """Let the weights be recorded before they are changed: 'FR-II', 'weights of x.pt'."""
+        self.before_change(change)
+        self.snapshot = None
 
     def swap(self, name: str, restart_value: bool) -> None:
         """Another regime from the next step on."""
         after = find_regime(name)
         restart = restart_value and after.offers_restart
-        self.before_swap(after.name)
+        self.announce_change(after.name)
         self.pretrain_steps = 0
         before = self.trainer.regime.name
         self._swapped(before, self.trainer.swap(after, restart))
@@ -196,7 +203,7 @@ class Run:
     def take_gates(self, match: LayerMatching, source: str, restart_value: bool) -> None:
         """Θ^f := the weights of a file; the regime becomes FL."""
         before, after = self.trainer.regime, find_regime("FL")
-        self.before_swap(after.name)
+        self.announce_change(after.name)
         self.pretrain_steps = 0
         # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.
         change = self.trainer.swap(after, restart_value)
@@ -207,7 +214,7 @@ class Run:
 
     def take_weights(self, match: LayerMatching, source: str) -> None:
         """Θ^v := the weights of a file; regime and gates stay what they are."""
-        self.before_swap(f"weights of {source}")
+        self.announce_change(f"weights of {source}")
         self.trainer.take_weights(*tensors_of(match))
         self._changed()
         self._emit(weights_taken(match, source, self.step_count))
@@ -233,31 +240,31 @@ class Run:
         """Of the optimiser; must be positive."""
         replace(self.config.training, learning_rate=rate)  # validates
         self.learning_rate = rate
-        self.trainer.optimisation.set_learning_rate(rate)
-        self.tell_settings()
+        self.trainer.optimizer.set_learning_rate(rate)
+        self.emit_settings()
 
     def set_beta(self, beta: float) -> None:
         """Steepness of the soft gate; must be positive."""
         gating = replace(self.config.gating, beta=beta)  # validates
         self.trainer.network.set_gate(beta=beta, epsilon=gating.epsilon)
         self._changed()
-        self.tell_settings()
+        self.emit_settings()
 
     def set_value_input(self, value_input: ValueInput) -> None:
         """What the value network is fed."""
         replace(self.config.gating, value_input=value_input)  # validates
         self.trainer.network.value_input = value_input
         self._changed()
-        self.tell_settings()
+        self.emit_settings()
 
     def set_pace(self, pace: float) -> None:
         """Steps a second at most; 0 lifts the limit."""
         replace(self.config.training, pace=pace)  # validates
         self.pace = pace
-        self.tell_settings()
+        self.emit_settings()
 
-    def tell_settings(self) -> None:
-        """Emit the dials as they are."""
+    def emit_settings(self) -> None:
+        """Emit the settings as they are."""
         network = self.trainer.network
         self._emit(
             SettingChanged(
@@ -276,8 +283,8 @@ class Run:
 
     def _changed(self) -> None:
         """Something other than a step changed what the network computes."""
-        self.observation.invalidate()
-        self.measuring.restart()
+        self.probe_schedule.invalidate()
+        self.evaluation.restart()
 
     def _swapped(self, before: str, change: RegimeChange, source: str = "") -> None:
         self._changed()

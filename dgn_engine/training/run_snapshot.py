@@ -17,14 +17,19 @@ from dgn_engine.training.run import Run
 
 
 def capture(run: Run) -> Snapshot | None:
-    """The run as it stands; None once a loss was not finite. Costs one copy of the tensors."""
+    """A copy of the run as it stands, tensors and all; None once a loss was not finite.
+
+    Where one has been made at this moment already (`Run.snapshot`), that one.
+    """
+    if run.snapshot is not None:
+        return run.snapshot
     trainer, network = run.trainer, run.trainer.network
     counters = trainer.counters()
     sums = counters["train_sums"]
     assert isinstance(sums, list)
     if run.diverged or not all(abs(value) < float("inf") for value in sums):
         return None
-    awaited = run.measuring.awaited
+    awaited = run.evaluation.awaited
     state: dict[str, Any] = {
         "format": FORMAT,
         **counters,
@@ -42,7 +47,7 @@ def capture(run: Run) -> Snapshot | None:
         },
         "pretrain_steps": run.pretrain_steps,
         "total_steps": run.total_steps,
-        "epoch_train": list(run.measuring.epoch_so_far),
+        "epoch_train": list(run.evaluation.epoch_so_far),
         "awaited": None if awaited is None else dataclasses.asdict(awaited),
         "finished": run.finished,
         "config": run.config.to_dict(),
@@ -87,7 +92,7 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         "pretrain_steps": pretraining and pretraining + run.step_count - snapshot.step,
         "total_steps": run.total_steps,
         "awaited": None,
-        "epoch_train": run.measuring.epoch_so_far,
+        "epoch_train": run.evaluation.epoch_so_far,
     }
     _restore(run, snapshot.tensors, state)
     run.diverged = False
@@ -108,13 +113,13 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
         tuple(int(turn) for turn in state.get("rotation", ())),
         tuple(int(step) for step in state.get("shift", ())),
     )
-    trainer.optimisation.set_learning_rate(float(dials["learning_rate"]))
+    trainer.optimizer.set_learning_rate(float(dials["learning_rate"]))
     run.learning_rate = float(dials["learning_rate"])
     run.pace = float(dials["pace"])
     run.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
     awaited = state["awaited"]
     right, seen = state.get("epoch_train", (0.0, 0))
-    run.measuring.resume(
+    run.evaluation.resume(
         None if awaited is None else Measured(**awaited), (float(right), int(seen))
     )

@@ -61,7 +61,7 @@ class Trainer:
         self._drawn: RandomGates | None = None
         self.regime = regime
         enter(self.network, None, regime, self._draw)
-        self.optimisation = NetworkOptimizer(config.training, self.network)
+        self.optimizer = NetworkOptimizer(config.training, self.network)
         self._sums = torch.zeros(2, dtype=torch.float64 if device.type != "mps" else torch.float32)
         self._sums = self._sums.to(device)
         self._seen = 0
@@ -91,7 +91,7 @@ class Trainer:
         self.network.gather(False)
         value = loss(self.config.training.loss, logits, y)
         value.backward()  # type: ignore[no-untyped-call]  # torch leaves it unannotated
-        self.optimisation.step()
+        self.optimizer.step()
         with torch.no_grad():
             self._sums += torch.stack((value.detach() * len(y), correct(logits, y)))
         self._seen += len(y)
@@ -138,9 +138,9 @@ class Trainer:
         change = enter(self.network, self.regime, regime, self._draw, restart_value)
         self.regime = regime
         if "value weights" in change.redrawn:
-            self.optimisation.forget(self.network.value)
+            self.optimizer.forget(self.network.value)
         if "feature weights" in change.redrawn or change.copied:
-            self.optimisation.forget(self.network.feature)
+            self.optimizer.forget(self.network.feature)
         return change
 
     def rewire(self, order: tuple[int, ...]) -> None:
@@ -175,7 +175,7 @@ class Trainer:
                 "begin a run with biases (--bias) to take them."
             )
         network.value.take(weights, biases)
-        self.optimisation.forget(network.value)
+        self.optimizer.forget(network.value)
 
     def take_gates(self, weights: list[Tensor], biases: list[Tensor | None]) -> None:
         """Θ^f := imported weights of its gated layers; biases are allowed (and move the gates)."""
@@ -183,12 +183,12 @@ class Trainer:
         if not network.feature.has_room_for(biases):
             self._give_feature_biases(True)
         network.feature.take(weights, biases)
-        self.optimisation.forget(network.feature)
+        self.optimizer.forget(network.feature)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that is learnt or drawn, by name: both networks, optimiser, fixed input."""
         network = self.network
-        return {**network.state_dict(), **self.optimisation.tensors(network)}
+        return {**network.state_dict(), **self.optimizer.tensors(network)}
 
     def counters(self) -> dict[str, object]:
         """Steps, draws, and the sums of the train score that is being gathered."""
@@ -216,7 +216,7 @@ class Trainer:
             if tensors[name].shape != target.shape:
                 raise RuntimeError(f"{name} has another shape")
             target.copy_(tensors[name])
-        self.optimisation.restore(self.network, tensors)
+        self.optimizer.restore(self.network, tensors)
         self.step_count = int(counters["step"])
         self._draws = int(counters["draws"])
         self._sums.copy_(torch.tensor(counters["train_sums"], dtype=self._sums.dtype))
@@ -231,7 +231,7 @@ class Trainer:
         for theirs, ours in zip(network.feature.weights, feature.weights, strict=True):
             ours.data.copy_(theirs.data)
         network.feature = feature
-        self.optimisation.replace_feature(feature)
+        self.optimizer.replace_feature(feature)
 
     def _draw(self, stack: Stack) -> None:
         """Fresh weights; the n-th draw of a run is a function of (seed, n)."""

@@ -22,11 +22,11 @@ from dgn_engine.protocol.events import (
     DiscardConfirmation,
     EngineReady,
     Event,
+    RecordedRun,
     RunShown,
     RunsListed,
     SessionSaved,
 )
-from dgn_engine.protocol.recorded import RecordedRun
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.relative_time import ago

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dgn_engine.protocol.recorded import RecordedRun, RunsListed
+from dgn_engine.protocol.events import RecordedRun, RunsListed
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.index import IndexEntry, runs
 

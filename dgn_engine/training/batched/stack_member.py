@@ -51,8 +51,8 @@ class StackMember:
             self._emit(started)
         self.run.trainer.data = sources.shared(job.config.data, self.run.trainer.data)
         self._keep()
-        while self.run.measuring.pending:  # it was left between training and testing
-            self.run.measuring.advance()
+        while self.run.evaluation.pending:  # it was left between training and testing
+            self.run.evaluation.advance()
 
     @property
     def progress(self) -> JobProgress:
@@ -62,9 +62,9 @@ class StackMember:
     def epoch_ended(self, train: Score, test: Score) -> None:
         """Log the scores; where the train accuracy is what was asked, this was the last epoch."""
         run = self.run
-        right, seen = run.measuring.epoch_so_far  # by who trained it before
+        right, seen = run.evaluation.epoch_so_far  # by who trained it before
         accuracy = (right + train.accuracy * train.examples) / (seen + train.examples)
-        run.measuring.resume(None)
+        run.evaluation.resume(None)
         self._emit(
             Measured(
                 step=run.step_count,

@@ -51,7 +51,7 @@ class StackedWeights:
         """Each trainer has weights and states of its own again, which the stack does not share."""
         self.publish()
         for trainer in self._trainers:
-            states = trainer.optimisation.torch.state
+            states = trainer.optimizer.torch.state
             for parameter in trainer.network.parameters():
                 parameter.data = parameter.data.clone()
                 if states.get(parameter):
@@ -60,7 +60,7 @@ class StackedWeights:
     def _publish(self, part: _Part, name: str, places: range, state: dict[str, Any]) -> None:
         for row, place in enumerate(places):
             trainer = self._trainers[place]
-            trainer.optimisation.torch.state[part.own[name][place]] = {
+            trainer.optimizer.torch.state[part.own[name][place]] = {
                 key: value[row] if value.dim() else value
                 for key, value in state.items()
                 if isinstance(value, Tensor)
@@ -78,7 +78,7 @@ class StackedWeights:
                     piece.grad = part.gradients[name][begin:end]
                     part.pieces.setdefault(name, []).append(piece)
                     mine.append(piece)
-            rate = self._trainers[begin].optimisation.torch.param_groups[0]["lr"]
+            rate = self._trainers[begin].optimizer.torch.param_groups[0]["lr"]
             groups.append({"params": mine, "lr": rate})
         return optimiser_over(groups, self._trainers[0].config.training)
 
@@ -88,7 +88,7 @@ class StackedWeights:
             for name, pieces in part.pieces.items():
                 for (begin, end), piece in zip(self._slices, pieces, strict=True):
                     states = [
-                        self._trainers[b].optimisation.torch.state.get(part.own[name][b], {})
+                        self._trainers[b].optimizer.torch.state.get(part.own[name][b], {})
                         for b in range(begin, end)
                     ]
                     if any(states):

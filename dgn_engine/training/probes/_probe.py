@@ -18,14 +18,14 @@ ComparedGates = Callable[[], tuple[Tensor, ...] | None]
 
 
 def no_comparison() -> None:
-    """Nothing stands beside the network."""
+    """There is no other network to compare with."""
 
 
 class ProbeContext:
     """One step as the probes see it: what several of them need is computed once, when asked for.
 
-    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `beside` gives
-    the gates of a network that is compared with, on the same examples, when they are asked for.
+    `x` (n, *input_shape): the probe set; `labels` (n,); `regime`: the one in force; `compared`
+    gives the gates of the network that is compared with, on the same examples.
     """
 
     def __init__(
@@ -34,43 +34,42 @@ class ProbeContext:
         x: Tensor,
         labels: Tensor,
         regime: Regime,
-        beside: ComparedGates = no_comparison,
+        compared: ComparedGates = no_comparison,
         classes: int = 0,
     ) -> None:
         """`classes`: of the labels, where the network has other outputs than one for each."""
         self.network = network
         self.classes = classes or max(network.architecture.classes, 2)  # a pair shares one output
         self.x = x
-        self._beside = beside
+        self._compared = compared
         self.labels = labels
         self.regime = regime
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was computed; it is computed anew when it is asked for."""
+        """Drop what was computed, to free memory."""
         # K^F is shown where something trains through the gates.
         trained = self.regime.trains_feature or self.regime.own_gates
         self.kernels = SharedKernels(self.network, self.x, feature_trained=trained)
 
-    def thinned(self, every: int) -> ProbeContext:
+    def subsample(self, every: int) -> ProbeContext:
         """The same step on each `every`-th example, sorted by class as before."""
         network, given = self.network, self.network.given_gates
         if given is not None:
-            network = network.with_gates(_thinned(given, every))
+            network = network.with_gates(_subsample(given, every))
 
-        def beside() -> tuple[Tensor, ...] | None:
-            return None if (found := self.other) is None else _thinned(found, every)
+        def compared() -> tuple[Tensor, ...] | None:
+            return None if (gates := self.compared_gates) is None else _subsample(gates, every)
 
-        return ProbeContext(network, self.x[::every], self.labels[::every], self.regime, beside)
+        return ProbeContext(network, self.x[::every], self.labels[::every], self.regime, compared)
 
     @property
-    def other(self) -> tuple[Tensor, ...] | None:
-        """The gates of what it is compared with; None where there is nothing."""
-        return self._beside()
+    def compared_gates(self) -> tuple[Tensor, ...] | None:
+        """The gates of the network that is compared with; None where there is none."""
+        return self._compared()
 
     @property
     def architecture(self) -> Architecture:
-        """Of the value network."""
         return self.network.architecture
 
     @property
@@ -79,7 +78,7 @@ class ProbeContext:
         return self.kernels.gates
 
 
-def _thinned(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
+def _subsample(gates: tuple[Tensor, ...], every: int) -> tuple[Tensor, ...]:
     return tuple(layer[::every] for layer in gates)
 
 
@@ -106,7 +105,7 @@ class Probe:
     title: str
     read: Callable[[ProbeContext, Mapping[str, OptionValue], object], ProbeResult]
     cost: Callable[[Architecture, int], float] = no_cost
-    compares: bool = False  # it reads `ProbeContext.other`, too
+    compares: bool = False  # it reads `ProbeContext.compared_gates`, too
 
 
 def numpy(tensor: Tensor) -> Array:

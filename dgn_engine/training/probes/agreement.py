@@ -1,4 +1,4 @@
-"""The gates of the run against those of the network beside it, on the same probe examples.
+"""The gates of the run against those of the network that is compared with, example by example.
 
 Arrays: `equal` (L,), the share of (example, unit) gates of layer l that lie on the same side of ½
 in both, NaN where the layers have different shapes; `chance` (L,), what it would be if both opened
@@ -23,7 +23,7 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     """See the module's first lines."""
-    ours, theirs = context.gates, context.other
+    ours, theirs = context.gates, context.compared_gates
     if theirs is None:
         return ProbeResult(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
     layers = [

@@ -132,7 +132,7 @@ def test_a_redrawn_group_loses_its_optimiser_state_and_no_other(make_run):
     run = make_run("DL")
     for _ in range(3):
         run.step()
-    network, state = run.trainer.network, run.trainer.optimisation.torch.state
+    network, state = run.trainer.network, run.trainer.optimizer.torch.state
     assert all(p in state for p in network.value.parameters())
     run.swap("FR-II", restart_value=True)
     assert all(p in state for p in network.value.parameters())

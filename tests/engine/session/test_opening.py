@@ -137,7 +137,7 @@ def test_weights_of_a_file_become_the_value_network_and_its_optimiser_starts_afr
     for place, weight in enumerate(desk.value()):
         assert torch.equal(weight, saved[f"value.weights.{place}"])
     assert all(map(torch.equal, feature, run.trainer.network.feature.weights))
-    state = run.trainer.optimisation.torch.state
+    state = run.trainer.optimizer.torch.state
     assert not any(weight in state for weight in run.trainer.network.value.weights)
     assert all(weight in state for weight in run.trainer.network.feature.weights[:-1])
     told = desk.last(WeightsTaken)
@@ -349,7 +349,7 @@ def test_a_recorded_run_stands_beside_with_its_scores_and_its_network(tmp_path: 
     assert isinstance(told, ComparisonOpened)
     assert told.scores
     assert (told.regime, told.step) == ("FR-II", 14)
-    source = desk.engine._opening.beside._standing
+    source = desk.engine._files.comparison._network
     assert source is not None
     assert all(map(torch.equal, weights, source.network.value.weights))
     desk.engine.close()

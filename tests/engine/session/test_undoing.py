@@ -15,6 +15,7 @@ from dgn_engine.session import undo
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
+from dgn_engine.training.trainer import Trainer
 from tests.engine.session.test_opening import Desk, chain, desk, small, trained  # noqa: F401 - fixtures
 
 
@@ -212,3 +213,22 @@ def test_the_record_tells_of_the_undo_and_keeps_what_it_left(recorded: Desk) -> 
         "before FR-II",
         "before undo of regime FR-II",
     }
+
+
+def test_a_recorded_run_is_copied_once_at_a_swap_and_once_at_its_undo(
+    recorded: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded.do(do.StartRun(small("DL"), paused=True))
+    recorded.train(7)
+    copies: list[int] = []
+    tensors = Trainer.tensors
+
+    def counted(trainer: Trainer) -> dict[str, Tensor]:
+        copies.append(trainer.step_count)
+        return tensors(trainer)
+
+    monkeypatch.setattr(Trainer, "tensors", counted)
+    recorded.do(do.SwapRegime("FR-II"))
+    assert copies == [7]
+    recorded.do(do.Undo())
+    assert copies == [7, 7]

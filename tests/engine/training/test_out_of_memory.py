@@ -59,31 +59,31 @@ def test_a_real_allocation_that_is_too_large_is_known() -> None:
 
 def hungry(run: Run, probe: str, most: int) -> None:
     """The probe runs out of memory with more examples than `most`."""
-    known = run.observation._probes[probe]
+    known = run.probe_schedule._probes[probe]
 
     def read(context: ProbeContext, options: object, memory: object) -> ProbeResult:
         if len(context.x) > most:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return known.read(context, options, memory)  # type: ignore[arg-type]
 
-    run.observation._probes[probe] = replace(known, read=read)
+    run.probe_schedule._probes[probe] = replace(known, read=read)
 
 
 def test_a_probe_without_memory_sees_half_of_its_examples_and_says_so(make_run: Make) -> None:
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 40)
-    run.observation.watch((do.ProbeRequest("npk"), do.ProbeRequest("gates")))
-    run.observation.look(("npk", "gates"), run.context(), 0)
-    readings = run.observation.readings
+    run.probe_schedule.watch((do.ProbeRequest("npk"), do.ProbeRequest("gates")))
+    run.probe_schedule.read(("npk", "gates"), run.context(), 0)
+    readings = run.probe_schedule.readings
     assert readings["npk"].remark == "probe batch halved to 32: out of memory"
     assert readings["gates"].remark == ""
     assert readings["gates"].arrays["layer_0"].shape[0] == 64
     whole = make_run("DL", replace(SMALL, probe_examples=64))
-    whole.observation.watch((do.ProbeRequest("npk"),))
-    whole.observation.look(("npk",), whole.context(), 0)
+    whole.probe_schedule.watch((do.ProbeRequest("npk"),))
+    whole.probe_schedule.read(("npk",), whole.context(), 0)
     for name, array in readings["npk"].arrays.items():
         if array.shape == (32, 32):  # each second example, classes in their order
-            wanted = whole.observation.readings["npk"].arrays[name][::2, ::2]
+            wanted = whole.probe_schedule.readings["npk"].arrays[name][::2, ::2]
             trace = np.trace(wanted) / np.trace(array)  # kernels are shown with trace 1
             assert np.allclose(array * trace, wanted, rtol=1e-5), name
     assert any(array.shape == (32, 32) for array in readings["npk"].arrays.values())
@@ -93,15 +93,15 @@ def test_a_probe_without_memory_sees_half_of_its_examples_and_says_so(make_run: 
 def test_what_does_not_fit_at_all_is_said_and_not_tried_again(make_run: Make) -> None:
     run = make_run("DL", replace(SMALL, probe_examples=64))
     hungry(run, "npk", 0)
-    run.observation.watch((do.ProbeRequest("npk"),))
-    run.observation.look(("npk",), run.context(), 0)
-    reading = run.observation.readings["npk"]
+    run.probe_schedule.watch((do.ProbeRequest("npk"),))
+    run.probe_schedule.read(("npk",), run.context(), 0)
+    reading = run.probe_schedule.readings["npk"]
     assert reading.facts == {"fault": MISFIT}
     assert "out of memory" in reading.absent
     hungry(run, "npk", 64)  # there would be room; nobody tries until something has changed
-    run.observation._probes["npk"] = replace(run.observation._probes["npk"], read=_never)
-    run.observation.look(("npk",), run.context(), 1)
-    assert run.observation.readings["npk"].facts == {"fault": MISFIT}
+    run.probe_schedule._probes["npk"] = replace(run.probe_schedule._probes["npk"], read=_never)
+    run.probe_schedule.read(("npk",), run.context(), 1)
+    assert run.probe_schedule.readings["npk"].facts == {"fault": MISFIT}
 
 
 def _never(*_: object) -> ProbeResult:

@@ -41,10 +41,10 @@ def test_probes_do_not_alter_the_run(make_run):
     plain = final_weights(make_run("DL"), 20)
     run = make_run("DL")
     requests = tuple(ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk"))
-    run.observation.watch(requests)
+    run.probe_schedule.watch(requests)
     for _ in range(20):
         run.step()
-        run.observation.look(("gates", "overlap", "npk", "ntk"), run.context(), run.step_count)
+        run.probe_schedule.read(("gates", "overlap", "npk", "ntk"), run.context(), run.step_count)
     assert all(
         torch.equal(a, b) for a, b in zip(plain, run.trainer.network.parameters(), strict=True)
     )
@@ -178,10 +178,10 @@ def test_every_probe_reads_a_pair_of_classes(make_run):
     base = make_run().config
     run = make_run("DL", replace(base, data=DataConfig(binary=(4, 7))))
     names = ("gates", "overlap", "npk", "ntk")
-    run.observation.watch(tuple(ProbeRequest(name) for name in names))
+    run.probe_schedule.watch(tuple(ProbeRequest(name) for name in names))
     run.step()
-    run.observation.look(names, run.context(), run.step_count)
-    assert {name: run.observation.readings[name].absent for name in names} == dict.fromkeys(
+    run.probe_schedule.read(names, run.context(), run.step_count)
+    assert {name: run.probe_schedule.readings[name].absent for name in names} == dict.fromkeys(
         names, ""
     )
-    assert run.observation.readings["npk"].scalars["nu"] > 0
+    assert run.probe_schedule.readings["npk"].scalars["nu"] > 0

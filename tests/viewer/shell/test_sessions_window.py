@@ -18,8 +18,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import Command, ContinueRun, Pause, ShowRun, SwapRegime
-from dgn_engine.protocol.events import RunShown, RunsListed
-from dgn_engine.protocol.recorded import RecordedRun
+from dgn_engine.protocol.events import RecordedRun, RunShown, RunsListed
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Options, Viewer

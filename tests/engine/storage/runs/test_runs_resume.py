@@ -115,15 +115,15 @@ def test_a_snapshot_does_not_change_with_the_run(make_run):
 
 def test_a_pending_test_pass_is_taken_again(make_run, events):
     run = make_run("DL")
-    while not run.measuring.pending:
+    while not run.evaluation.pending:
         run.advance()
     snapshot = capture(run)
     other_events = []
     other = Run(1, run.config, other_events.append, lambda *_: None, live=False, recorded=True)
     restore(other, snapshot)
-    assert other.measuring.pending
+    assert other.evaluation.pending
     for one in (run, other):
-        while one.measuring.pending:
+        while one.evaluation.pending:
             one.advance()
     assert events[-1] == other_events[-1]
     assert isinstance(events[-1], Measured)
