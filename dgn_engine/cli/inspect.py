@@ -47,7 +47,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def listed(listing: CheckpointContents) -> dict[str, Any]:
     """The listing as JSON can hold it."""
-    from dgn_engine.model.importing.understanding import understood_as
+    from dgn_engine.model.importing.torchvision_nets import understood_as
     from dgn_engine.storage.checkpoints.stated_layers import in_words
 
     tensors = [

@@ -51,7 +51,7 @@ def enter(
         draw(network.feature)
         redrawn.append(FEATURE)
     restarts = after.on_entry in ("share-redrawn", "redraw-both")
-    if (restarts or (after.offers_restart and restart_value)) and not fresh:
+    if (restarts or (after.takes_gates and restart_value)) and not fresh:
         draw(network.value)
         redrawn.append(VALUE)
     if after.on_entry == "share-redrawn":

@@ -31,7 +31,9 @@ class RegimeEntry:
     trains_feature: bool
     group: str = ""  # what it stands under in a selector: 'Fixed gates'
     takes_gates: bool = False  # its gates are copied from a checkpoint, or learnt first
-    drawn_gates: bool = False  # each gate is a coin: there is no feature network
+    for_copied_gates: bool = False  # a run enters it when gates of a file are copied
+    standard: bool = False  # what networks of other programs are
+    drawn_gates: bool = False  # Bernoulli gates: there is no feature network
     open_gates: bool = False  # every gate stands open
     trains_value: bool = True
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Literal
+
 from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.regimes._regime import GROUPS, Regime
 
-__all__ = ["Regime", "all_regimes", "find_regime", "regime_entries"]
+__all__ = ["Regime", "all_regimes", "find_regime", "only_regime", "regime_entries"]
 
 
 def all_regimes() -> tuple[Regime, ...]:
@@ -26,21 +29,19 @@ def find_regime(name: str) -> Regime:
     raise UserError(f"There is no regime '{name}'; choose one of {known}.")
 
 
+def only_regime(role: Literal["standard", "for_copied_gates"]) -> Regime:
+    """The one regime with this role; raises `LookupError` where none or several have it."""
+    found = [regime for regime in all_regimes() if getattr(regime, role)]
+    if len(found) != 1:
+        names = ", ".join(regime.name for regime in found) or "none"
+        raise LookupError(f"Just one regime must be {role}; found: {names}.")
+    return found[0]
+
+
 def regime_entries() -> tuple[RegimeEntry, ...]:
     """The regimes as the viewer shows them."""
+    same = [field.name for field in fields(RegimeEntry) if field.name != "id"]
     return tuple(
-        RegimeEntry(
-            r.name,
-            r.title,
-            r.about,
-            r.own_gates,
-            r.soft,
-            r.trains_feature,
-            r.group,
-            takes_gates=r.offers_restart,
-            drawn_gates=r.drawn_gates,
-            open_gates=r.open_gates,
-            trains_value=r.trains_value,
-        )
-        for r in all_regimes()
+        RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})
+        for regime in all_regimes()
     )

@@ -25,17 +25,20 @@ class Regime:
     soft: bool
     trains_feature: bool
     on_entry: OnEntry
-    offers_restart: bool = False  # entering may redraw Θ^v too, if the user wants it
-    pretrains_as: str = "ReLU"  # where it offers a restart: how its gates are learnt first
+    # Its gates are copied from a file or learnt first; entering may redraw Θ^v, if wanted.
+    takes_gates: bool = False
+    pretrains_as: str = ""  # where it takes gates: the regime in which they are learnt first
+    for_copied_gates: bool = False  # a run enters it when gates of a file are copied; just one
+    standard: bool = False  # what networks of other programs are: own hard gates; just one
     trains_value: bool = True
     linear_features: bool = False  # χ^f is the identity
     open_gates: bool = False  # every gate is 1
-    drawn_gates: bool = False  # gates are coins, one for each training example and unit
+    drawn_gates: bool = False  # gates are i.i.d. Bernoulli, of training examples only
     aliases: tuple[str, ...] = ()
 
     @property
     def group(self) -> str:
-        """One of `GROUPS`: what it stands under where there are many to choose from."""
+        """One of `GROUPS`: its heading in a selector."""
         if self.own_gates:
             return "One network"
         if self.linear_features:

@@ -11,6 +11,8 @@ REGIME = Regime(
     soft=False,
     trains_feature=False,
     on_entry="keep",
-    offers_restart=True,
+    takes_gates=True,
+    pretrains_as="ReLU",
+    for_copied_gates=True,
     aliases=("FLNPF", "NPF trained"),
 )

@@ -12,7 +12,7 @@ REGIME = Regime(
     trains_feature=False,
     linear_features=True,
     on_entry="keep",
-    offers_restart=True,
+    takes_gates=True,
     pretrains_as="DL-linear",
     aliases=("DLGN fixed",),
 )

@@ -11,5 +11,6 @@ REGIME = Regime(
     soft=False,
     trains_feature=False,
     on_entry="aside",
+    standard=True,
     aliases=("dnn", "standard"),
 )

@@ -104,7 +104,7 @@ def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
     architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
     regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
     copies = read_initial_weights(config, regime, architecture, quiet)
-    learns = regime.offers_restart and not config.gating.gates_from and unit.gates_from is None
+    learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None
     first = find_regime(regime.pretrains_as) if learns else regime
     trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)
     copies.put_into(trainer)

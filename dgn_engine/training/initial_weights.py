@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.protocol.events import WeightsTaken
-from dgn_engine.regimes import Regime
+from dgn_engine.regimes import Regime, all_regimes
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.training.trainer import Trainer
 
@@ -40,9 +40,10 @@ def read_initial_weights(
     """Read the files that the configuration names; raises `UserError` where one does not fit."""
     gates = values = None
     if config.gating.gates_from:
-        if not regime.offers_restart:
+        if not regime.takes_gates:
+            takers = " or ".join(each.name for each in all_regimes() if each.takes_gates)
             raise UserError(
-                f"gates_from needs FL or FL-linear, not {regime.name}: its gates are not copied."
+                f"gates_from needs {takers}, not {regime.name}: its gates are not copied."
             )
         report(f"reading {config.gating.gates_from}", None)
         gates = match_layers(read_tensors(Path(config.gating.gates_from)), architecture)

@@ -26,7 +26,7 @@ from dgn_engine.protocol.events import (
     SettingChanged,
     WeightsSaved,
 )
-from dgn_engine.regimes import find_regime
+from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.runs.snapshot import Snapshot
 from dgn_engine.training.device_data import choose_probe_set, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
@@ -82,7 +82,7 @@ class Run:
         if not recorded:
             copies = read_initial_weights(config, self.target, self.architecture, report)
         self.pretrain_steps = 0
-        pretrains = self.target.offers_restart and not config.gating.gates_from
+        pretrains = self.target.takes_gates and not config.gating.gates_from
         regime = find_regime(self.target.pretrains_as) if pretrains else self.target
         data = to_device(examples, self.architecture, self.device)
         self.trainer = Trainer(config, self.architecture, data, regime, self.device)
@@ -194,15 +194,15 @@ class Run:
     def swap(self, name: str, restart_value: bool) -> None:
         """Another regime from the next step on."""
         after = find_regime(name)
-        restart = restart_value and after.offers_restart
+        restart = restart_value and after.takes_gates
         self.announce_change(after.name)
         self.pretrain_steps = 0
         before = self.trainer.regime.name
         self._swapped(before, self.trainer.swap(after, restart))
 
     def take_gates(self, match: LayerMatching, source: str, restart_value: bool) -> None:
-        """Θ^f := the weights of a file; the regime becomes FL."""
-        before, after = self.trainer.regime, find_regime("FL")
+        """Θ^f := the weights of a file; the regime becomes the one for copied gates."""
+        before, after = self.trainer.regime, only_regime("for_copied_gates")
         self.announce_change(after.name)
         self.pretrain_steps = 0
         # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.

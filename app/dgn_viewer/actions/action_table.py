@@ -228,16 +228,16 @@ def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[A
 
 
 def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tuple[ActionSpec, ...]:
-    """One row per regime, and 'FL' once more with the value network kept."""
+    """One row per regime; the one for copied gates once more with the value network kept."""
     rows: list[ActionSpec] = []
     for place, entry in enumerate(catalogue.regimes, start=1):
         rows.append(_regime_action(entry, (f"Alt+{place}",) if place <= 9 else (), send))
-        if entry.id == "FL":
+        if entry.for_copied_gates:
             rows.append(
                 ActionSpec(
-                    "regime.FL.keep",
-                    "FL, value network kept",
-                    lambda: send(SwapRegime("FL", restart_value=False)),
+                    f"regime.{entry.id}.keep",
+                    f"{entry.id}, value network kept",
+                    partial(send, SwapRegime(entry.id, restart_value=False)),
                     tip="Freeze the feature network; the value network goes on from where it is",
                     enabled=_has_run,
                     group=entry.group,
@@ -249,12 +249,13 @@ def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tup
 def _regime_action(
     entry: RegimeEntry, shortcuts: tuple[str, ...], send: Callable[[Command], None]
 ) -> ActionSpec:
+    redrawn = " The value network is drawn anew." if entry.for_copied_gates else ""
     return ActionSpec(
         f"regime.{entry.id}",
         entry.title if entry.title.startswith(entry.id) else f"{entry.id} · {entry.title}",
         lambda: send(SwapRegime(entry.id)),
         shortcuts,
-        tip=f"{entry.about} The value network is drawn anew." if entry.id == "FL" else entry.about,
+        tip=f"{entry.about}{redrawn}",
         enabled=_has_run,
         checked=lambda now: now.regime == entry.id,
         group=entry.group,

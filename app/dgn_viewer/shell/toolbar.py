@@ -25,8 +25,8 @@ from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.number_field import NumberField
 
-_FL_KEPT = "FL, kept"  # a way into FL, not a regime of its own
-FL_KEPT_ABOUT = "Freezes the feature network; the value network goes on from where it is."
+_KEPT = ", kept"  # after a regime's id: a way into it, not a regime of its own
+VALUE_KEPT_ABOUT = "Freezes the feature network; the value network goes on from where it is."
 _INPUTS: dict[str, tuple[ValueInput, str]] = {
     "image": ("image", "the image x"),
     "ones": ("ones", "all ones: the gates alone carry the example"),
@@ -66,12 +66,12 @@ class RunToolbar(QToolBar):
     def _offer(self, catalogue: Catalogue) -> None:
         choices: list[BoxChoice] = []
         for entry in catalogue.regimes:
-            hint = "value network drawn anew" if entry.id == "FL" else ""
+            hint = "value network drawn anew" if entry.for_copied_gates else ""
             group = entry.group
             choices.append(BoxChoice(entry.id, entry.id, entry.title, entry.about, hint, group))
-            if entry.id == "FL":
-                kept = "FL, value network kept"
-                choices.append(BoxChoice(_FL_KEPT, "FL", kept, FL_KEPT_ABOUT, group=group))
+            if entry.for_copied_gates:
+                id_, kept = f"{entry.id}{_KEPT}", f"{entry.id}, value network kept"
+                choices.append(BoxChoice(id_, entry.id, kept, VALUE_KEPT_ABOUT, group=group))
         self.regime.offer(choices)
 
     def _show(self) -> None:
@@ -108,8 +108,8 @@ class RunToolbar(QToolBar):
     # what is asked
 
     def _swap(self, regime: str) -> None:
-        kept = regime == _FL_KEPT
-        self._send(SwapRegime("FL" if kept else regime, restart_value=not kept))
+        kept = regime.endswith(_KEPT)
+        self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
 
     def _feed(self, name: str) -> None:
         self._send(SetValueInput(_INPUTS[name][0]))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.result_layout import PROGRESS
+from dgn_engine.regimes import find_regime
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.executor import Told, UnitProgress
@@ -120,7 +121,8 @@ def work_of(unit: Unit) -> float:
         return 1.0
     gating = unit.config.gating
     epochs = unit.config.training.epochs
-    if gating.regime.startswith("FL") and not gating.gates_from and unit.gates_from is None:
+    learns_gates = find_regime(gating.regime).takes_gates and not gating.gates_from
+    if learns_gates and unit.gates_from is None:
         epochs += gating.pretrain_epochs or epochs
     return float(max(epochs, 1))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.fold_batchnorm import EPSILON
@@ -20,14 +20,14 @@ from dgn_engine.model.importing.from_tensors import (
     is_ours,
     named_architecture,
     our_network,
+    our_regime,
 )
 from dgn_engine.model.importing.infer_sequential import infer
 from dgn_engine.model.importing.numbered_keys import numbered_sequence
-from dgn_engine.model.importing.torchvision_nets import recognise
-from dgn_engine.model.importing.understanding import understood_as
+from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
-from dgn_engine.regimes import Regime, find_regime
+from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_layers import KINDS
 
@@ -65,24 +65,22 @@ def network_of(
     title = understood_as(listing)
     if is_ours(listing):
         network = our_network(listing, input_shape, dtype)
-        name = listing.metadata.get("regime", "")
-        step = listing.metadata.get("step", "0")
-        regime = find_regime(name or RunConfig.from_toml(listing.metadata["config"]).gating.regime)
-        return ImportedNetwork(network, regime, int(step) if step.isdecimal() else 0, title)
+        stated = listing.metadata.get("step", "0")
+        step = int(stated) if stated.isdecimal() else 0
+        return ImportedNetwork(network, our_regime(listing), step, title)
     if listing.layers and not _left_to(net, listing, input_shape):
-        stack, notes = stack_of_layers(listing, listing.layers, input_shape, dtype)
-        return ImportedNetwork(_alone(stack), find_regime("ReLU"), 0, title, notes)
-    known = recognise(listing, input_shape, epsilon)
-    if known is not None:
+        stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
+    elif known := recognise(listing, input_shape, epsilon):
         stack = imported_stack(known.listing, known.architecture, dtype)
-        return ImportedNetwork(_alone(stack), find_regime("ReLU"), 0, known.title, known.remarks)
-    numbered = _by_numbers(listing, input_shape, net, dtype, epsilon)
-    if numbered is not None:
-        return ImportedNetwork(_alone(numbered[0]), find_regime("ReLU"), 0, title, numbered[1])
-    ordered = in_order(listing)
-    architecture, stack = _chain(ordered, input_shape, net, dtype)
-    notes = tuple(note for note in import_notes(ordered, architecture, gates=False) if note)
-    return ImportedNetwork(_alone(stack), find_regime("ReLU"), 0, title, notes)
+        title, remarks = known.title, known.remarks
+    elif numbered := _by_numbers(listing, input_shape, net, dtype, epsilon):
+        stack, remarks = numbered
+    else:
+        ordered = in_order(listing)
+        architecture, stack = _chain(ordered, input_shape, net, dtype)
+        notes = import_notes(ordered, architecture, gates=False)
+        remarks = tuple(note for note in notes if note)
+    return ImportedNetwork(_alone(stack), only_regime("standard"), 0, title, remarks)
 
 
 def _by_numbers(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import (
@@ -20,11 +23,11 @@ from dgn_engine.model.architecture import (
     Weighted,
 )
 from dgn_engine.model.gates import HARD, Gate
-from dgn_engine.model.importing.fold_module import folded
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 
 Pair = int | tuple[int, ...]
+Layers = list[tuple[str, nn.Module]]
 
 
 def adapt(
@@ -75,7 +78,7 @@ def _parameter(tensor: Tensor) -> nn.Parameter:
 def _read(
     module: nn.Sequential, input_shape: tuple[int, ...]
 ) -> tuple[Architecture, list[Tensor], list[Tensor | None]]:
-    layers = _rectified_first(folded(list(_leaves(module, ""))))
+    layers = _rectified_first(_folded(list(_leaves(module, ""))))
     nodes: list[Node] = []
     weights: list[Tensor] = []
     biases: list[Tensor | None] = []
@@ -104,7 +107,39 @@ def _leaves(module: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module
             yield f"{prefix}{name}", child
 
 
-def _rectified_first(layers: list[tuple[str, nn.Module]]) -> list[tuple[str, nn.Module]]:
+def _folded(layers: Layers) -> Layers:
+    """The layers, every BatchNorm gone; refused in training mode, where it couples examples."""
+    kept: Layers = []
+    for name, layer in layers:
+        if not isinstance(layer, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            kept.append((name, layer))
+            continue
+        if layer.training or layer.running_mean is None or layer.running_var is None:
+            raise UserError(f"Layer {name} (BatchNorm) couples the examples; call eval() first.")
+        before, target = kept[-1] if kept else ("", None)
+        if not isinstance(target, (nn.Linear, nn.Conv2d)):
+            raise UserError(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
+        kept[-1] = (before, _fused(target, layer))
+    return kept
+
+
+@torch.no_grad()
+def _fused(layer: nn.Linear | nn.Conv2d, norm: nn.BatchNorm1d | nn.BatchNorm2d) -> nn.Module:
+    mean, variance = norm.running_mean, norm.running_var
+    assert mean is not None
+    assert variance is not None
+    scale: Tensor = torch.ones_like(mean) if norm.weight is None else norm.weight
+    shift: Tensor = torch.zeros_like(mean) if norm.bias is None else norm.bias
+    statistics = (mean, variance, norm.eps, scale, shift)
+    fuse = fuse_linear_bn_weights if isinstance(layer, nn.Linear) else fuse_conv_bn_weights
+    weight, bias = fuse(layer.weight, layer.bias, *statistics)
+    fused = copy(layer)  # shares everything but the two parameters replaced below
+    fused._parameters = dict(layer._parameters)
+    fused.weight, fused.bias = nn.Parameter(weight), nn.Parameter(bias)
+    return fused
+
+
+def _rectified_first(layers: Layers) -> Layers:
     """Max pooling and then ReLU is ReLU and then max pooling: the order that gates expect."""
     ordered = list(layers)
     for place in range(len(ordered) - 1):

@@ -11,13 +11,13 @@ import torch
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, match_layers, regime_of
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.wiring import check_wiring
-from dgn_engine.regimes import find_regime
+from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import natural
 
@@ -27,12 +27,17 @@ def is_ours(listing: CheckpointContents) -> bool:
     return "value.weights.0" in listing.arrays and "config" in listing.metadata
 
 
+def our_regime(listing: CheckpointContents) -> Regime:
+    """The regime of a file of ours when it was saved; raises `UserError` where it is unknown."""
+    config = RunConfig.from_toml(listing.metadata["config"])
+    return regime_of(listing) or find_regime(config.gating.regime)
+
+
 def our_network(
     listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
 ) -> GatedNetwork:
     """The network as it was trained: both stacks, regime, wiring, β and value input."""
     config = RunConfig.from_toml(listing.metadata["config"])
-    regime = find_regime(listing.metadata.get("regime", config.gating.regime))
     value, feature = _part(listing, "value."), _part(listing, "feature.")
     architecture = named_architecture(value, config.net, input_shape)
     network = GatedNetwork(architecture).to(dtype)
@@ -41,7 +46,7 @@ def our_network(
         setattr(network, part, stack)
         _normalise(stack, listed)
     network.set_gate(beta=config.gating.beta, epsilon=config.gating.epsilon)
-    configure_for(network, regime)
+    configure_for(network, our_regime(listing))
     network.value_input = config.gating.value_input
     order = listing.metadata.get("wiring", "")
     if order:

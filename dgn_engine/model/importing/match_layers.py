@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import (
     EPSILON,
@@ -15,17 +17,16 @@ from dgn_engine.model.importing.fold_batchnorm import (
     fold_normalisation,
     fold_ours,
 )
-from dgn_engine.model.importing.understanding import has_skips, known_network
+from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
+from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.storage.checkpoints.contents import Array, plain
 
 Part = Literal["gates", "values"]
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-# Of our own files: in these regimes the value network makes its own gates.
-_OWN_GATES = ("ReLU", "soft-ReLU", "DLN")
-_WRITTEN_AS = (
+_WORDS = (  # a weight and its bias: 'net.0.weight' and 'net.0.bias', 'W1' and 'b1'
     (".weight", ".bias"),
     ("weights.", "biases."),
     ("weight", "bias"),
@@ -106,15 +107,30 @@ def match_layers(
     )
 
 
+def regime_of(listing: CheckpointContents) -> Regime | None:
+    """The regime that a file of ours was saved in; None where it names none.
+
+    Raises `UserError` where it is none that is known here.
+    """
+    name = listing.metadata.get("regime", "")
+    try:
+        return find_regime(name) if name else None
+    except UserError:
+        raise UserError(
+            f"{listing.file_name} is of the regime '{plain(name, 20)}', which is not known here."
+        ) from None
+
+
 def _part(listing: CheckpointContents, part: Part) -> dict[str, Array]:
     """The tensors of the network that makes the gates; in a file of ours there are two."""
-    chosen = "value."
-    if part == "gates" and listing.metadata.get("regime", _OWN_GATES[0]) not in _OWN_GATES:
-        chosen = "feature."
+    if not any(name.startswith(("value.weights.", "feature.weights.")) for name in listing.arrays):
+        return listing.arrays
+    regime = regime_of(listing)
+    own_gates = regime is None or regime.own_gates
+    chosen = "value." if own_gates or part == "values" else "feature."
     if not any(name.startswith(f"{chosen}weights.") for name in listing.arrays):
         return listing.arrays
     ours = {name: a for name, a in listing.arrays.items() if name.startswith(chosen)}
-    own_gates = listing.metadata.get("regime", _OWN_GATES[0]) in _OWN_GATES
     return fold_ours(ours, chosen, makes_gates=own_gates or chosen == "feature.")
 
 
@@ -172,15 +188,21 @@ def _difference(layer: Weighted, found: tuple[int, ...]) -> str:
     return f"{found[2]}×{found[3]} windows, {needed[2]}×{needed[3]} needed"
 
 
-def _bias_of(name: str, layer: Weighted, arrays: dict[str, Array]) -> str:
-    """The name of the bias that belongs to a weight: by name, else right behind it; or ''."""
-    for weight_word, bias_word in _WRITTEN_AS:
+def bias_by_name(name: str, arrays: Mapping[str, Array]) -> str:
+    """The bias that is called as this weight is; or ''."""
+    for weight_word, bias_word in _WORDS:
         head, found, tail = name.rpartition(weight_word)
         sibling = f"{head}{bias_word}{tail}"
         if found and sibling in arrays and arrays[sibling].ndim == 1:
             return sibling
-    if any(word in name.lower() for word in ("weight", "kernel")):
-        return ""
+    return ""
+
+
+def _bias_of(name: str, layer: Weighted, arrays: dict[str, Array]) -> str:
+    """The bias that belongs to a weight: by name, else right behind it; or ''."""
+    named = bias_by_name(name, arrays)
+    if named or any(word in name.lower() for word in ("weight", "kernel")):
+        return named
     names = list(arrays)
     behind = names[names.index(name) + 1 : names.index(name) + 2]
     return behind[0] if behind and arrays[behind[0]].shape == (layer.outputs,) else ""

@@ -8,10 +8,9 @@ from dataclasses import replace
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
+from dgn_engine.model.importing.match_layers import bias_by_name
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 from dgn_engine.storage.checkpoints.contents import Array
-
-_WORDS = (("weight", "bias"), ("kernel", "bias"), ("W", "b"), ("w", "b"))
 
 
 def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
@@ -50,18 +49,7 @@ def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointConte
         if name in kept:
             raise UserError(f"'{name}' is picked for two layers; each needs a tensor of its own.")
         kept[name] = arrays[name]
-        bias = _bias_beside(name, arrays)
-        if bias:
+        bias = bias_by_name(name, arrays)
+        if bias and len(arrays[bias]) == len(arrays[name]):
             kept[bias] = arrays[bias]
     return replace(listing, arrays=kept, metadata={}, layers=(), picked=True)
-
-
-def _bias_beside(name: str, arrays: dict[str, Array]) -> str:
-    """The bias that is called as the weight is; '' where there is none."""
-    for weight_word, bias_word in _WORDS:
-        head, found, tail = name.rpartition(weight_word)
-        own = arrays.get(f"{head}{bias_word}{tail}") if found else None
-        if own is not None and own.ndim == 1 and own.shape[0] == arrays[name].shape[0]:
-            return f"{head}{bias_word}{tail}"
-    head, found, tail = name.rpartition("weights.")
-    return f"{head}biases.{tail}" if found and f"{head}biases.{tail}" in arrays else ""

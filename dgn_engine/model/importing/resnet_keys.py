@@ -1,4 +1,4 @@
-"""ResNets by the names of their tensors, as torchvision writes them, made into an architecture.
+"""ResNets by the names of their tensors, as torchvision writes them.
 
 Of any width and any number of blocks; also with 'shortcut' and 'linear', as they are often called
 elsewhere. A state dict holds neither strides nor pooling: they are those of He et al. 2015,
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from dgn_engine.model.architecture import (
     Conv,
-    Dense,
     Fork,
     Gating,
     GlobalAveragePool,
@@ -25,14 +24,26 @@ from dgn_engine.model.architecture import (
 Shapes = Mapping[str, tuple[int, ...]]
 
 _ALIASES = (("shortcut.", "downsample."), ("linear.", "fc."))
+_PUBLISHED: dict[tuple[tuple[int, ...], int], int] = {
+    ((2, 2, 2, 2), 20): 18,
+    ((3, 4, 6, 3), 36): 34,
+    ((3, 4, 6, 3), 53): 50,
+}
 
 
 @dataclass(frozen=True)
-class PlacedWeights:
-    """A network of nodes, the weight tensors of its layers in their order, and what is assumed."""
+class ConvolutionalPart:
+    """What the names and shapes of a file say of a network before its dense layers.
+
+    `weights`: the kernels of `nodes` in their order; `dense`: where its dense weights usually are;
+    `published`: the network that it is exactly ('VGG-11 with BatchNorm'), or ''; `remarks`: what
+    is assumed, in sentences.
+    """
 
     nodes: tuple[Node, ...]
     weights: tuple[str, ...]
+    dense: tuple[str, ...]
+    published: str
     remarks: tuple[str, ...] = ()
 
 
@@ -48,12 +59,11 @@ def torchvision_names(names: Mapping[str, object]) -> dict[str, str]:
     return known
 
 
-def resnet(shapes: Shapes) -> PlacedWeights | None:
-    """The ResNet that the names and shapes are, names as torchvision's; None if they are none."""
+def resnet(shapes: Shapes) -> ConvolutionalPart | None:
+    """The ResNet that the names (torchvision's) and shapes are; None if they are none."""
     stages = _stages(shapes)
     stem = shapes.get("conv1.weight", ())
-    head = shapes.get("fc.weight", ())
-    if not stages or len(stem) != 4 or len(head) != 2 or stem[2] != stem[3]:
+    if not stages or len(stem) != 4 or stem[2] != stem[3]:
         return None
     kernel, width = stem[2], stem[0]
     large = kernel > 3
@@ -62,24 +72,34 @@ def resnet(shapes: Shapes) -> PlacedWeights | None:
     if large:
         nodes.append(MaxPool(3, 2, padding=1))
     for stage, blocks in enumerate(stages, start=1):
-        for block in range(blocks):
-            stride = 2 if stage > 1 and block == 0 else 1
-            made = _block(f"layer{stage}.{block}", shapes, width, stride)
-            if made is None:
+        for place in range(blocks):
+            stride = 2 if stage > 1 and place == 0 else 1
+            block = _block(f"layer{stage}.{place}", shapes, width, stride)
+            if block is None:
                 return None
-            inner, names, width = made
+            inner, names, width = block
             nodes += inner
             weights += names
-    if head[1] != width or _convolutions(shapes) != set(weights):
+    if {name for name, shape in shapes.items() if len(shape) == 4} != set(weights):
         return None
-    nodes += [GlobalAveragePool(), Dense(width, head[0], gated=False)]
-    remarks = [_stem_remark(kernel)]
-    return PlacedWeights(tuple(nodes), (*weights, "fc.weight"), tuple(remarks))
+    published = _published(stages, shapes, len(weights))
+    how = "stride 2 and 3×3 max pooling" if large else "stride 1 and no max pooling"
+    remark = (
+        f"The first convolution, {kernel}×{kernel}, is taken with {how}; the file does not say."
+    )
+    nodes.append(GlobalAveragePool())
+    return ConvolutionalPart(tuple(nodes), tuple(weights), ("fc.weight",), published, (remark,))
 
 
-def _stem_remark(kernel: int) -> str:
-    how = "stride 2 and 3×3 max pooling" if kernel > 3 else "stride 1 and no max pooling"
-    return f"The first convolution, {kernel}×{kernel}, is taken with {how}; the file does not say."
+def _published(stages: list[int], shapes: Shapes, convolutions: int) -> str:
+    """'ResNet-18', or '' where depth or width is another: wider, or with fewer channels."""
+    depth = _PUBLISHED.get((tuple(stages), convolutions))
+    narrow = shapes.get("layer1.0.conv2.weight") == (64, 64, 3, 3)
+    stem = shapes["conv1.weight"]
+    if depth is None or not narrow or stem[0] != 64 or shapes["layer4.0.conv2.weight"][0] != 512:
+        return ""
+    other_stem = "" if stem[3] == 7 else f" with a first convolution of {stem[3]}×{stem[3]}"
+    return f"ResNet-{depth}{other_stem}"
 
 
 def _stages(shapes: Shapes) -> list[int]:
@@ -91,10 +111,6 @@ def _stages(shapes: Shapes) -> list[int]:
             blocks += 1
         stages.append(blocks)
     return stages
-
-
-def _convolutions(shapes: Shapes) -> set[str]:
-    return {name for name, shape in shapes.items() if len(shape) == 4}
 
 
 def _block(

@@ -1,9 +1,13 @@
-"""A file that is a network of torchvision's kind: its architecture, and its tensors in order."""
+"""What a file is, by the names and shapes of its tensors: a network of torchvision's kind, with its
+architecture and its tensors in order, or a chain of layers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import isqrt
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,11 +21,27 @@ from dgn_engine.model.architecture import (
     Node,
 )
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, fold_normalisation
-from dgn_engine.model.importing.resnet_keys import PlacedWeights, resnet, torchvision_names
-from dgn_engine.model.importing.understanding import known_network, without_prefix
-from dgn_engine.model.importing.vgg_keys import alexnet, vgg
+from dgn_engine.model.importing.resnet_keys import (
+    ConvolutionalPart,
+    Shapes,
+    resnet,
+    torchvision_names,
+)
+from dgn_engine.model.importing.vgg_keys import alexnet, chained, vgg
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.storage.checkpoints.contents import Array, plain
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PlacedWeights:
+    """A whole network of nodes, the weight tensors of its layers in their order, and what is
+    assumed."""
+
+    nodes: tuple[Node, ...]
+    weights: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +55,69 @@ class RecognisedNet:
     remarks: tuple[str, ...] = ()
 
 
+def understood_as(listing: CheckpointContents) -> str:
+    """What the file is, as the end of a sentence 'It is …'."""
+    if listing.metadata.get("format", "").startswith("dgn-viewer"):
+        return (
+            f"both networks of dgn-viewer, regime {plain(listing.metadata.get('regime', '?'), 20)}"
+        )
+    shapes = {name: array.shape for name, array in listing.arrays.items()}
+    if network := known_network(shapes):
+        return network
+    if listing.layers and (chain := _chain(shapes)):
+        return f"a saved nn.Sequential, {chain}"
+    return _chain(shapes) or _counted(len(shapes), "tensor") + " of no network that is known here"
+
+
+def known_network(shapes: Shapes) -> str:
+    """A published network of torchvision by its names and widths; or ''."""
+    own = _without_prefix(shapes)
+    part = _convolutional_part(own)
+    if part is None or not part.published:
+        return ""
+    head = own.get(part.dense[-1], ())
+    classes = f"{head[0]:,} classes" if len(head) == 2 else "without its output layer"
+    return f"torchvision's {part.published}, {classes}"
+
+
+def has_skips(shapes: Shapes) -> bool:
+    """Whether it is a ResNet of torchvision: its layers make no chain."""
+    return "ResNet" in known_network(shapes)
+
+
+def place_weights(shapes: Shapes) -> PlacedWeights | None:
+    """The ResNet, VGG or AlexNet that names (torchvision's) and shapes are; None if none."""
+    part = _convolutional_part(shapes)
+    if part is None:
+        return None
+    names = part.dense
+    if "classifier.weight" in shapes and names != ("fc.weight",):
+        names = ("classifier.weight",)
+    dense = [shapes.get(name, ()) for name in names]
+    if any(len(shape) != 2 for shape in dense) or not chained(dense):
+        return None
+    pooled = isinstance(part.nodes[-1], GlobalAveragePool)
+    if pooled and dense[0][1] != _channels(part.nodes):
+        return None
+    last = len(dense) - 1
+    heads = tuple(Dense(shape[1], shape[0], place < last) for place, shape in enumerate(dense))
+    return PlacedWeights((*part.nodes, *heads), (*part.weights, *names), part.remarks)
+
+
+def _convolutional_part(shapes: Shapes) -> ConvolutionalPart | None:
+    return resnet(shapes) or vgg(shapes) or alexnet(shapes)
+
+
+def _without_prefix(named: Mapping[str, T]) -> dict[str, T]:
+    """By the names that torchvision has, where all begin with 'model.' or the like."""
+    for first in ("conv1.weight", "features.0.weight"):
+        for name in named:
+            prefix = name.removesuffix(first)
+            if prefix != name and all(other.startswith(prefix) for other in named):
+                return {other.removeprefix(prefix): each for other, each in named.items()}
+    return dict(named)
+
+
 def recognise(
     listing: CheckpointContents, input_shape: tuple[int, ...], epsilon: float = EPSILON
 ) -> RecognisedNet | None:
@@ -44,9 +127,9 @@ def recognise(
     is a linear map, so it is folded into that layer: logits and gates are the same for images of
     every size. Raises `UserError` where the images do not fit, or a tensor is missing.
     """
-    own = without_prefix(listing.arrays)
+    own = _without_prefix(listing.arrays)
     shapes = {known: own[name].shape for known, name in torchvision_names(own).items()}
-    placed = resnet(shapes) or vgg(shapes) or alexnet(shapes)
+    placed = place_weights(shapes)
     if placed is None:
         return None
     named = {name: array.shape for name, array in listing.arrays.items()}
@@ -124,7 +207,7 @@ def _flattened(
     """Flatten put in, and the adaptive pooling before it folded into the first dense layer."""
     dense = nodes[head]
     assert isinstance(dense, Dense)
-    probe = [*nodes[:head], GlobalAveragePool(), Dense(_channels(nodes, head), 1, gated=False)]
+    probe = [*nodes[:head], GlobalAveragePool(), Dense(_channels(nodes[:head]), 1, gated=False)]
     shapes = [shape for _, shape in _fitted(input_shape, probe, file).shapes()]
     channels, high, wide = shapes[head - 1] if head else input_shape
     side = isqrt(dense.inputs // channels)
@@ -149,8 +232,8 @@ def _flattened(
     return [*nodes[:head], Flatten(), replace(dense, inputs=inputs), *rest], [remark]
 
 
-def _channels(nodes: list[Node], head: int) -> int:
-    return next(node.outputs for node in reversed(nodes[:head]) if isinstance(node, Conv))
+def _channels(nodes: Sequence[Node]) -> int:
+    return next(node.outputs for node in reversed(nodes) if isinstance(node, Conv))
 
 
 def _windows(outputs: int, inputs: int) -> Array:
@@ -161,3 +244,30 @@ def _windows(outputs: int, inputs: int) -> Array:
         start, stop = place * inputs // outputs, -(-(place + 1) * inputs // outputs)
         windows[place, start:stop] = 1.0 / (stop - start)
     return windows
+
+
+def _chain(shapes: Shapes) -> str:
+    """Dense layers and convolutions each of which takes what the one before gives; or ''."""
+    weights = [shape for shape in shapes.values() if len(shape) in (2, 4)]
+    norms = sum(name.endswith("running_mean") for name in shapes)
+    scales = sum(len(s) == 1 and name.endswith("weight") for name, s in shapes.items())
+    if not weights or any(0 in shape for shape in weights) or scales > norms:
+        return ""
+    if any(len(shape) in (3, 5) for shape in shapes.values()):
+        return ""
+    for before, after in pairwise(weights):
+        flat = len(before) == 4 and len(after) == 2
+        follows = after[1] % before[0] == 0 if flat else after[1] == before[0]
+        if not follows or len(after) > len(before):
+            return ""
+    convolutions = sum(len(shape) == 4 for shape in weights)
+    dense = len(weights) - convolutions
+    parts = [_counted(convolutions, "convolution")] if convolutions else []
+    parts += [_counted(dense, "dense layer")] if dense else []
+    parts += [_counted(norms, "BatchNorm")] if norms else []
+    inputs = "channels" if convolutions else "inputs"
+    return f"a chain of {' and '.join(parts)}, {weights[0][1]} {inputs}, {weights[-1][0]} outputs"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")

@@ -29,7 +29,7 @@ def why_not(config: RunConfig) -> str:
         return f"Only fc networks are packed, not {config.net.name}."
     if regime.drawn_gates:
         return f"{regime.name} has no feature network; it is not packed."
-    if regime.offers_restart and not config.gating.gates_from:
+    if regime.takes_gates and not config.gating.gates_from:
         return f"{regime.name} without gates_from trains in two stages; it is not packed."
     if config.training.augmentation != "none":
         return "Augmented images are shown one network at a time; they are not packed."

@@ -49,7 +49,7 @@ def test_an_unknown_regime_is_refused_with_the_known_ones():
 @pytest.mark.parametrize("name", NAMES)
 def test_gates_are_hard_or_soft_as_the_table_says(make_run, name):
     run = make_run(name, pretrain_epochs=1)
-    if find_regime(name).offers_restart:
+    if find_regime(name).takes_gates:
         run.swap(name, restart_value=True)
     gates = run.context().gates
     only_zeros_and_ones = all(bool(((g == 0) | (g == 1)).all()) for g in gates)

@@ -3,8 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dgn_engine import regimes
+from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
-from dgn_engine.model.importing.match_layers import match_layers
+from dgn_engine.model.importing.match_layers import Part, match_layers
+from dgn_engine.regimes import Regime, all_regimes, find_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 
 FC = Architecture((8,), (Dense(8, 16), Dense(16, 16), Dense(16, 10, gated=False)))
@@ -145,19 +148,34 @@ def test_a_bias_of_another_length_is_a_misfit() -> None:
     assert "layer 1: its bias a.bias has the shape (3,), (16,) needed." in match.verdict
 
 
-@pytest.mark.parametrize(
-    ("regime", "chosen"), [("DL", "feature"), ("FR-II", "feature"), ("ReLU", "value")]
-)
-def test_of_our_own_files_the_network_is_taken_that_made_the_gates(
-    regime: str, chosen: str
-) -> None:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for network in ("feature", "value"):
-        shapes |= {f"{network}.weights.0": (16, 8), f"{network}.weights.1": (16, 16)}
-        shapes |= {f"{network}.weights.2": (10, 16)}
-    match = match_layers(listing({**shapes, "random_input": (2, 4)}, regime=regime), FC)
+OURS: dict[str, tuple[int, ...]] = {
+    f"{network}.weights.{place}": shape
+    for network in ("feature", "value")
+    for place, shape in enumerate([(16, 8), (16, 16), (10, 16)])
+} | {"random_input": (2, 4)}
+
+
+@pytest.mark.parametrize("regime", all_regimes(), ids=lambda regime: regime.name)
+def test_of_our_own_files_the_network_is_taken_that_made_the_gates(regime: Regime) -> None:
+    match = match_layers(listing(OURS, regime=regime.name), FC)
     assert match.fits
+    chosen = "value" if regime.own_gates else "feature"
     assert [row.tensor for row in match.rows] == [f"{chosen}.weights.{i}" for i in range(3)]
+
+
+def test_of_a_new_regime_with_own_gates_the_value_network_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new = replace(find_regime("ReLU"), name="leaky", aliases=(), order=99)
+    monkeypatch.setattr(regimes, "discover", lambda *_: {"leaky": new})
+    match = match_layers(listing(OURS, regime="leaky"), FC)
+    assert [row.tensor for row in match.rows] == [f"value.weights.{i}" for i in range(3)]
+
+
+@pytest.mark.parametrize("part", ["gates", "values"])
+def test_a_file_of_an_unknown_regime_is_refused(part: Part) -> None:
+    with pytest.raises(UserError, match=r"resnet18.pth is of the regime 'odd\\x1b', which is not"):
+        match_layers(listing(OURS, regime="odd\x1b"), FC, part)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])

@@ -12,7 +12,7 @@ from torch import nn
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import match_layers
-from dgn_engine.model.importing.understanding import understood_as
+from dgn_engine.model.importing.torchvision_nets import understood_as
 from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
 
 KNOWN = {
