@@ -39,7 +39,7 @@ def training(
         gates_from: or those of another file.
         gating: other settings of the gates.
     """
-    if gates_of is not None and find_regime(regime).offers_restart:
+    if gates_of is not None and find_regime(regime).takes_gates:
         gates_from = UnitFile(gates_of.id, f"{KEPT}/{BEST}")
     config = in_regime(config, regime, seed, **gating)
     return Training(f"{cell or regime}-s{seed}", config, gates_from, weights_from)
