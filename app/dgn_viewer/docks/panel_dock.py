@@ -22,9 +22,16 @@ from PySide6.QtWidgets import (
 from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.docks.comparison_button import ComparisonButton, expected_beside
-from dgn_viewer.docks.panel_message import PanelMessage
-from dgn_viewer.docks.panel_text import State, expected_seconds, footer, message, readings_of
+from dgn_viewer.docks.panel_message import (
+    ComparisonButton,
+    PanelMessage,
+    State,
+    expected_beside,
+    expected_seconds,
+    footer,
+    message,
+    readings_of,
+)
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Empty, Scene, Shown

@@ -6,17 +6,61 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import QByteArray, QObject, Qt, Signal
+from PySide6.QtCore import QByteArray, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QApplication, QDockWidget, QMainWindow, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QDockWidget,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMainWindow,
+    QToolButton,
+    QWidget,
+)
 
 from dgn_viewer.docks.dock_layout import arranged, described
-from dgn_viewer.docks.dock_title import DockTitle
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
 
 _LEFT_SHARE = 0.56  # of the width, for the left column
+_HEIGHT = 20
+
+
+class DockTitle(QFrame):
+    """Drags and double clicks are left to the dock, which moves and floats itself."""
+
+    def __init__(self, dock: QDockWidget) -> None:
+        super().__init__(dock)
+        self.setObjectName("dock_title")
+        self.setFixedHeight(_HEIGHT)
+        self._dock = dock
+        name = QLabel(dock.windowTitle(), self)
+        name.setProperty("role", "heading")
+        self._float = self._button(f"Float {dock.windowTitle()}, or dock it again")
+        self._float.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
+        self._close = self._button(f"Close {dock.windowTitle()}")
+        self._close.clicked.connect(dock.close)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(8, 0, 4, 0)
+        row.setSpacing(4)
+        row.addWidget(name, 1)
+        row.addWidget(self._float)
+        row.addWidget(self._close)
+
+    def set_theme(self, theme: Theme) -> None:
+        """Recolour the buttons."""
+        self._float.setIcon(icon("float", theme, colour=theme.muted))
+        self._close.setIcon(icon("close", theme, colour=theme.muted))
+
+    def _button(self, tip: str) -> QToolButton:
+        button = QToolButton(self)
+        button.setToolTip(tip)
+        button.setAccessibleName(tip)
+        button.setIconSize(QSize(12, 12))
+        return button
 
 
 class PanelDocks(QObject):

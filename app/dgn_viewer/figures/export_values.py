@@ -12,8 +12,8 @@ import numpy as np
 from dgn_engine.errors import UserError
 from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.figures.write_file import write_file
-from dgn_viewer.scene.axis_ticks import axis_label
 from dgn_viewer.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
+from dgn_viewer.scene.ticks import axis_label
 from dgn_viewer.scene.typeset import plain
 
 FORMATS = (".npz", ".csv")

@@ -15,11 +15,10 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.scene.axes import Range, chart_range, thinned
-from dgn_viewer.scene.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.scene.chart_layout import Box, Margins, Place, arrange, spread
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp, Scene
 from dgn_viewer.scene.mark_labels import mark_names
-from dgn_viewer.scene.ticks import Tick, spaced
+from dgn_viewer.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.scene.typeset import plain
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import LIGHT

@@ -9,11 +9,10 @@ from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from dgn_viewer.layer_strip.gate_chip import RING, ChipLook, GateChip
-from dgn_viewer.layer_strip.gate_colours import gate_colour
 from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
-from dgn_viewer.layer_strip.legal_orders import Order, exchanged, identity, why_not
 from dgn_viewer.layer_strip.painting import (
     Brushes,
+    gate_colour,
     paint_link,
     paint_origin,
     paint_reason,
@@ -21,7 +20,7 @@ from dgn_viewer.layer_strip.painting import (
     paint_slot,
     paint_waiting,
 )
-from dgn_viewer.layer_strip.strip_state import StripState
+from dgn_viewer.layer_strip.strip_state import Order, StripState, exchanged, identity, why_not
 from dgn_viewer.style.stylesheet import font, icon
 from dgn_viewer.style.theme import LIGHT, Theme
 

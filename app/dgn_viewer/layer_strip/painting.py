@@ -9,13 +9,25 @@ from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPainterPath, QPen, QPixmap
 
 from dgn_engine.protocol.events import LayerInfo
-from dgn_viewer.layer_strip.gate_colours import gate_colour
 from dgn_viewer.layer_strip.geometry import LABELS, TERMINAL, StripGrid
 from dgn_viewer.layer_strip.strip_state import StripState
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import Theme
 
 _CENTRE = Qt.AlignmentFlag.AlignCenter
+# Parts of matplotlib's 'plasma' that keep 3:1 against the panel.
+_STOPS = {
+    "light": ("#0D0887", "#5601A4", "#900DA4", "#BF3984", "#DD5E66"),
+    "dark": ("#C5407E", "#DE6164", "#F1844B", "#FCAA36", "#F0F921"),
+}
+
+
+def gate_colour(theme: Theme, index: int, count: int) -> str:
+    """The colour of gate layer `index` of `count`, the same wherever it is wired to."""
+    stops = _STOPS[theme.name]
+    place = index / max(count - 1, 1) * (len(stops) - 1)
+    lower = min(int(place), len(stops) - 2)
+    return mixed(stops[lower], stops[lower + 1], place - lower)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QFormLayout, QLabel, QMenu, QWidget, QWidgetAction
 
 from dgn_engine.protocol.commands import Rotate
-from dgn_viewer.layer_strip.legal_orders import Order
-from dgn_viewer.layer_strip.strip_state import StripState, Turn
+from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn
 from dgn_viewer.widgets.integer_field import IntegerField
 
 _MOST = 10**6

@@ -22,9 +22,8 @@ from dgn_engine.protocol.events import Event, Failed, Refused, RegimeSwapped, Re
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
-from dgn_viewer.layer_strip.legal_orders import Order
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
-from dgn_viewer.layer_strip.strip_state import StripState, Turn, strip_state
+from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.style.theme import LIGHT, Theme
 
 _SIDE = 208  # width of the column of words

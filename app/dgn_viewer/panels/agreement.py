@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import class_names, example_axis, example_labels, step_axis
 from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
-from dgn_viewer.scene.layer_names import layer_name, layers_in
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene.step_axis import step_axis
+from dgn_viewer.scene.run_text import layer_name, layers_in
 
 
 def _layers(view: View) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import class_names, example_axis, example_labels
 from dgn_viewer.scene.compared import b_name, reading_beside, seen_beside, why_not_beside
 from dgn_viewer.scene.elements import (
     Array,
@@ -21,8 +21,8 @@ from dgn_viewer.scene.elements import (
     Shown,
     finite_range,
 )
-from dgn_viewer.scene.layer_names import layer_name, layer_tag, layers_in
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene.run_text import layer_name, layer_tag, layers_in
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import class_names, example_axis, example_labels, step_axis
 from dgn_viewer.scene.compared import b_name, reading_beside, why_not_beside
 from dgn_viewer.scene.elements import (
     Array,
@@ -25,7 +25,6 @@ from dgn_viewer.scene.elements import (
     finite_range,
 )
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene.step_axis import step_axis
 from dgn_viewer.scene.ticks import number
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.class_axis import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import class_names, example_axis, example_labels
 from dgn_viewer.scene.compared import b_name, reading_beside, why_not_beside
 from dgn_viewer.scene.elements import (
     Array,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.compared import b_name, seen_beside
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene.step_axis import step_axis
 
 
 def _scales(view: View) -> tuple[tuple[str, str], ...]:

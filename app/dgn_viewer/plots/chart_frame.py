@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
-from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QImage, QPainter, QPen
+import numpy as np
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt
+from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.axes import Range
-from dgn_viewer.scene.axis_ticks import axis_label, axis_ticks, bar_ticks
 from dgn_viewer.scene.chart_layout import Margins
-from dgn_viewer.scene.elements import Chart
-from dgn_viewer.scene.ticks import spaced
+from dgn_viewer.scene.elements import Axis, Chart
+from dgn_viewer.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
 BESIDE = 20.0  # how far a title may stand out of its chart
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
+State = tuple[object, ...]  # all that a frame depends on; equal states look the same
+
+
+def drawn_values(values: Any, axis: Axis) -> Any:
+    """Drawn coordinates: powers of ten on a logarithmic axis, nothing where there is no power."""
+    if not axis.log:
+        return values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(values > 0, np.log10(values), np.nan)
+
+
+def drawn_range(reach: Range, axis: Axis) -> Range:
+    """A range of data units (positive on a logarithmic axis) in drawn coordinates."""
+    return (math.log10(reach[0]), math.log10(reach[1])) if axis.log else reach
+
+
+def undrawn(value: float, axis: Axis) -> float:
+    """The data unit of a drawn coordinate."""
+    return float(10.0 ** max(min(value, 300.0), -300.0)) if axis.log else value
 
 
 @dataclass(frozen=True)
@@ -228,3 +249,42 @@ def _paint_upright(
     painter.rotate(-90)
     type_.paint(painter, QPointF(0, 0), label, look.colour("muted"))
     painter.restore()
+
+
+def frame_state(chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins) -> State:
+    """What `paint_frame` reads: everything but the values, the marks and the names of curves."""
+    matrix = chart.matrix
+    bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar) if matrix else None
+    return (chart.title, chart.small, chart.chosen, chart.x, chart.y, bar, look, ground, room)
+
+
+class FramePicture:
+    """Paints a frame, from memory where nothing in it has changed."""
+
+    def __init__(self) -> None:
+        self._state: State = ()
+        self._pixmap = QPixmap()
+
+    def paint(
+        self,
+        painter: QPainter,
+        area: QRect,
+        chart: Chart,
+        look: ChartStyle,
+        ground: PlotArea,
+        room: Margins,
+    ) -> None:
+        """Paint the frame, all of which lies in `area` (whole pixels of the scene)."""
+        state = (*frame_state(chart, look, ground, room), area)
+        ratio = painter.device().devicePixelRatioF()
+        size = area.size() * ratio
+        if state != self._state or self._pixmap.size() != size:
+            self._state = state
+            self._pixmap = QPixmap(size)
+            self._pixmap.setDevicePixelRatio(ratio)
+            self._pixmap.fill(Qt.GlobalColor.transparent)
+            inner = QPainter(self._pixmap)
+            inner.translate(QPoint(0, 0) - area.topLeft())
+            paint_frame(inner, chart, look, ground, room)
+            inner.end()
+        painter.drawPixmap(area.topLeft(), self._pixmap)

@@ -10,12 +10,18 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from dgn_viewer.plots.chart_frame import ChartStyle, PlotArea, margins
+from dgn_viewer.plots.chart_frame import (
+    ChartStyle,
+    FramePicture,
+    PlotArea,
+    State,
+    drawn_range,
+    frame_state,
+    margins,
+    undrawn,
+)
 from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
-from dgn_viewer.plots.coordinates import drawn_range, undrawn
-from dgn_viewer.plots.curve_items import CurveItems
-from dgn_viewer.plots.frame_picture import FramePicture, State, frame_state
-from dgn_viewer.plots.picture_item import PictureItem
+from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.scene.axes import Range, chart_range
 from dgn_viewer.scene.chart_layout import Box, Margins, Place
 from dgn_viewer.scene.elements import Chart

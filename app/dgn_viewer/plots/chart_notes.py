@@ -59,26 +59,6 @@ def paint_follow(painter: QPainter, look: ChartStyle, ground: PlotArea) -> None:
     look.label.paint(painter, base, FOLLOW, look.colour("accent"))
 
 
-def paint_readout(
-    painter: QPainter, look: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
-) -> None:
-    """The values in a small card beside the cursor, kept inside `room`."""
-    type_ = look.label
-    wide = max(type_.width(line) for line in lines) + 12
-    tall = type_.height * len(lines) + 8
-    x, y = place.x() + 12, place.y() + 12
-    x = place.x() - 12 - wide if x + wide > room.right() else x
-    y = place.y() - 12 - tall if y + tall > room.bottom() else y
-    card = QRectF(max(x, room.left()), max(y, room.top()), wide, tall)
-    painter.setPen(QPen(look.colour("line"), 1))
-    painter.setBrush(look.colour("window", 0.96))
-    painter.drawRoundedRect(card, 4, 4)
-    for index, line in enumerate(lines):
-        base = QPointF(card.left() + 6, card.top() + 4 + type_.ascent + index * type_.height)
-        strong = index == len(lines) - 1 or len(lines) > 3
-        type_.paint(painter, base, line, look.colour("text" if strong else "muted"))
-
-
 def _paint_lines(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
     """Boundaries of classes: thin, in the colour of the panel, so that they read as gaps."""
     if chart.small:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter
+from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
 from dgn_viewer.plots.chart_frame import ChartStyle
-from dgn_viewer.plots.chart_notes import paint_readout
 from dgn_viewer.style.theme import LIGHT
 
 
@@ -39,9 +38,29 @@ class ReadoutCard(QGraphicsObject):
         """The card."""
         if self.lines:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            paint_readout(painter, self.look, self.place, self.lines, self.room)
+            _paint(painter, self.look, self.place, self.lines, self.room)
 
     def resize(self, room: QRectF) -> None:
         """The scene has this size now."""
         self.prepareGeometryChange()
         self.room = room
+
+
+def _paint(
+    painter: QPainter, look: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
+) -> None:
+    """The values in a small card beside the cursor, kept inside `room`."""
+    type_ = look.label
+    wide = max(type_.width(line) for line in lines) + 12
+    tall = type_.height * len(lines) + 8
+    x, y = place.x() + 12, place.y() + 12
+    x = place.x() - 12 - wide if x + wide > room.right() else x
+    y = place.y() - 12 - tall if y + tall > room.bottom() else y
+    card = QRectF(max(x, room.left()), max(y, room.top()), wide, tall)
+    painter.setPen(QPen(look.colour("line"), 1))
+    painter.setBrush(look.colour("window", 0.96))
+    painter.drawRoundedRect(card, 4, 4)
+    for index, line in enumerate(lines):
+        base = QPointF(card.left() + 6, card.top() + 4 + type_.ascent + index * type_.height)
+        strong = index == len(lines) - 1 or len(lines) > 3
+        type_.paint(painter, base, line, look.colour("text" if strong else "muted"))

@@ -14,9 +14,8 @@ from dgn_viewer.plots.chart_item import ChartItem
 from dgn_viewer.plots.readout_card import ReadoutCard
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.chart_layout import arrange
-from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.elements import Scene, same
 from dgn_viewer.scene.readout import describe
-from dgn_viewer.scene.scene_equality import same
 from dgn_viewer.style.theme import LIGHT, Theme
 
 

@@ -1,14 +1,17 @@
-"""How far the axes of a chart reach, and curves thinned to what a screen can show."""
+"""Axes of charts: how far they reach, axes of steps and of examples by class, thinned curves."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from dgn_viewer.scene.elements import Array, Axis, Chart, finite_range
+from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, finite_range
+from dgn_viewer.scene.panel_spec import View
 
 Range = tuple[float, float]
+_LEAST = 4.0  # steps, so that no tick stands at half a step
 
 
 def chart_range(chart: Chart) -> tuple[Range, Range]:
@@ -62,3 +65,40 @@ def thinned(x: Array, y: Array, low: float, high: float, most: int = 2000) -> tu
     )
     kept = np.concatenate([pairs.ravel(), np.arange(bins * size, len(x))])
     return x[kept], y[kept]
+
+
+def step_axis(curves: Sequence[Curve]) -> Axis:
+    """From step 0 to the last one; first points stand inside the frame, where they are seen."""
+    last = max((float(curve.x[-1]) for curve in curves if curve.x.size), default=0.0)
+    alone = all(curve.x.size <= 1 for curve in curves)
+    return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)))
+
+
+def class_names(view: View, labels: Array) -> tuple[str, ...]:
+    """The name of each class that may occur in `labels`; its number where no name is known."""
+    known = view.run.probe_set.class_names if view.run is not None else ()
+    count = int(labels.max()) + 1 if labels.size else 0
+    return tuple(known[c] if c < len(known) else str(c) for c in range(count))
+
+
+def example_axis(labels: Array, names: Sequence[str], label: str = "example, by class") -> Axis:
+    """An axis over the examples: a thin line between classes, each class named at its middle."""
+    n = int(labels.size)
+    changes = np.flatnonzero(np.diff(labels)) + 1
+    starts = np.concatenate([[0], changes]).astype(int) if n else np.zeros(0, dtype=int)
+    ends = np.concatenate([changes, [n]]).astype(int) if n else np.zeros(0, dtype=int)
+    ticks = tuple(
+        ((start + end - 1) / 2, _short(names[int(labels[start])]))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    )
+    lines = tuple(float(change) - 0.5 for change in changes.tolist())
+    return Axis(label=label, limits=(-0.5, max(n, 1) - 0.5), ticks=ticks, lines=lines)
+
+
+def example_labels(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """'example 12, class 3', one per example, for the cursor."""
+    return tuple(f"example {i}, class {names[int(c)]}" for i, c in enumerate(labels.tolist()))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 10 else f"{name[:9]}…"

@@ -6,6 +6,7 @@ data export writes it as CSV or NPZ, so that all of them show the same numbers.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -133,3 +134,21 @@ def finite_range(values: Array) -> tuple[float, float]:
     if finite.size == 0:
         return 0.0, 0.0
     return float(finite.min()), float(finite.max())
+
+
+def same(one: object, other: object) -> bool:
+    """Equality that looks into arrays and takes NaN for equal to NaN."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if dataclasses.is_dataclass(one):
+        names = (field.name for field in dataclasses.fields(one))
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    return one == other

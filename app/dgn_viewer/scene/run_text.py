@@ -1,11 +1,16 @@
-"""A run in a few words: 'digits · fc 64×5 · 21,450 weights'."""
+"""Runs, networks and layers in a few words: 'digits · fc 64×5 · 21,450 weights'."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import RunStarted
+from dgn_viewer.scene.panel_spec import View
+
+_LONG = 18  # characters that there is room for
+_UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
 
 
 def run_in_words(run: RunStarted, feature_weights: int) -> str:
@@ -45,3 +50,60 @@ def net_in_words(run: RunStarted) -> str:
     if channels is None and kinds == {"conv"} and len(widths) == 1:
         channels = widths.pop()
     return f"{name} {channels}" if channels is not None else name
+
+
+def layer_name(view: View, layer: int) -> str:
+    """'layer 2', or 'layer 2 ← G1' where the wiring gives it another layer's gates (1-based)."""
+    name = f"layer {layer + 1}"
+    wiring = view.wiring
+    if layer < len(wiring) and wiring[layer] != layer:
+        return f"{name} ← G{wiring[layer] + 1}"
+    return name
+
+
+def layer_tag(view: View, layer: int) -> str:
+    """'G2': the gate layer that value layer `layer` uses (1-based)."""
+    wiring = view.wiring
+    source = wiring[layer] if layer < len(wiring) else layer
+    return f"G{source + 1}"
+
+
+def layers_in(names: list[str], prefix: str) -> list[int]:
+    """The layers l for which an array 'prefix_l' exists, in order."""
+    found = [name.removeprefix(f"{prefix}_") for name in names if name.startswith(f"{prefix}_")]
+    return sorted(int(rest) for rest in found if rest.isdigit())
+
+
+def short_names(names: Sequence[str]) -> tuple[str, ...]:
+    """'blocks.1.attention.weight' → '…1…' where all begin with 'blocks.' and end alike.
+
+    Names that are short, or have nothing in common, stay as they are.
+    """
+    if len(names) < 2 or max(map(len, names)) <= _LONG:
+        return tuple(names)
+    parts = [name.split(".") for name in names]
+    least = min(map(len, parts)) - 1  # something of each name stays
+    head = _shared(parts, least)
+    tail = _shared([part[::-1] for part in parts], least - head)
+    return tuple(
+        f"{'…' if head else ''}{'.'.join(part[head : len(part) - tail])}{'…' if tail else ''}"
+        for part in parts
+    )
+
+
+def _shared(parts: Sequence[Sequence[str]], most: int) -> int:
+    """How many segments all have in common, from the first on."""
+    count = 0
+    while count < most and len({part[count] for part in parts}) == 1:
+        count += 1
+    return count
+
+
+def ago(seconds: float) -> str:
+    """'just now', '3 min ago', '2 h ago', '5 days ago'."""
+    for length, name in _UNITS:
+        count = int(seconds // length)
+        if count >= 1:
+            plural = "s" if name == "day" and count > 1 else ""
+            return f"{count:,} {name}{plural} ago"
+    return "just now"

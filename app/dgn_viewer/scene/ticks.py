@@ -1,9 +1,12 @@
-"""Where an axis is labelled and how a number is written: few ticks, round values, SI prefixes."""
+"""Ticks and labels of axes: few ticks, round values, SI prefixes; for screen and figures alike."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+from dgn_viewer.scene.axes import Range
+from dgn_viewer.scene.elements import Axis, Chart
 
 Tick = tuple[float, str]
 
@@ -130,3 +133,29 @@ def _decimals(step: float) -> int:
 
 def _decade(exponent: int) -> str:
     return "1" if exponent == 0 else "10" if exponent == 1 else power_of_ten(exponent)
+
+
+def axis_label(axis: Axis) -> str:
+    """'loss' or 'time (s)'."""
+    return f"{axis.label} ({axis.unit})" if axis.unit else axis.label
+
+
+def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
+    """Ticks of the visible part in drawn coordinates."""
+    low, high = min(drawn), max(drawn)
+    if axis.ticks is not None:
+        inside = [(value, text) for value, text in axis.ticks if value > 0 or not axis.log]
+        placed = [(math.log10(v) if axis.log else v, text) for v, text in inside]
+        return tuple(tick for tick in placed if low <= tick[0] <= high)
+    if axis.log:
+        low, high = 10.0 ** max(low, -300.0), 10.0 ** min(high, 300.0)
+        return tuple((math.log10(v), text) for v, text in log_ticks(low, high, most))
+    return linear_ticks(low, high, most)
+
+
+def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
+    """Ticks of a colour bar."""
+    matrix = chart.matrix
+    if matrix is None or not matrix.bar:
+        return ()
+    return linear_ticks(matrix.low, matrix.high, 3)

@@ -29,7 +29,7 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notice, NoticeButton
-from dgn_viewer.scene.relative_time import ago
+from dgn_viewer.scene.run_text import ago
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
 

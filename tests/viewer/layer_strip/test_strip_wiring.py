@@ -6,8 +6,8 @@ import pytest
 
 from dgn_engine.protocol.events import LayerInfo
 from dgn_viewer.layer_strip.gate_chip import chip_fill
-from dgn_viewer.layer_strip.gate_colours import gate_colour
-from dgn_viewer.layer_strip.legal_orders import exchanged, identity, why_not
+from dgn_viewer.layer_strip.painting import gate_colour
+from dgn_viewer.layer_strip.strip_state import exchanged, identity, why_not
 from dgn_viewer.style.stylesheet import contrast
 from dgn_viewer.style.theme import DARK, LIGHT, Theme
 

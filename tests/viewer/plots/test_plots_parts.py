@@ -16,9 +16,8 @@ from PySide6.QtWidgets import QApplication
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.axes import chart_range, thinned
 from dgn_viewer.scene.chart_layout import GAP, Margins, arrange, spread
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp, same
 from dgn_viewer.scene.panel_spec import all_panels
-from dgn_viewer.scene.scene_equality import same
 from dgn_viewer.scene.ticks import linear_ticks, log_ticks, number
 from dgn_viewer.scene.typeset import TextRun, html, plain, runs
 from dgn_viewer.style import ramps

@@ -24,7 +24,7 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not, words_of
 from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.relative_time import ago
+from dgn_viewer.scene.run_text import ago
 from dgn_viewer.window import Window
 from tests.viewer.conftest import PATIENCE_MS, small_run
 

@@ -21,7 +21,7 @@ from dgn_engine.training.probes import all_probes
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Empty, Scene
-from dgn_viewer.scene.short_names import short_names
+from dgn_viewer.scene.run_text import short_names
 from dgn_viewer.state.history import History, beside_of
 
 LEFT = Qt.MouseButton.LeftButton

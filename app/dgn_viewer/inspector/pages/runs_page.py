@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 from dgn_engine.protocol.commands import Command, ContinueRun, ShowRun
 from dgn_engine.protocol.events import RecordedRun, RunsListed
 from dgn_viewer.inspector.pages.run_rows import ABOUT, HEADLINE, RunRows
-from dgn_viewer.scene.relative_time import ago
+from dgn_viewer.scene.run_text import ago
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
 

@@ -1,15 +1,18 @@
-"""The curves of one chart as pyqtgraph items: added, updated and removed by name."""
+"""What a chart draws inside its frame: curves as pyqtgraph items, a matrix as a picture."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyqtgraph as pg
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtWidgets import QGraphicsObject, QStyleOptionGraphicsItem, QWidget
 
-from dgn_viewer.plots.chart_frame import ChartStyle
-from dgn_viewer.plots.coordinates import drawn_values, undrawn
+from dgn_viewer.plots.chart_frame import ChartStyle, drawn_values, undrawn
 from dgn_viewer.scene.axes import thinned
-from dgn_viewer.scene.elements import Chart, Curve
+from dgn_viewer.scene.elements import Array, Chart, Curve, Matrix
+from dgn_viewer.style import ramps
+from dgn_viewer.style.theme import Theme
 
 _DASHES = {
     "solid": Qt.PenStyle.SolidLine,
@@ -63,3 +66,35 @@ class CurveItems:
 
 def _key(index: int, curve: Curve) -> str:
     return curve.name or f"#{index}"
+
+
+class PictureItem(QGraphicsObject):
+    """Entry (row, column) is centred on (column, row); cheaper than pyqtgraph's image by half."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._indices: Array = np.zeros((0, 0), dtype=np.uint8)  # QImage does not own its pixels
+        self._image = QImage()
+
+    def show_matrix(self, matrix: Matrix, theme: Theme) -> None:
+        """Show these values."""
+        rows, columns = matrix.values.shape
+        if self._indices.shape != (rows, columns):
+            self.prepareGeometryChange()
+        indices = np.ascontiguousarray(ramps.indices(matrix))
+        image = QImage(indices.data, columns, rows, columns, QImage.Format.Format_Indexed8)
+        image.setColorTable(ramps.colour_table(matrix.ramp, theme))
+        self._indices, self._image = indices, image
+        self.update()
+
+    def boundingRect(self) -> QRectF:
+        """In columns and rows."""
+        rows, columns = self._indices.shape
+        return QRectF(-0.5, -0.5, columns, rows)
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
+    ) -> None:
+        """Unblurred."""
+        if not self._image.isNull():
+            painter.drawImage(self.boundingRect(), self._image)
