@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dgn_engine.data._preprocessing import Preprocessing
     from dgn_engine.kernels.gate_statistics import GateStatistics, GateStatisticsSettings
     from dgn_engine.model.importing.from_file import ImportedNetwork
-    from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
+    from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 SCORED = 1000  # test examples, unless told otherwise
 _NEEDS_DATA = (

@@ -17,8 +17,7 @@ from dgn_engine.cli._inspection import (
 )
 
 if TYPE_CHECKING:
-    from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-    from dgn_engine.storage.checkpoints.contents import Array
+    from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 Normalise = Literal["none", "imagenet"]
 

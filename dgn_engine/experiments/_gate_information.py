@@ -19,7 +19,8 @@ from dgn_engine.experiments._claims import above, judge
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.importing import from_tensors
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.device_data import to_device

@@ -20,8 +20,7 @@ from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.regimes import find_regime
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, plain
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_reader import RunReader
 

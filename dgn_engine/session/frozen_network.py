@@ -16,7 +16,7 @@ from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.out_of_memory import refused_without_memory

@@ -24,7 +24,8 @@ from dgn_engine.protocol.events import (
     Refused,
     TensorInfo,
 )
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,14 @@ def _code(canary: Path) -> dict[str, tuple[Any, str]]:
             r"argparse\.Namespace",
         ),
         "a dotted name": (Raw(coded("os") + coded("path.os.mkdir") + b"\x93"), "path.os.mkdir"),
+        "a state for a name": (
+            Raw(coded(Name("os", "mkdir")) + coded(("json", "loads")) + b"b"),
+            r"^odd \(os\.mkdir\)$",
+        ),
+        "a method for a name": (
+            Raw(coded(Name("os", "mkdir")) + coded({"__setstate__": Name("os", "x")}) + b"b"),
+            r"^odd \(os\.mkdir\)$",
+        ),
         "code as a state": (
             Call("types", "CodeType", (0,), (None, {"__setstate__": Name("os", "mkdir")})),
             "types",
@@ -147,6 +155,12 @@ def _big() -> dict[str, tuple[Any, str]]:
         "keys with one hash": (
             Raw(b"}(" + b"".join(coded(n * (2**61 - 1)) + b"N" for n in range(20_000)) + b"u"),
             r"^odd \(dict\)$",
+        ),
+        "a list for a key": (Raw(b"}]Ns"), r"^odd \(dict\)$"),
+        "a set of lists": (Raw(b"\x8f(]]\x90"), r"^odd \(set\)$"),
+        "a large tuple in many calls": (
+            Raw(b"(" + b"N" * 10**5 + b"tq\1" + b"0cos\nx\nh\1R" * 10**5),
+            r"^odd \(os\.x\)$",
         ),
         "a list of 10^5": (Raw(b"](" + b"N" * 100_000 + b"e"), r"^odd \(list\)$"),
     }
@@ -300,6 +314,17 @@ def refused(canary: Path) -> dict[str, tuple[bytes, str]]:
             "more text",
         ),
         "bytes of 2^31": (torch_zip(b"\x80\3B\xff\xff\xff\x7f."), "cut off"),
+        "a bytearray of 2^62": (torch_zip(b"\x80\5\x96" + b"\0" * 7 + b"\x40."), "cut off"),
+        "a frame of 2^63": (torch_zip(b"\x80\4\x95" + b"\xff" * 7 + b"\x7fN."), "no tensors"),
+        "a number of minus 2^31 bytes": (torch_zip(b"\x80\2\x8b\0\0\0\x80."), "damaged pickle"),
+        "a call of a call of a call": (
+            torch_zip(b"\x80\2" + coded("x") * 5000 + b"N" + b"R" * 5000 + b"."),
+            "nests",
+        ),
+        "a state of a state of a state": (
+            torch_zip(b"\x80\2" + coded(Call("os", "x")) * 5000 + b"b" * 4999 + b"."),
+            "nests",
+        ),
         "instructions without end": (torch_zip(b"\x80\2" + b"N0" * 3_000_000 + b"N."), "4,000,000"),
         "marks without end": (torch_zip(b"\x80\2" + b"(" * 1_000_000 + b"."), "damaged pickle"),
         "lists in lists in lists": (

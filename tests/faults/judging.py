@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import Array, ParsedFile
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from tests.faults.hostile_files import Hostile
 from tests.faults.sandbox import Verdict
 
@@ -32,7 +32,7 @@ def differences(found: Mapping[str, Array], wanted: Mapping[str, Array | Tensor]
     return names
 
 
-def misjudged(kind: Hostile, contents: ParsedFile | None, sentence: str) -> str:
+def misjudged(kind: Hostile, contents: CheckpointContents | None, sentence: str) -> str:
     """What is wrong with the verdict on a hostile file; or ''."""
     if kind.refused:
         return "" if re.search(kind.refused, sentence) else sentence or "it was taken"

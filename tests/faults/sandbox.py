@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.storage.checkpoints import checkpoint_reader, wire
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0  # seconds for one file
@@ -23,7 +23,7 @@ PATIENCE = 60.0  # seconds for one file
 class Verdict:
     """What became of a file: its tensors, or the sentence; how long it took, how much memory."""
 
-    contents: ParsedFile | None
+    contents: CheckpointContents | None
     sentence: str
     seconds: float
     grown: int  # bytes

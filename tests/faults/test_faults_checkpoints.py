@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import checkpoint_reader
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents, read_tensors
-from dgn_engine.storage.checkpoints.contents import ParsedFile
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from tests.faults import fuzz_targets, fuzzing, honest_files, hostile_files
 from tests.faults.judging import differences, misjudged, unsound
 from tests.faults.sandbox import Sandbox
@@ -40,7 +40,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 @dataclass(frozen=True)
 class Measured:
-    listing: CheckpointContents | None
+    contents: CheckpointContents | None
     sentence: str
     seconds: float
     parent: int  # bytes by which its peak rose
@@ -49,13 +49,13 @@ class Measured:
     @property
     def stated(self) -> int:
         """Bytes of the tensors that the file states to have, as they arrive."""
-        return sum(a.nbytes for a in self.listing.arrays.values()) if self.listing else 0
+        return sum(a.nbytes for a in self.contents.arrays.values()) if self.contents else 0
 
     def row(self, kind: str, verdict: str, right: bool) -> dict[str, Any]:
         """For the tables."""
         return {
             "kind": kind,
-            "refused": self.listing is None,
+            "refused": self.contents is None,
             "verdict": verdict,
             "right": right,
             "seconds": self.seconds,
@@ -63,12 +63,6 @@ class Measured:
             "child": self.child,
             "stated": self.stated,
         }
-
-    @property
-    def contents(self) -> ParsedFile | None:
-        """What was found, as the reader has it."""
-        found = self.listing
-        return ParsedFile(found.arrays, found.dtypes, found.ignored) if found else None
 
 
 class _Patient(subprocess.Popen[bytes]):
@@ -98,15 +92,15 @@ class Reader:
         self.report.unlink(missing_ok=True)
         before = _peak(anew=True)
         begun = time.perf_counter()
-        listing, sentence = None, ""
+        contents, sentence = None, ""
         try:
-            listing = read_tensors(path)
+            contents = read_tensors(path)
         except UserError as refusal:
             sentence = str(refusal)
         seconds = time.perf_counter() - begun
         parent = _peak() - before
         child = int(self.report.read_text()) if self.report.exists() else 0
-        return Measured(listing, sentence, seconds, parent, child)
+        return Measured(contents, sentence, seconds, parent, child)
 
 
 @pytest.fixture
@@ -153,8 +147,8 @@ def test_every_hostile_file(reader: Reader, tmp_path: Path, say: Any) -> None:
             fault = fault or f"{found.child >> 20} MB in the child"
         if fault:
             wrong[name] = fault
-        refused += found.listing is None
-        shown = found.sentence or f"tensors shown; ignored: {', '.join(found.listing.ignored)}"
+        refused += found.contents is None
+        shown = found.sentence or f"tensors shown; ignored: {', '.join(found.contents.ignored)}"
         say(
             f"{name:50.50} {found.seconds:5.2f} {found.parent / 2**20:4.0f} MB "
             f"{found.child / 2**20:4.0f} MB  {'no' if not canary.exists() else 'RAN':>3}  "
@@ -181,14 +175,14 @@ def test_every_honest_file(reader: Reader, tmp_path: Path, say: Any) -> None:
         path = tmp_path / "honest.bin"
         path.write_bytes(content)
         found = reader.read(path)
-        if found.listing is None:
+        if found.contents is None:
             wrong[name] = found.sentence
-        elif other := differences(found.listing.arrays, wanted):
+        elif other := differences(found.contents.arrays, wanted):
             wrong[name] = other
         elif found.parent > found.stated + PARENT_SLACK:
             wrong[name] = f"{found.parent >> 20} MB in the parent"
-        count = len(found.listing.arrays) if found.listing else 0
-        ignored = ", ".join(found.listing.ignored) if found.listing else found.sentence
+        count = len(found.contents.arrays) if found.contents else 0
+        ignored = ", ".join(found.contents.ignored) if found.contents else found.sentence
         say(
             f"{name:50.50} {found.seconds:5.2f} {found.parent / 2**20:4.0f} MB "
             f"{found.child / 2**20:4.0f} MB  {count:5,}  {ignored[:90]}"
@@ -263,10 +257,13 @@ def test_fuzzing_sees_a_reader_that_reaches_out_or_babbles(
     """The checks of `make fuzz`, broken on purpose."""
     check = fuzz_targets.checked("npy header")
     check(b"\0nonsense")
-    monkeypatch.setattr(fuzz_targets.child, "answer", lambda *_: (tmp_path / "x").write_text(""))
+    child = fuzz_targets.reader_child
+    monkeypatch.setattr(
+        fuzz_targets.reader_child, "answer", lambda *_: (tmp_path / "x").write_text("")
+    )
     with pytest.raises(AssertionError, match="reached for"):
         check(b"\0nonsense")
-    monkeypatch.setattr(fuzz_targets.child, "answer", lambda _, pipe: pipe.write(b"{}\n"))
+    monkeypatch.setattr(child, "answer", lambda _, pipe: pipe.write(b"{}\n"))
     with pytest.raises(KeyError):
         check(b"\0nonsense")
 
@@ -279,8 +276,8 @@ def test_a_large_file_takes_of_the_parent_what_its_tensors_take(
     path = tmp_path / "large.pt"
     torch.save({"w": torch.ones(count, dtype=getattr(torch, dtype))}, path)
     found = reader.read(path)
-    assert found.listing is not None
-    tensors = found.listing.arrays["w"].nbytes
+    assert found.contents is not None
+    tensors = found.contents.arrays["w"].nbytes
     say(
         f"\n{path.stat().st_size >> 20} MB of {dtype}: {found.seconds:.2f} s, tensors "
         f"{tensors >> 20} MB, parent {found.parent >> 20} MB, child {found.child >> 20} MB"

@@ -28,7 +28,7 @@ from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime, only_regime
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.storage.checkpoints.stated_layers import KINDS
 
 

@@ -13,8 +13,7 @@ from torch import nn
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from dgn_engine.storage.checkpoints.stated_layers import KINDS, StatedLayer
 
 _ENDS = ("Softmax", "LogSoftmax")

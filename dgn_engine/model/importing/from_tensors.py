@@ -18,8 +18,7 @@ from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.wiring import check_wiring
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import natural
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
 
 
 def is_ours(listing: CheckpointContents) -> bool:

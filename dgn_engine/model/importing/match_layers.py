@@ -20,8 +20,7 @@ from dgn_engine.model.importing.fold_batchnorm import (
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
 from dgn_engine.regimes import Regime, find_regime
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array, plain
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, plain
 
 Part = Literal["gates", "values"]
 Weights = npt.NDArray[np.float32] | npt.NDArray[np.float64]

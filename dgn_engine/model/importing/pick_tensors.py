@@ -9,8 +9,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.match_layers import bias_by_name
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 
 def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:

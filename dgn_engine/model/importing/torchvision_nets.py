@@ -28,8 +28,7 @@ from dgn_engine.model.importing.resnet_keys import (
     torchvision_names,
 )
 from dgn_engine.model.importing.vgg_keys import alexnet, chained, vgg
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array, plain
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, plain
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Opening a stranger's checkpoint: a child process reads the bytes, here only numbers arrive."""
+"""Opens an untrusted checkpoint: a child process reads the bytes, here only numbers arrive."""
 
 from __future__ import annotations
 
@@ -10,41 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TypeVar
 
 import dgn_engine
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
-from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, plain
-from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile, plain
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 
 TIMEOUT = 60.0
-TICK = 0.05  # seconds between two looks at the clock
+TICK = 0.05  # seconds between two checks of the deadline
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True)
-class CheckpointContents:
-    """What a file holds: arrays in the order of its layers, half precision as float32.
-
-    `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
-    `metadata`: text notes of a safetensors file; of a stranger's, so only to be compared.
-    `kind`: what sort of file it is, whatever it is called. `layers`: those of a saved
-    `nn.Sequential`, as it states them. `picked`: a user chose the arrays and their order, so that
-    names and numbers of layers say nothing more.
-    """
-
-    file_name: str
-    arrays: dict[str, Array]
-    dtypes: dict[str, str]
-    ignored: tuple[str, ...] = ()
-    metadata: dict[str, str] = field(default_factory=dict)
-    kind: str = ""
-    layers: tuple[StatedLayer, ...] = ()
-    picked: bool = False
 
 
 def read_tensors(
@@ -56,26 +33,18 @@ def read_tensors(
     of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
     """
 
-    def received(pipe: IO[bytes], size: int) -> ParsedFile:
-        return wire.receive(pipe, limits.expanded(size))
-
     name = plain(path.name) or str(path)
-    contents = ask_child(path, child_command(timeout), received, timeout, cancelled)
-    return CheckpointContents(
-        name,
-        contents.arrays,
-        contents.dtypes,
-        contents.ignored,
-        dict(contents.metadata),
-        contents.kind,
-        contents.layers,
-    )
+
+    def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
+        return wire.receive(pipe, limits.expanded(size), name)
+
+    return ask_child(path, child_command(timeout), receive, timeout, cancelled)
 
 
 def child_command(
     timeout: float, module: str = "dgn_engine.storage.checkpoints.reader_child"
 ) -> list[str]:
-    """How the reading process is started: no user site, no current folder on its path."""
+    """The command of the reading process: no user site, no current folder on its path."""
     seconds = str(max(1, math.ceil(timeout)))
     return [sys.executable, "-s", "-P", "-m", module, seconds]
 
@@ -87,7 +56,7 @@ def ask_child(
     timeout: float = TIMEOUT,
     cancelled: threading.Event | None = None,
 ) -> Answer:
-    """What a confined child answers that gets the file as its standard input.
+    """Give the file to a confined child as its standard input, and return what the child answers.
 
     `receive(answer, size of the file)` takes the answer and raises as `wire.receive` does. Raises
     `UserError`, one sentence that begins with the file's name.
@@ -112,7 +81,7 @@ def ask_child(
 
 
 def _child_environment() -> dict[str, str]:
-    """Little of ours: where modules lie, one thread, no GPU."""
+    """A small environment: where modules lie, one thread, no GPU."""
     kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME")
     engine = str(Path(dgn_engine.__file__).resolve().parents[1])
     places = [engine, *(place for place in sys.path if Path(place).is_absolute())]
@@ -189,7 +158,7 @@ def _guard(
     finished: threading.Event,
     killed: list[str],
 ) -> None:
-    """Kill the child when its time is over; so the parent's reading ends too."""
+    """Kill the child when its time is over, which also ends the parent's reading."""
     while not finished.wait(TICK):
         if reason := over():
             killed.append(reason)
@@ -198,7 +167,7 @@ def _guard(
 
 
 def _end_of(child: subprocess.Popen[bytes]) -> str:
-    """What became of a child that gave no sound answer."""
+    """How a child ended that gave no sound answer."""
     try:
         code = child.wait(timeout=1.0)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What was found in a checkpoint: plain arrays by name, and what was left aside."""
+"""What is read from a checkpoint: arrays by name, their types of numbers, and what is ignored."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class UnreadableFile(Exception):  # noqa: N818 - a verdict about a file, not a f
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """Arrays in the order of the layers; `dtypes` as the file had them; `ignored` in words.
+    """What a format's parser made of a file, within the child.
 
-    `kind`: what sort of file it is. Within the reader, arrays are views on the bytes of the file
-    as `number_types.LAYOUT` has them; they are decoded when they are sent. `calls`: the globals
-    that Python would call to load the file; none was looked up. `layers`: what a saved
-    `nn.Sequential` says of itself.
+    The arrays are views on the bytes of the file, laid out as `LAYOUT` says; they are decoded when
+    they are sent. `calls`: the globals that Python would call to load the file; none was looked up.
+    The other fields as in `CheckpointContents`.
     """
 
     arrays: dict[str, Array]
@@ -38,6 +37,27 @@ class ParsedFile:
     kind: str = ""
     calls: tuple[str, ...] = ()
     layers: tuple[StatedLayer, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckpointContents:
+    """What a file holds: arrays in the order of its layers, half precision as float32.
+
+    `dtypes`: as the file had them. `ignored`: what is not a dense tensor of numbers, in words.
+    `metadata`: text notes of a safetensors file, untrusted, so only to be compared. `kind`: what
+    sort of file it is, whatever it is called. `layers`: those of a saved `nn.Sequential`, as it
+    states them. `picked`: a user chose the arrays and their order, so that names and numbers of
+    layers say nothing more.
+    """
+
+    file_name: str
+    arrays: dict[str, Array]
+    dtypes: dict[str, str]
+    ignored: tuple[str, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    kind: str = ""
+    layers: tuple[StatedLayer, ...] = ()
+    picked: bool = False
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:
@@ -80,7 +100,7 @@ def whole_bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-# As the bytes lie in a file, little-endian. What numpy lacks lies in whole numbers of its width.
+# How a file stores each type, little-endian. What numpy lacks is read as whole numbers as wide.
 LAYOUT = {
     "float64": "<f8",
     "float32": "<f4",
@@ -100,7 +120,7 @@ LAYOUT = {
 }
 WIDENED = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
-# Not read, but their records have a size that can be checked.
+# Types that are not read; the sizes of their records are checked all the same.
 _WIDTHS = {"complex32": 4, "complex64": 8, "complex128": 16, "qint8": 1, "quint8": 1, "qint32": 4}
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
+    LAYOUT,
     Array,
+    CheckpointContents,
     ParsedFile,
     UnreadableFile,
     decoded,
@@ -23,38 +23,23 @@ from dgn_engine.storage.checkpoints.contents import (
 )
 from dgn_engine.storage.checkpoints.stated_layers import as_json, received
 
-DTYPES = ("<f4", "<f8", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
-LINE = 64 << 20
-
-
-@dataclass(frozen=True)
-class _Entry:
-    name: str
-    shape: tuple[int, ...]
-    dtype: str  # as the file had it
-    stored: str  # as it follows
+LINE = 64 << 20  # bytes of the JSON line
 
 
 def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
     """Write the whole answer."""
-    entries = [
-        {
-            "name": name,
-            "shape": array.shape,
-            "dtype": contents.dtypes[name],
-            "stored": sent_as(contents.dtypes[name]),
-        }
-        for name, array in contents.arrays.items()
-    ]
     head = {
-        "tensors": entries,
+        "tensors": [
+            {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
+            for name, array in contents.arrays.items()
+        ],
         "ignored": contents.ignored,
         "metadata": contents.metadata,
         "kind": contents.kind,
         "layers": as_json(contents.layers),
     }
     pipe.write(json.dumps(head).encode() + b"\n")
-    for name, array in contents.arrays.items():  # one after another: each is a copy at most
+    for name, array in contents.arrays.items():  # one at a time, because decoding may copy
         pipe.write(whole_bytes(decoded(array, contents.dtypes[name])))
     pipe.flush()
 
@@ -65,8 +50,8 @@ def refuse(reason: str, pipe: IO[bytes]) -> None:
     pipe.flush()
 
 
-def receive(pipe: IO[bytes], most: int) -> ParsedFile:
-    """Read an answer and believe nothing of it.
+def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointContents:
+    """Read an answer with at most `most` bytes of numbers, and believe nothing of it.
 
     Raises `UnreadableFile` with the child's reason, `ValueError` where the answer is no answer,
     `EOFError` where it is cut.
@@ -77,13 +62,14 @@ def receive(pipe: IO[bytes], most: int) -> ParsedFile:
     head = json.loads(line)
     if "refused" in head:
         raise UnreadableFile(plain(str(head["refused"]), 600))
-    entries = list(_entries(head["tensors"]))
-    total = sum(math.prod(e.shape) * np.dtype(e.stored).itemsize for e in entries)
-    if total > most or len(entries) > limits.MEMBERS:
+    tensors = [_checked(entry) for entry in head["tensors"]]
+    total = sum(math.prod(shape) * np.dtype(sent_as(dtype)).itemsize for _, shape, dtype in tensors)
+    if total > most or len(tensors) > limits.MEMBERS:
         raise ValueError("the answer is larger than allowed")
-    return ParsedFile(
-        arrays={e.name: _numbers(pipe, e) for e in entries},
-        dtypes={e.name: e.dtype for e in entries},
+    return CheckpointContents(
+        file_name,
+        arrays={name: _numbers(pipe, shape, sent_as(dtype)) for name, shape, dtype in tensors},
+        dtypes={name: dtype for name, _, dtype in tensors},
         ignored=tuple(plain(str(line)) for line in head["ignored"]),
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
         kind=plain(str(head["kind"]), 40),
@@ -91,18 +77,18 @@ def receive(pipe: IO[bytes], most: int) -> ParsedFile:
     )
 
 
-def _entries(told: list[dict[str, Any]]) -> Iterator[_Entry]:
-    for one in told:
-        shape = tuple(one["shape"])
-        if not is_sound(shape):
-            raise ValueError("a shape is not a shape")
-        if one["stored"] not in DTYPES:
-            raise ValueError("a type is not a type")
-        yield _Entry(plain(str(one["name"])), shape, plain(str(one["dtype"])), one["stored"])
+def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:
+    """Name, shape and type of a tensor; raises `ValueError` where they cannot be."""
+    shape, dtype = tuple(entry["shape"]), entry["dtype"]
+    if not is_sound(shape):
+        raise ValueError("a shape is not a shape")
+    if dtype not in LAYOUT:
+        raise ValueError("a type is not a type")
+    return plain(str(entry["name"])), shape, dtype
 
 
-def _numbers(pipe: IO[bytes], entry: _Entry) -> Array:
-    array = np.empty(entry.shape, dtype=entry.stored)
+def _numbers(pipe: IO[bytes], shape: tuple[int, ...], dtype: str) -> Array:
+    array = np.empty(shape, dtype)
     flat = whole_bytes(array)
     done = 0
     while done < len(flat):

@@ -10,8 +10,7 @@ from torch import nn
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.match_layers import match_layers
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array, natural
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
 
 
 def in_use(network: nn.Module, seed: int = 0) -> nn.Module:

@@ -8,7 +8,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import Part, match_layers
 from dgn_engine.regimes import Regime, all_regimes, find_regime
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 FC = Architecture((8,), (Dense(8, 16), Dense(16, 16), Dense(16, 10, gated=False)))
 IMAGES = Architecture((1, 2, 4), (Flatten(), *FC.nodes))

@@ -17,8 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.torchvision_nets import recognise
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
-from dgn_engine.storage.checkpoints.contents import Array
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 from tests.engine.model.importing.test_checkpoints_folding import arrays_of, in_use
 
 

@@ -13,7 +13,7 @@ from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.match_layers import match_layers
 from dgn_engine.model.importing.torchvision_nets import understood_as
-from dgn_engine.storage.checkpoints.checkpoint_reader import CheckpointContents
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 KNOWN = {
     "resnet18": "torchvision's ResNet-18, 1,000 classes",

@@ -17,11 +17,11 @@ from torch import nn
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.save_network import save_network
 
 
-def parsed(content: bytes) -> ParsedFile:
+def parsed(content: bytes) -> CheckpointContents:
     """What the child answers to these bytes, here and without its limits."""
     pipe = io.BytesIO()
     reader_child.answer(content, pipe)
@@ -234,8 +234,8 @@ def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) 
         ("print('[]')", "was refused"),
         ("print('{}')", "was refused"),
         (
-            'print(\'{"tensors": [{"name": "a", "shape": [1099511627776], "dtype": "", '
-            '"stored": "<f4"}], "ignored": [], "metadata": {}}\')',
+            'print(\'{"tensors": [{"name": "a", "shape": [1099511627776], '
+            '"dtype": "float32"}], "ignored": [], "metadata": {}}\')',
             "was refused",
         ),
     ],
