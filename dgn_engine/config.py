@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import tomli_w
 
 from dgn_engine.errors import UserError
+from dgn_engine.setting import OptionValue, Setting, setting, settings_of
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
@@ -21,50 +21,60 @@ Pixels = Literal["true", "random"]
 Initialisation = Literal["kaiming", "bernoulli", "glorot"]
 Augmentation = Literal["none", "davidnet"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
-OptionValue = int | float | str | bool
 
+_SEEDS = (0, 2**31 - 1)
+_TENTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
+_WIRED: dict[str, object] = {"regime.own_gates": False}
 
-def _one_of(name: str, value: object, allowed: object) -> None:
-    choices = get_args(allowed)
-    if value not in choices:
-        raise UserError(f"{name} is {value!r}; it must be one of {', '.join(choices)}.")
-
-
-def _at_least(name: str, value: float, least: float) -> None:
-    if not math.isfinite(value) or value < least:
-        raise UserError(f"{name} is {value}; it must be at least {least}.")
-
-
-def _above(name: str, value: float, bound: float) -> None:
-    if not math.isfinite(value) or value <= bound:
-        raise UserError(f"{name} is {value}; it must be greater than {bound}.")
-
-
-def _within(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise UserError(f"{name} is {value}; it must be between {least} and {most}.")
-
-
-def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
-    pairs: Any = options.items() if isinstance(options, Mapping) else options
-    return tuple(sorted((str(name), value) for name, value in pairs))
+# fmt: off
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which examples: a data set by name ('digits', 'mnist', 'folder:PATH'), and what is done to
-    them: a pair for ±1, fewer of them, false labels, random pixels. Test examples stay true."""
+    """Which examples: a data set by name ('digits', 'folder:PATH'), and what is done to them: a
+    pair for ±1, fewer of them, false labels, random pixels. Test examples stay true."""
 
-    name: str = "digits"
-    root: str = ""  # where data sets lie; empty: DGN_DATA_ROOT, then the user's cache
-    download: bool = False
-    binary: tuple[int, int] | None = None  # first class is -1, second +1
-    train_limit: int = 0  # keep only this many training examples, balanced; 0 keeps all
-    test_limit: int = 0  # likewise for the test set
-    options: tuple[tuple[str, OptionValue], ...] = ()  # what the data set's own form asks, sorted
-    label_noise: float = 0.0  # each training label is, with this probability, drawn anew
-    pixels: Pixels = "true"  # 'random': Gaussian pixels of the training set's mean and variance
-    variant_seed: int = 0  # of false labels, random pixels and synthetic data
+    name: str = setting(
+        "digits", "data set", option="data", order=-2, offered=True,
+        help="digits, mnist, fashion-mnist, cifar10, …, folder:PATH",
+    )
+    root: str = setting(  # empty: DGN_DATA_ROOT, then the user's cache
+        "", "kept in", option="data-root", metavar="DIR", help="where data sets lie",
+        tip="Where data sets lie on this machine", path="folder", title="Folder of data sets",
+        hint="DGN_DATA_ROOT, then the cache", when={"dataset.takes_path": False},
+        shown={"dataset.drawn": False},
+    )
+    download: bool = setting(
+        False, "download it", help="fetch if missing", order=-1, when={"dataset.missing": True},
+    )
+    binary: tuple[int, int] | None = setting(  # first class is -1, second +1
+        None, "two classes ±1", metavar="A,B", help="two classes as -1 and +1",
+        tip="The first becomes -1, the second +1",
+    )
+    train_limit: int = setting(  # 0 keeps all
+        0, "training examples", least=0, metavar="N", help="use N training examples", zero="all",
+        tip="The first so many, balanced over classes",
+    )
+    test_limit: int = setting(
+        0, "test examples", least=0, metavar="N", help="use N test examples", zero="all",
+        tip="So many, balanced over the classes", advanced=True,
+    )
+    options: tuple[tuple[str, OptionValue], ...] = ()  # of the data set itself, sorted
+    label_noise: float = setting(
+        0.0, "label noise", share=True, metavar="P", help="share of labels drawn anew",
+        tip="The chance of each training label to be drawn anew; 1 makes all labels random. "
+        "Test labels stay true", advanced=True, rungs=(1, 2, 2.5, 5, 7.5),
+    )
+    pixels: Pixels = setting(  # 'random': Gaussian, of the training set's mean and variance
+        "true", "training pixels", help="true, or Gaussian noise",
+        tip="Noise of the training set's mean and variance", advanced=True,
+        changed="random pixels", words={"true": "as they are", "random": "Gaussian noise"},
+    )
+    variant_seed: int = setting(
+        0, "seed of these", least=0, help="of false labels and random pixels",
+        tip="Of false labels, noise and drawn data sets", advanced=True, changed="seed",
+        span=_SEEDS,
+    )
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -74,52 +84,89 @@ class DataConfig:
             if len(pair) != 2 or pair[0] == pair[1]:
                 raise UserError(f"data.binary is {list(pair)}; it needs two different classes.")
             object.__setattr__(self, "binary", (int(pair[0]), int(pair[1])))
-        _at_least("data.train_limit", self.train_limit, 0)
-        _at_least("data.test_limit", self.test_limit, 0)
-        _within("data.label_noise", self.label_noise, 0, 1)
-        _one_of("data.pixels", self.pixels, Pixels)
-        _at_least("data.variant_seed", self.variant_seed, 0)
         object.__setattr__(self, "options", _sorted_options(self.options))
+        _check(self, "data.")
 
 
 @dataclass(frozen=True)
 class NetConfig:
     """Which architecture, for both the feature and the value network, and how it is initialised."""
 
-    name: str = "fc"
-    options: tuple[tuple[str, OptionValue], ...] = ()  # what the net's own form asks, sorted
-    bias: bool = False
-    init: Initialisation = "kaiming"
-    sigma: float = 0.0  # of the ±σ initialisation; 0 chooses √(2/fan_in)
+    name: str = setting(
+        "fc", "network", option="net", order=-1, offered=True,
+        help="fc, cnn4, resnet18, …: docs/guide.md lists them",
+    )
+    options: tuple[tuple[str, OptionValue], ...] = ()  # of the network itself, sorted
+    bias: bool = setting(
+        False, "with biases", tip="A bias breaks the homogeneity that path features rest on",
+        order=1,
+    )
+    init: Initialisation = setting("kaiming", "initial weights")
+    sigma: float = setting(  # 0 chooses √(2/fan_in)
+        0.0, "σ", least=0, help="of the ±σ initialisation",
+        tip="Of the symmetric ±σ initialisation", span=(1e-6, 1000), zero="√(2/fan-in)",
+        when={"net.init": "bernoulli"},
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", _sorted_options(self.options))
-        _one_of("net.init", self.init, Initialisation)
-        _at_least("net.sigma", self.sigma, 0)
+        _check(self, "net.")
 
 
 @dataclass(frozen=True)
 class GatingConfig:
     """How the gates are made (THEORY §1): regime, softness, wiring, input of the value network."""
 
-    regime: str = "DL"
-    beta: float = 8.0
-    epsilon: float = 0.0
-    value_input: ValueInput = "image"
-    wiring: tuple[int, ...] = ()  # π, 0-based: value layer l uses gate layer π(l); empty: identity
-    rotation: tuple[int, ...] = ()  # G_π(l) is shifted cyclically by so many units; empty: none
-    shift: tuple[int, ...] = ()  # and, in a map, by so many rows and columns
-    tiling: tuple[int, ...] = ()  # value layer l has so many times the units; empty: once
-    gate_probability: float = 0.5  # FRG: p of each coin
-    gates_from: str = ""  # FL: a checkpoint whose weights become the feature network's
-    pretrain_epochs: int = 0  # FL without a checkpoint: epochs of ReLU first; 0: as many as epochs
+    regime: str = setting(
+        "DL", "regime", order=-2, offered=True,
+        help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL, gates-only, FRG, …",
+    )
+    beta: float = setting(
+        8.0, "steepness β", above=0, span=(0.1, 1000), rungs=(1, 2, 3, 4, 5, 6, 8),
+        shown={"regime.soft": True},
+    )
+    epsilon: float = setting(
+        0.0, "ε", least=0, tip="Soft gates are (1+ε)/(1+exp(-βq))", span=(0, 1),
+        shown={"regime.soft": True},
+    )
+    value_input: ValueInput = setting(
+        "image", "value input", tip="What the value network is fed", order=1, shown=_WIRED,
+    )
+    # π, 0-based: value layer l uses gate layer π(l); empty: identity
+    wiring: tuple[int, ...] = setting((), metavar="2,0,1", help="0-based permutation")
+    rotation: tuple[int, ...] = setting(  # G_π(l) is shifted cyclically by so many units
+        (), "rotated", metavar="0,1,2", help="units, for each layer",
+        tip="Each layer's gates, cyclically by so many units", advanced=True,
+        changed="rotated gates", title="Rotation", hint="0 0 … for each layer", when=_WIRED,
+    )
+    shift: tuple[int, ...] = setting(  # and, in a map, by so many rows and columns
+        (), "shifted", metavar="0,1,2", help="rows and columns of maps",
+        tip="Gates of maps, cyclically by so many rows and columns", advanced=True,
+        changed="shifted gates", title="Shift", hint="0 0 … for each layer", when=_WIRED,
+    )
+    tiling: tuple[int, ...] = setting(  # value layer l has so many times the units
+        (), "tiled", metavar="2,2,2", help="units repeated so often",
+        tip="So many times the units; each layer's gates are repeated", advanced=True, order=-1,
+        changed="tiled gates", title="Tiling", hint="1 1 … for each layer", when=_WIRED,
+    )
+    gate_probability: float = setting(  # of each Bernoulli gate to be open
+        0.5, "open with p", share=True, metavar="P", help="FRG: p of each gate",
+        tip="The chance of each coin to open its gate", rungs=_TENTHS,
+        when={"regime.drawn_gates": True},
+    )
+    gates_from: str = setting(  # a checkpoint whose weights become the feature network's
+        "", "gates from", metavar="FILE", help="FL: copy the gates of a checkpoint", order=-1,
+        path="file", title="Checkpoint for the gates", hint="pre-train instead",
+        when={"regime.takes_gates": True},
+    )
+    pretrain_epochs: int = setting(  # where gates are learnt first; 0: as many as epochs
+        0, "ReLU epochs first", least=0, help="FL: epochs of ReLU before", order=-1,
+        zero="as many as epochs", when={"regime.takes_gates": True},
+        shown={"gating.gates_from": ""},
+    )
 
     def __post_init__(self) -> None:
-        _one_of("gating.value_input", self.value_input, ValueInput)
-        _above("gating.beta", self.beta, 0)
-        _at_least("gating.epsilon", self.epsilon, 0)
-        _at_least("gating.pretrain_epochs", self.pretrain_epochs, 0)
-        _within("gating.gate_probability", self.gate_probability, 0, 1)
+        _check(self, "gating.")
         for name in ("rotation", "shift", "tiling"):
             object.__setattr__(self, name, tuple(int(i) for i in getattr(self, name)))
         wiring = tuple(int(i) for i in self.wiring)
@@ -134,33 +181,46 @@ class GatingConfig:
 class TrainingConfig:
     """How the weights move."""
 
-    loss: Loss = "cross-entropy"
-    optimiser: Optimiser = "adam"
-    learning_rate: float = 3e-4
-    momentum: float = 0.0  # SGD only
-    batch: int = 32
-    epochs: int = 20  # 0 trains until stopped
-    augmentation: Augmentation = "none"  # 'davidnet': crop, mirror and cutout, anew each epoch
-    weights_from: str = ""  # a checkpoint whose weights Θ^v begins with
-    keep_epochs: tuple[int, ...] = ()  # epochs after which the weights are kept; 0: the initial
-    keep_best: bool = False  # and those of the best test accuracy
-    until: float = 0.0  # stop after an epoch of at least this train accuracy; 0: never
-    pace: float = 0.0  # at most this many steps a second, to watch; 0: as fast as it goes
+    loss: Loss = setting("cross-entropy", "loss")
+    optimiser: Optimiser = setting("adam", "optimiser")
+    learning_rate: float = setting(3e-4, "learning rate", above=0, option="lr", span=(1e-9, 100))
+    momentum: float = setting(
+        0.0, "momentum", least=0, span=(0, 1), rungs=_TENTHS, when={"training.optimiser": "sgd"},
+    )
+    batch: int = setting(32, "batch", least=1, span=(1, 10**6))
+    epochs: int = setting(20, "epochs", least=0, zero="until stopped")
+    augmentation: Augmentation = setting(  # 'davidnet': crop, mirror and cutout, anew each epoch
+        "none", "augmentation", help="of training images, as DavidNet's",
+        tip="Training images are shifted, mirrored and cut out, anew in each epoch; "
+        "of images that a convolutional network takes", advanced=True,
+        words={"davidnet": "as DavidNet's"},
+    )
+    weights_from: str = setting(  # a checkpoint
+        "", "weights from", metavar="FILE", help="what Θ^v begins with",
+        tip="What the value network begins with", advanced=True, changed="weights from a file",
+        path="file", title="Checkpoint for the weights", hint="drawn by seed",
+    )
+    keep_epochs: tuple[int, ...] = setting(  # 0: the initial weights
+        (), least=0, metavar="0,10", help="keep the weights after these epochs",
+    )
+    keep_best: bool = setting(False, help="and the best")  # of test accuracy
+    until: float = setting(  # 0: never
+        0.0, "stop at", share=True, help="stop at this train accuracy of an epoch",
+        tip="After an epoch of at least this train accuracy", advanced=True,
+        changed="stop at an accuracy", span=(0.01, 1), rungs=(1, 2, 5, 9, 9.5, 9.9), zero="never",
+    )
+    pace: float = setting(  # steps a second; 0: as fast as it goes
+        0.0, "pace", least=0, option="", tip="At most this many steps a second, to watch",
+        span=(1, 5000), rungs=(1, 2, 5), zero="full speed", unit="steps/s",
+    )
 
     def __post_init__(self) -> None:
-        _one_of("training.loss", self.loss, Loss)
-        _one_of("training.optimiser", self.optimiser, Optimiser)
-        _above("training.learning_rate", self.learning_rate, 0)
-        _at_least("training.momentum", self.momentum, 0)
-        _at_least("training.batch", self.batch, 1)
-        _at_least("training.epochs", self.epochs, 0)
-        _one_of("training.augmentation", self.augmentation, Augmentation)
-        _within("training.until", self.until, 0, 1)
         kept = tuple(sorted({int(epoch) for epoch in self.keep_epochs}))
-        for epoch in kept:
-            _at_least("training.keep_epochs", epoch, 0)
         object.__setattr__(self, "keep_epochs", kept)
-        _at_least("training.pace", self.pace, 0)
+        _check(self, "training.")
+
+
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -171,14 +231,19 @@ class RunConfig:
     net: NetConfig = field(default_factory=NetConfig)
     gating: GatingConfig = field(default_factory=GatingConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    seed: int = 0
-    device: Device = "auto"
-    probe_examples: int = 64  # size of the probe set that feeds every kernel panel
+    seed: int = setting(0, "seed", least=0, span=_SEEDS)
+    device: Device = setting("auto", "device", offered=True)
+    probe_examples: int = setting(  # size of the probe set
+        64,
+        "probe examples",
+        least=2,
+        option="",
+        tip="They feed every kernel panel",
+        span=(2, 4096),
+    )
 
     def __post_init__(self) -> None:
-        _one_of("device", self.device, Device)
-        _at_least("seed", self.seed, 0)
-        _at_least("probe_examples", self.probe_examples, 2)
+        _check(self, "")
 
     def same_run(self, other: RunConfig) -> bool:
         """Whether both stand for one run: its device and whether data may be fetched do not
@@ -228,12 +293,25 @@ class RunConfig:
             raise UserError(f"{path}: {refusal}") from None
 
 
-_PARTS: dict[str, type[Any]] = {
-    "data": DataConfig,
-    "net": NetConfig,
-    "gating": GatingConfig,
-    "training": TrainingConfig,
+PARTS: dict[str, Any] = {
+    item.name: item.default_factory
+    for item in dataclasses.fields(RunConfig)
+    if item.default_factory is not dataclasses.MISSING
 }
+SETTINGS: dict[str, dict[str, Setting]] = {
+    part: dict(settings_of(kind)) for part, kind in (PARTS | {"": RunConfig}).items()
+}
+"""Every setting of a run: by its part ('data', 'net', 'gating', 'training', ''), then its name."""
+
+
+def _check(part: Any, where: str) -> None:
+    for name, declared in settings_of(part.__class__).items():
+        declared.check(f"{where}{name}", getattr(part, name))
+
+
+def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
+    pairs: Any = options.items() if isinstance(options, Mapping) else options
+    return tuple(sorted((str(name), value) for name, value in pairs))
 
 
 def _plain(part: Any) -> dict[str, Any]:
@@ -250,38 +328,22 @@ def _plain(part: Any) -> dict[str, Any]:
     return tree
 
 
-def _build(kind: type[Any], tree: object, where: str) -> Any:
+def _build(kind: type[Any], tree: object, part: str) -> Any:
     if not isinstance(tree, Mapping):
-        raise UserError(f"The configuration's [{where}] must be a table of keys and values.")
-    known = {item.name: item for item in dataclasses.fields(kind)}
+        raise UserError(f"The configuration's [{part}] must be a table of keys and values.")
+    known = [item.name for item in dataclasses.fields(kind)]
     arguments: dict[str, Any] = {}
     for key, value in tree.items():
-        name = f"{where}.{key}" if where else str(key)
+        place = f"{part}.{key}" if part else str(key)
         if key not in known:
             raise UserError(
-                f"Unknown key '{name}' in the configuration; known: {', '.join(known)}."
+                f"Unknown key '{place}' in the configuration; known: {', '.join(known)}."
             )
-        if not where and key in _PARTS:
-            arguments[key] = _build(_PARTS[key], value, key)
-        else:
-            arguments[key] = _typed(name, value, str(known[key].type))
+        if not part and key in PARTS:
+            value = _build(PARTS[key], value, key)
+        elif key in SETTINGS[part]:
+            value = SETTINGS[part][key].typed(place, value)
+        elif not isinstance(value, Mapping):
+            raise UserError(f"{place} is {value!r}; it must be a table.")
+        arguments[key] = value
     return kind(**arguments)
-
-
-def _typed(name: str, value: Any, declared: str) -> Any:
-    """Check a scalar against its declared type; ints are accepted where floats are meant."""
-    if declared in ("int", "float", "bool", "str"):
-        wanted = {"int": int, "float": (int, float), "bool": bool, "str": str}[declared]
-        wrong_bool = isinstance(value, bool) and declared in ("int", "float")
-        if wrong_bool or not isinstance(value, wanted):  # type: ignore[arg-type]
-            raise UserError(f"{name} is {value!r}; it must be of type {declared}.")
-        return float(value) if declared == "float" else value
-    if name in ("net.options", "data.options"):
-        if not isinstance(value, Mapping):
-            raise UserError(f"{name} is {value!r}; it must be a table.")
-        return value
-    if declared.startswith("tuple"):
-        if not isinstance(value, (list, tuple)) or not all(type(v) is int for v in value):
-            raise UserError(f"{name} is {value!r}; it must be a list of whole numbers.")
-        return tuple(value)
-    return value

@@ -1,124 +1,67 @@
-"""The options of a run on the command line, laid over a configuration file."""
+"""The options of a run on the command line, which override a configuration file."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
-from dgn_engine.config import (
-    Augmentation,
-    Device,
-    Initialisation,
-    Loss,
-    Optimiser,
-    Pixels,
-    RunConfig,
-    ValueInput,
-)
+from dgn_engine.config import SETTINGS, RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.setting import OptionValue, Setting
 
-# option → place in the configuration; argparse gives None where it was not said
+_GROUPS = {"data": "data", "net": "network", "gating": "gating", "training": "training"}
+_SHORT = ("width", "depth", "channels", "stride")  # options of networks with an option of their own
+
+_PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
+
+
+def _option(setting: Setting) -> str:
+    return setting.name.replace("_", "-") if setting.option is None else setting.option
+
+
 PLACES: dict[str, tuple[str, str]] = {
-    "data": ("data", "name"),
-    "data_root": ("data", "root"),
-    "download": ("data", "download"),
-    "binary": ("data", "binary"),
-    "train_limit": ("data", "train_limit"),
-    "test_limit": ("data", "test_limit"),
-    "label_noise": ("data", "label_noise"),
-    "pixels": ("data", "pixels"),
-    "variant_seed": ("data", "variant_seed"),
-    "net": ("net", "name"),
-    "bias": ("net", "bias"),
-    "init": ("net", "init"),
-    "sigma": ("net", "sigma"),
-    "regime": ("gating", "regime"),
-    "beta": ("gating", "beta"),
-    "epsilon": ("gating", "epsilon"),
-    "value_input": ("gating", "value_input"),
-    "wiring": ("gating", "wiring"),
-    "rotation": ("gating", "rotation"),
-    "shift": ("gating", "shift"),
-    "tiling": ("gating", "tiling"),
-    "gate_probability": ("gating", "gate_probability"),
-    "gates_from": ("gating", "gates_from"),
-    "pretrain_epochs": ("gating", "pretrain_epochs"),
-    "loss": ("training", "loss"),
-    "optimiser": ("training", "optimiser"),
-    "lr": ("training", "learning_rate"),
-    "momentum": ("training", "momentum"),
-    "batch": ("training", "batch"),
-    "weights_from": ("training", "weights_from"),
-    "keep_epochs": ("training", "keep_epochs"),
-    "keep_best": ("training", "keep_best"),
-    "until": ("training", "until"),
-    "epochs": ("training", "epochs"),
-    "augmentation": ("training", "augmentation"),
-    "seed": ("", "seed"),
-    "device": ("", "device"),
+    _option(setting).replace("-", "_"): (part, name)
+    for part, settings in SETTINGS.items()
+    for name, setting in settings.items()
+    if _option(setting)
 }
+"""Name in argparse's namespace → place in the configuration; its value is None where not given."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """CONFIG.toml and every option that overrides it."""
     parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml")
-    data = parser.add_argument_group("data")
-    data.add_argument("--data", help="digits, mnist, fashion-mnist, cifar10, …, folder:PATH")
-    data.add_argument("--data-root", metavar="DIR", help="where data sets lie")
-    data.add_argument("--download", action="store_true", default=None, help="fetch if missing")
-    data.add_argument("--binary", type=numbers, metavar="A,B", help="two classes as -1 and +1")
-    data.add_argument("--train-limit", type=int, metavar="N", help="use N training examples")
-    data.add_argument("--test-limit", type=int, metavar="N", help="use N test examples")
-    data.add_argument("--label-noise", type=float, metavar="P", help="share of labels drawn anew")
-    data.add_argument("--pixels", choices=get_args(Pixels), help="true, or Gaussian noise")
-    data.add_argument("--variant-seed", type=int, help="of false labels and random pixels")
-    data.add_argument(
-        "--data-option", action="append", default=[], metavar="NAME=VALUE", help="of the data set"
-    )
-    net = parser.add_argument_group("network")
-    net.add_argument("--net", help="fc, cnn4, resnet18, …: docs/guide.md lists them")
-    net.add_argument("--width", type=int, help="short for --option width=…")
-    net.add_argument("--depth", type=int, help="short for --option depth=…")
-    net.add_argument("--channels", type=int, help="short for --option channels=…")
-    net.add_argument("--stride", type=int, help="short for --option stride=…")
-    net.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    net.add_argument("--bias", action="store_true", default=None)
-    net.add_argument("--init", choices=get_args(Initialisation))
-    net.add_argument("--sigma", type=float, help="of the ±σ initialisation")
-    gating = parser.add_argument_group("gating")
-    gating.add_argument(
-        "--regime", help="ReLU, soft-ReLU, FR-II, FR-DI, FL, DL, gates-only, FRG, …"
-    )
-    gating.add_argument("--beta", type=float)
-    gating.add_argument("--epsilon", type=float)
-    gating.add_argument("--value-input", choices=get_args(ValueInput))
-    gating.add_argument("--wiring", type=numbers, metavar="2,0,1", help="0-based permutation")
-    gating.add_argument("--rotation", type=numbers, metavar="0,1,2", help="units, for each layer")
-    gating.add_argument("--shift", type=numbers, metavar="0,1,2", help="rows and columns of maps")
-    gating.add_argument("--tiling", type=numbers, metavar="2,2,2", help="units repeated so often")
-    gating.add_argument("--gate-probability", type=float, metavar="P", help="FRG: p of each gate")
-    gating.add_argument("--gates-from", metavar="FILE", help="FL: copy the gates of a checkpoint")
-    gating.add_argument("--pretrain-epochs", type=int, help="FL: epochs of ReLU before")
-    training = parser.add_argument_group("training")
-    training.add_argument("--loss", choices=get_args(Loss))
-    training.add_argument("--optimiser", choices=get_args(Optimiser))
-    training.add_argument("--lr", type=float)
-    training.add_argument("--momentum", type=float)
-    training.add_argument("--batch", type=int)
-    training.add_argument("--epochs", type=int)
-    training.add_argument(
-        "--augmentation", choices=get_args(Augmentation), help="of training images, as DavidNet's"
-    )
-    training.add_argument("--weights-from", metavar="FILE", help="what Θ^v begins with")
-    training.add_argument(
-        "--keep-epochs", type=numbers, metavar="0,10", help="keep the weights after these epochs"
-    )
-    training.add_argument("--keep-best", action="store_true", default=None, help="and the best")
-    training.add_argument("--until", type=float, help="stop at this train accuracy of an epoch")
-    training.add_argument("--seed", type=int)
-    training.add_argument("--device", choices=get_args(Device))
+    groups = {part: parser.add_argument_group(title) for part, title in _GROUPS.items()}
+    groups[""] = groups["training"]
+    for part, settings in SETTINGS.items():
+        for setting in settings.values():
+            if _option(setting):
+                groups[part].add_argument(f"--{_option(setting)}", **_argument(setting))
+            if (part, setting.name) == ("net", "name"):
+                _add_net_options(groups[part])
+        if part == "data":
+            groups[part].add_argument("--data-option", **_PAIR, help="of the data set")
+
+
+def _add_net_options(group: argparse._ArgumentGroup) -> None:
+    for name in _SHORT:
+        group.add_argument(f"--{name}", type=int, help=f"short for --option {name}=…")
+    group.add_argument("--option", **_PAIR)
+
+
+def _argument(setting: Setting) -> dict[str, Any]:
+    """What argparse is told of a setting; without the option its value is None."""
+    if isinstance(setting.default, bool):
+        return {"action": "store_true", "default": None, "help": setting.help}
+    told: dict[str, Any] = {"metavar": setting.metavar, "help": setting.help}
+    if setting.choices:
+        return told | {"choices": setting.choices}
+    if isinstance(setting.default, str):
+        return told
+    is_number = isinstance(setting.default, (int, float))
+    return told | {"type": type(setting.default) if is_number else numbers}
 
 
 def run_config(arguments: argparse.Namespace) -> RunConfig:
@@ -138,8 +81,8 @@ def run_config(arguments: argparse.Namespace) -> RunConfig:
     return RunConfig.from_dict(tree)
 
 
-def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, int | float | str | bool]]:
-    for name in ("width", "depth", "channels", "stride"):
+def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, OptionValue]]:
+    for name in _SHORT:
         value = getattr(arguments, name)
         if value is not None:
             yield name, value
@@ -147,7 +90,7 @@ def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, int | flo
         yield value_of(text)
 
 
-def value_of(text: str, option: str = "--option") -> tuple[str, int | float | str | bool]:
+def value_of(text: str, option: str = "--option") -> tuple[str, OptionValue]:
     """An --option 'NAME=VALUE' as its name and its value."""
     name, equals, value = text.partition("=")
     if not equals:
@@ -155,7 +98,7 @@ def value_of(text: str, option: str = "--option") -> tuple[str, int | float | st
     return name, _value(value)
 
 
-def _value(text: str) -> int | float | str | bool:
+def _value(text: str) -> OptionValue:
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

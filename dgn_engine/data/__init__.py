@@ -12,7 +12,7 @@ from dgn_engine.data._variants import noisy_labels, random_pixels
 from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry
-from dgn_engine.protocol.forms import filled
+from dgn_engine.setting import filled
 
 __all__ = ["DataSet", "Examples", "Report", "catalogue", "data_sets", "load_examples", "quiet"]
 
@@ -36,9 +36,10 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
     """
     known = data_sets()
     name, colon, _ = config.name.partition(":")
-    if name not in known or (colon and name != "folder"):
+    if name not in known or (colon and not known[name].takes_path):
+        paths = ", ".join(f"{name}:PATH" for name, entry in known.items() if entry.takes_path)
         raise UserError(
-            f"There is no data set '{config.name}'; known: {', '.join(known)} (folder:PATH)."
+            f"There is no data set '{config.name}'; known: {', '.join(known)} ({paths})."
         )
     options = filled(f"Data set '{name}'", "data.options", known[name].options, config.options)
     config = replace(config, options=tuple(options.items()))
@@ -57,6 +58,8 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
 def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:
     """What can be chosen, and whether it is there already."""
     return tuple(
-        DataEntry(name, entry.title, entry.available(root), entry.hint, entry.options)
+        DataEntry(
+            name, entry.title, entry.available(root), entry.hint, entry.options, entry.takes_path
+        )
         for name, entry in data_sets().items()
     )

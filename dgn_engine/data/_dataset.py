@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import Setting
 
 Report: TypeAlias = Callable[[str, float | None], None]
 """Told what goes on and which fraction of it is done (None where that is unknown)."""
@@ -58,7 +58,8 @@ class DataSet:
     load: Callable[[DataConfig, Report], Examples]
     available: Callable[[Path | None], bool]
     hint: str  # how to get it, one sentence
-    options: tuple[OptionField, ...] = ()
+    options: tuple[Setting, ...] = ()
+    takes_path: bool = False  # a configuration names it as name:PATH
 
 
 def examples_from_levels(

@@ -12,13 +12,13 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import Examples
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import Setting
 
 Vectors = npt.NDArray[np.float64]
 MOST_NUMBERS = 1 << 28  # 1 GiB of float32
 
-COUNT = OptionField("n", "vectors n", 200, least=2, most=100_000)
-DIMENSION = OptionField("dim", "dimension", 256, least=2, most=100_000)
+COUNT = Setting("n", "vectors n", 200, least=2, most=100_000)
+DIMENSION = Setting("dim", "dimension", 256, least=2, most=100_000)
 
 
 def here(_root: Path | None) -> bool:

@@ -17,7 +17,7 @@ from dgn_engine.data._vectors import (
     sizes,
     unit_vector,
 )
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import Setting
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
@@ -49,5 +49,5 @@ DATA = DataSet(
     load,
     here,
     "It is drawn when it is needed.",
-    (COUNT, DIMENSION, OptionField("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
+    (COUNT, DIMENSION, Setting("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
 )

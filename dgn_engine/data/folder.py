@@ -84,4 +84,5 @@ DATA = DataSet(
     _load,
     _available,
     "Write folder:PATH, a directory, .zip or .tar.gz of class-named folders of images.",
+    takes_path=True,
 )

@@ -11,7 +11,7 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
 from dgn_engine.data._variants import frozen_stream
 from dgn_engine.data._vectors import here, signed_examples, unit_vector
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import Setting
 
 
 def load(config: DataConfig, _report: Report) -> Examples:
@@ -26,5 +26,5 @@ DATA = DataSet(
     load,
     here,
     "It is drawn when it is needed.",
-    (OptionField("dim", "dimension", 2, least=1, most=100_000),),
+    (Setting("dim", "dimension", 2, least=1, most=100_000),),
 )

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dgn_engine.config import (
-    DataConfig,
-    GatingConfig,
-    NetConfig,
-    OptionValue,
-    RunConfig,
-    TrainingConfig,
-)
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.experiments._experiment import Request
+from dgn_engine.setting import OptionValue
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
 DIGITS = "the digits that come with the package (1,437 of 8×8)"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.config import NetConfig, OptionValue, RunConfig
+from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
@@ -19,6 +19,7 @@ from dgn_engine.experiments._claims import above, judge
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.importing import from_tensors
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.setting import OptionValue
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit

@@ -1,22 +1,10 @@
-"""What the engine can do, told to the viewer as data when the engine is ready."""
+"""The catalogue: the regimes, networks, data sets and experiments that the viewer can offer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dgn_engine.config import OptionValue
-
-
-@dataclass(frozen=True)
-class OptionField:
-    """One question of the form of a network or a data set."""
-
-    name: str
-    label: str
-    default: OptionValue
-    least: float | None = None
-    most: float | None = None
-    choices: tuple[str, ...] = ()
+from dgn_engine.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -29,33 +17,44 @@ class RegimeEntry:
     own_gates: bool  # the network's own gates: no feature network, nothing to wire
     soft: bool
     trains_feature: bool
-    group: str = ""  # what it stands under in a selector: 'Fixed gates'
-    takes_gates: bool = False  # its gates are copied from a checkpoint, or learnt first
+    group: str = ""  # its heading in a selector: 'Fixed gates'
+    takes_gates: bool = False  # its gates are copied from a checkpoint, or pre-trained
     for_copied_gates: bool = False  # a run enters it when gates of a file are copied
     standard: bool = False  # what networks of other programs are
     drawn_gates: bool = False  # Bernoulli gates: there is no feature network
-    open_gates: bool = False  # every gate stands open
+    open_gates: bool = False  # every gate is open
     trains_value: bool = True
 
 
 @dataclass(frozen=True)
 class NetEntry:
-    """A network and its form."""
+    """A network and its options."""
 
     id: str
     title: str
-    options: tuple[OptionField, ...]
+    options: tuple[Setting, ...]
 
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A data set and its form; `available` says whether it can be loaded now without a download."""
+    """A data set and its options; `available`: it can be loaded now, without a download."""
 
     id: str
     title: str
     available: bool
     hint: str  # how to get it where it is not available
-    options: tuple[OptionField, ...] = ()
+    options: tuple[Setting, ...] = ()
+    takes_path: bool = False  # it is written name:PATH
+
+    @property
+    def missing(self) -> bool:
+        """Whether it must be downloaded first."""
+        return not self.available
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it is made from its options instead of read from files."""
+        return bool(self.options)
 
 
 @dataclass(frozen=True)

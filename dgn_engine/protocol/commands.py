@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import ClassVar, Literal
 
-from dgn_engine.config import DataConfig, OptionValue, RunConfig, ValueInput
+from dgn_engine.config import DataConfig, RunConfig, ValueInput
+from dgn_engine.setting import OptionValue
 
 # What a file is opened for: its gates into Θ^f, its weights into Θ^v, beside the run, or alone.
 Purpose = Literal["", "gates", "weights", "compare", "network"]

@@ -12,8 +12,8 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, data_sets, load_examples, quiet
 from dgn_engine.errors import UserError
 from dgn_engine.model.nets import build_architecture
-from dgn_engine.protocol.forms import filled
 from dgn_engine.regimes import find_regime
+from dgn_engine.setting import filled
 from dgn_engine.sweep.perform import state_of
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.training.device_data import to_device

@@ -7,11 +7,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dgn_engine.config import OptionValue
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import MISFIT, Reading, freeze
+from dgn_engine.setting import OptionValue
 from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
 from dgn_engine.training.probes import Probe, ProbeContext, all_probes
 

@@ -19,9 +19,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
 from dgn_engine.protocol.frames import Reading
+from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.panel_message import (
     ComparisonButton,
     PanelMessage,

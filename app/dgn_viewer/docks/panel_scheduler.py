@@ -9,8 +9,8 @@ from functools import partial
 
 from PySide6.QtCore import QObject, Qt, QTimer
 
-from dgn_engine.config import OptionValue
 from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
+from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.redraw_budget import LONGEST, RedrawBudget
 from dgn_viewer.scene.panel_spec import PanelSpec

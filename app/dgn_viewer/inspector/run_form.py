@@ -1,174 +1,117 @@
-"""The form of a run: a `RunConfig` in fields, offered from what the engine can do."""
+"""The form of a run: a `RunConfig` in fields, made from the settings that it declares."""
 
 from __future__ import annotations
 
-from typing import cast, get_args
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
 
-from dgn_engine.config import (
-    Device,
-    GatingConfig,
-    Initialisation,
-    Loss,
-    NetConfig,
-    Optimiser,
-    RunConfig,
-    TrainingConfig,
-    ValueInput,
-)
-from dgn_engine.protocol.catalogue import Catalogue, NetEntry, RegimeEntry
-from dgn_viewer.inspector.advanced_form import AdvancedForm
-from dgn_viewer.inspector.data_form import DataForm
+from dgn_engine.config import PARTS, SETTINGS, RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry
+from dgn_engine.setting import Conditions, Setting
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.form_fields import PathField, PickBox
-from dgn_viewer.widgets.form_section import OptionsForm, Section
-from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.number_field import NumberField
+from dgn_viewer.widgets.collapsible import Collapsible
+from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, value_of
+from dgn_viewer.widgets.form_section import Holds, SettingSection
 
-_MANY = 10**9
-
-
-def _pick(words: object) -> PickBox:
-    return PickBox([(word, word) for word in get_args(words)])
+_TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Training", "": "Run"}
 
 
 class RunForm(QWidget):
-    """Fields for what decides a run. Rows that do not matter are not shown, and what few ask for
-    is folded away."""
+    """Fields for what decides a run. Rows that do not matter are hidden, advanced ones folded.
+
+    `fields` holds them by place ('gating.beta').
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._catalogue = Catalogue((), (), (), (), ())
         self._wiring: tuple[int, ...] = ()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 4, 16, 12)
-        column.setSpacing(16)
-        self.data, self.advanced = DataForm(), AdvancedForm()
-        sections = (self._network(), self._gating(), self._training(), self._run())
-        for section in (self.data, *sections, self.advanced):
-            column.addWidget(section)
-        column.addStretch(1)
-        for box in (self.init, self.regime, self.optimiser):
-            box.currentIndexChanged.connect(self._show_rows)
-        self.net.currentIndexChanged.connect(self._show_options)
-        self.gates_from.line.textChanged.connect(self._show_rows)
+        self.keep_wiring = QCheckBox()
+        rows = {part: _rows(part, advanced=False) for part in _TITLES}
+        self.data = DataSection(_TITLES["data"], rows["data"])
+        self.net = PlugInSection(_TITLES["net"], rows["net"][:1])
+        weights = SettingSection("", rows["net"][1:])
+        self.net.append(weights)
+        self._basic: dict[str, SettingSection] = {"data": self.data, "net": self.net}
+        for part in ("gating", "training", ""):
+            self._basic[part] = SettingSection(_TITLES[part], rows[part])
+        self._basic["gating"].add("", self.keep_wiring)
+        self._folded = {
+            part: SettingSection(title, _rows(part, advanced=True))
+            for part, title in (_TITLES | {"gating": "Gates"}).items()
+            if _rows(part, advanced=True)
+        }
+        self._sections = [*self._basic.items(), ("net", weights), *self._folded.items()]
+        self.fields = {
+            f"{part}.{name}" if part else name: field
+            for part, section in self._sections
+            for name, field in section.fields.items()
+        }
+        self.advanced = self._lay_out()
+        for place in {"data.name", "gating.regime", *_compared()} & self.fields.keys():
+            changes_of(self.fields[place]).connect(self._show_rows)
+        self.advanced.button.toggled.connect(self._say_unusual)
         self._show_rows()
 
     def offer(self, catalogue: Catalogue) -> None:
-        """What can be chosen."""
+        """Show what can be chosen."""
         self._catalogue = catalogue
-        self.data.offer(catalogue.data)
-        self.net.offer([(entry.id, entry.title) for entry in catalogue.nets])
+        self.data.offer_entries(catalogue.data)
+        self.net.offer_entries(catalogue.nets)
         regimes = catalogue.regimes
-        self.regime.offer([(e.id, e.title) for e in regimes], [e.group for e in regimes])
+        self._box("gating.regime").offer(
+            [(entry.id, entry.title) for entry in regimes], [entry.group for entry in regimes]
+        )
         devices = dict.fromkeys(("auto", *catalogue.devices))
-        self.device.offer([(name, name) for name in devices])
-        self._show_options()
+        self._box("device").offer([(name, name) for name in devices])
         self._show_rows()
 
     def set_theme(self, theme: Theme) -> None:
         """Colour the icons."""
-        for field in (self.data, self.gates_from, self.advanced):
-            field.set_theme(theme)
-
-    # RunConfig ⇄ fields
+        for field in (*self.fields.values(), self.data.folder, self.advanced):
+            if isinstance(field, (PathField, Collapsible)):
+                field.set_theme(theme)
 
     def fill(self, config: RunConfig) -> None:
-        """Show this configuration."""
-        data, net, gating, training = config.data, config.net, config.gating, config.training
-        self.data.fill(data)
-        self.net.pick(net.name)
-        self._show_options()
-        self.options.show_values(dict(net.options))
-        self.bias.setChecked(net.bias)
-        self.init.pick(net.init)
-        self.sigma.show_value(net.sigma)
-        self.regime.pick(gating.regime)
-        self.beta.show_value(gating.beta)
-        self.epsilon.show_value(gating.epsilon)
-        self.gate_probability.show_value(gating.gate_probability)
-        self.value_input.pick(gating.value_input)
-        self.gates_from.show_path(gating.gates_from)
-        self.pretrain_epochs.setValue(gating.pretrain_epochs)
-        self._show_wiring(gating.wiring)
-        self.loss.pick(training.loss)
-        self.optimiser.pick(training.optimiser)
-        self.learning_rate.show_value(training.learning_rate)
-        self.momentum.show_value(training.momentum)
-        self.batch.setValue(training.batch)
-        self.epochs.setValue(training.epochs)
-        self.pace.show_value(training.pace)
-        self.seed.setValue(config.seed)
-        self.device.pick(config.device)
-        self.probe_examples.setValue(config.probe_examples)
-        self.advanced.fill(config)
+        """Show this configuration; advanced rows open where something in them is unusual."""
+        for part, section in self._sections:
+            section.show_values(vars(getattr(config, part) if part else config))
+        self._show_wiring(config.gating.wiring)
+        self.advanced.open(bool(self._unusual()))
         self._show_rows()
 
     def config(self) -> RunConfig:
-        """What is filled in; raises `Refusal` with what is wrong and where."""
-        regime = self._entry_of_regime()
-        config = RunConfig(
-            data=self.data.config(),
-            net=NetConfig(
-                name=self.net.value(),
-                options=self.options.values(),
-                bias=self.bias.isChecked(),
-                init=cast(Initialisation, self.init.value()),
-                sigma=self.sigma.value() if self.init.value() == "bernoulli" else 0.0,
-            ),
-            gating=self._gating_config(),
-            training=TrainingConfig(
-                loss=cast(Loss, self.loss.value()),
-                optimiser=cast(Optimiser, self.optimiser.value()),
-                learning_rate=self.learning_rate.value(),
-                momentum=self.momentum.value() if self.optimiser.value() == "sgd" else 0.0,
-                batch=self.batch.value(),
-                epochs=self.epochs.value(),
-                pace=self.pace.value(),
-            ),
-            seed=self.seed.value(),
-            device=cast(Device, self.device.value()),
-            probe_examples=self.probe_examples.value(),
-        )
-        return self.advanced.put_into(config, regime is None or not regime.own_gates)
-
-    def _gating_config(self) -> GatingConfig:
-        regime = self._entry_of_regime()
-        fixed = regime is not None and regime.takes_gates
-        drawn = regime is not None and regime.drawn_gates
-        return GatingConfig(
-            regime=self.regime.value(),
-            beta=self.beta.value(),
-            epsilon=self.epsilon.value(),
-            value_input=cast(ValueInput, self.value_input.value()),
-            wiring=self._wiring if self.keep_wiring.isChecked() else (),
-            gates_from=self.gates_from.path() if fixed else "",
-            pretrain_epochs=self.pretrain_epochs.value() if fixed else 0,
-            gate_probability=self.gate_probability.value() if drawn else 0.5,
-        )
-
-    # which rows are shown
+        """What is filled in; raises `UserError` with what is wrong and where."""
+        values: dict[str, dict[str, Any]] = {part: {} for part in SETTINGS}
+        for part, section in self._sections:
+            values[part] |= section.values(self._holds)
+        values["gating"]["wiring"] = self._wiring if self.keep_wiring.isChecked() else ()
+        parts = {part: kind(**values[part]) for part, kind in PARTS.items()}
+        return RunConfig(**parts, **values[""])
 
     def _show_rows(self) -> None:
-        self._net_rows.show_row(self.sigma, self.init.value() == "bernoulli")
-        regime = self._entry_of_regime()
-        soft, own = regime is not None and regime.soft, regime is not None and regime.own_gates
-        fixed = regime is not None and regime.takes_gates
-        rows = self._gating_rows
-        rows.show_row(self.beta, soft)
-        rows.show_row(self.epsilon, soft)
-        rows.show_row(self.gate_probability, regime is not None and regime.drawn_gates)
-        rows.show_row(self.value_input, not own)
-        self.advanced.show_wires(not own)
-        rows.show_row(self.gates_from, fixed)
-        rows.show_row(self.pretrain_epochs, fixed and not self.gates_from.path())
-        rows.show_row(self.keep_wiring, bool(self._wiring) and not own)
-        self._training_rows.show_row(self.momentum, self.optimiser.value() == "sgd")
+        for _, section in self._sections:
+            section.show_rows(self._holds)
+        wired = bool(self._wiring) and self._holds({"regime.own_gates": False})
+        self._basic["gating"].show_row(self.keep_wiring, wired)
 
-    def _show_options(self) -> None:
-        entry = self._entry_of_net()
-        self.options.offer(entry.options if entry else ())
+    def _holds(self, conditions: Conditions) -> bool:
+        return all(self._fact(place) == wanted for place, wanted in conditions.items())
+
+    def _fact(self, place: str) -> object:
+        subject, _, name = place.partition(".")
+        if subject == "dataset":
+            return getattr(self.data.entry, name, False)
+        if subject == "regime":
+            chosen = self._box("gating.regime").value()
+            regime = next((e for e in self._catalogue.regimes if e.id == chosen), None)
+            return getattr(regime, name, False)
+        return value_of(self.fields[place])
 
     def _show_wiring(self, wiring: tuple[int, ...]) -> None:
         natural = wiring == tuple(range(len(wiring)))
@@ -177,73 +120,126 @@ class RunForm(QWidget):
         order = " ".join(str(place + 1) for place in wiring)
         self.keep_wiring.setText(f"keep the gate order {order}")
 
-    def _entry_of_net(self) -> NetEntry | None:
-        return next((e for e in self._catalogue.nets if e.id == self.net.value()), None)
+    def _unusual(self) -> list[str]:
+        return [name for section in self._folded.values() for name in section.unusual()]
 
-    def _entry_of_regime(self) -> RegimeEntry | None:
-        return next((e for e in self._catalogue.regimes if e.id == self.regime.value()), None)
+    def _say_unusual(self) -> None:
+        names = self._unusual()
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        self.advanced.say(f"{names[0]}{more}" if names else "")
 
-    # the fields, section by section
+    def _box(self, place: str) -> PickBox:
+        box = self.fields[place]
+        assert isinstance(box, PickBox)
+        return box
 
-    def _network(self) -> Section:
-        self.net = PickBox()
-        self.options = OptionsForm()
-        self.bias = QCheckBox("with biases")
-        self.init = _pick(Initialisation)
-        self.sigma = NumberField(1e-6, 1000, no_limit="√(2/fan-in)")
-        top = Section("Network")
-        top.add("network", self.net)
-        rows = self._net_rows = Section()
-        rows.add("initial weights", self.init)
-        rows.add("σ", self.sigma, "Of the symmetric ±σ initialisation")
-        rows.add("", self.bias, "A bias breaks the homogeneity that path features rest on")
-        top.append(self.options)
-        top.append(rows)
-        return top
+    def _lay_out(self) -> Collapsible:
+        page = QWidget()
+        folded = QVBoxLayout(page)
+        folded.setContentsMargins(0, 0, 0, 0)
+        folded.setSpacing(16)
+        for section in self._folded.values():
+            folded.addWidget(section)
+        advanced = Collapsible("Advanced", page)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 4, 16, 12)
+        column.setSpacing(16)
+        for part in (*self._basic.values(), advanced):
+            column.addWidget(part)
+        column.addStretch(1)
+        return advanced
 
-    def _gating(self) -> Section:
-        self.regime = PickBox()
-        self.gates_from = PathField("Checkpoint for the gates", "pre-train instead", folder=False)
-        self.pretrain_epochs = IntegerField(0, _MANY, zero="as many as epochs")
-        self.beta = NumberField(0.1, 1000, rungs=(1, 2, 3, 4, 5, 6, 8))
-        self.epsilon = NumberField(0.0, 1.0)
-        self.gate_probability = NumberField(0.0, 1.0, rungs=(1, 2, 3, 4, 5, 6, 7, 8, 9))
-        self.value_input = _pick(ValueInput)
-        self.keep_wiring = QCheckBox()
-        rows = self._gating_rows = Section("Gating")
-        rows.add("regime", self.regime)
-        rows.add("gates from", self.gates_from)
-        rows.add("ReLU epochs first", self.pretrain_epochs)
-        rows.add("steepness β", self.beta)
-        rows.add("ε", self.epsilon, "Soft gates are (1+ε)/(1+exp(-βq))")
-        rows.add("open with p", self.gate_probability, "The chance of each coin to open its gate")
-        rows.add("value input", self.value_input, "What the value network is fed")
-        rows.add("", self.keep_wiring)
-        return rows
 
-    def _training(self) -> Section:
-        self.loss, self.optimiser = _pick(Loss), _pick(Optimiser)
-        self.learning_rate = NumberField(1e-9, 100)
-        self.momentum = NumberField(0.0, 1.0, rungs=(1, 2, 3, 4, 5, 6, 7, 8, 9))
-        self.batch = IntegerField(1, 10**6)
-        self.epochs = IntegerField(0, _MANY, zero="until stopped")
-        self.pace = NumberField(1, 5000, rungs=(1, 2, 5), unit="steps/s", no_limit="full speed")
-        rows = self._training_rows = Section("Training")
-        rows.add("loss", self.loss)
-        rows.add("optimiser", self.optimiser)
-        rows.add("learning rate", self.learning_rate)
-        rows.add("momentum", self.momentum)
-        rows.add("batch", self.batch)
-        rows.add("epochs", self.epochs)
-        rows.add("pace", self.pace, "At most this many steps a second, to watch")
-        return rows
+class PlugInSection(SettingSection):
+    """Settings of which 'name' chooses a plug-in, and below them the options of that."""
 
-    def _run(self) -> Section:
-        self.seed = IntegerField(0, 2**31 - 1)
-        self.device = PickBox()
-        self.probe_examples = IntegerField(2, 4096)
-        rows = Section("Run")
-        rows.add("seed", self.seed)
-        rows.add("device", self.device)
-        rows.add("probe examples", self.probe_examples, "They feed every kernel panel")
-        return rows
+    def __init__(self, title: str, settings: Sequence[Setting]) -> None:
+        super().__init__(title, settings)
+        self._entries: Sequence[DataEntry | NetEntry] = ()
+        self.options = SettingSection()
+        self.options.offer(())
+        self.append(self.options)
+        self.name.currentIndexChanged.connect(self._show_chosen)
+
+    @property
+    def name(self) -> PickBox:
+        """The field that chooses the plug-in."""
+        box = self.fields["name"]
+        assert isinstance(box, PickBox)
+        return box
+
+    @property
+    def entry(self) -> DataEntry | NetEntry | None:
+        """The chosen plug-in."""
+        return next((e for e in self._entries if e.id == self.name.value()), None)
+
+    def offer_entries(self, entries: Sequence[DataEntry | NetEntry]) -> None:
+        """Show the plug-ins that can be chosen."""
+        self._entries = entries
+        self.name.offer([(entry.id, entry.title) for entry in entries])
+        self._show_chosen()
+
+    def show_values(self, values: Mapping[str, Any]) -> None:
+        """Fill these in, and the options."""
+        super().show_values(values)
+        self._show_chosen()
+        self.options.show_values(dict(values["options"]))
+
+    def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
+        """What is filled in, with the options; raises `UserError`."""
+        return super().values(holds) | {"options": tuple(self.options.values().items())}
+
+    def _show_chosen(self) -> None:
+        self.options.offer(self.entry.options if self.entry else ())
+
+
+class DataSection(PlugInSection):
+    """The settings of a `DataConfig`, how to get missing data, and the path of a folder."""
+
+    def __init__(self, title: str, settings: Sequence[Setting]) -> None:
+        name, download, *others = settings
+        super().__init__(title, [name])
+        self.hint = QLabel()
+        self.hint.setProperty("role", "small")
+        self.hint.setWordWrap(True)
+        self.hint.setTextFormat(Qt.TextFormat.PlainText)
+        self.folder = PathField("Folder or archive of images", "class-named folders", folder=True)
+        self.add("", self.hint)
+        self.extend([download])
+        self.add("folder", self.folder)
+        self.extend(others)
+        self._show_chosen()
+
+    def show_values(self, values: Mapping[str, Any]) -> None:
+        """Fill these in, the path of the name apart."""
+        name, _, path = values["name"].partition(":")
+        self.folder.show_value(path)
+        super().show_values({**values, "name": name})
+
+    def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
+        """What is filled in, with the path in the name; raises `UserError`."""
+        values, path = super().values(holds), self.folder.value()
+        if holds({"dataset.takes_path": True}):
+            if not path:
+                raise UserError("No folder is named: choose a folder, or an archive, of images.")
+            values["name"] += f":{path}"
+        return values
+
+    def _show_chosen(self) -> None:
+        super()._show_chosen()
+        entry = self.entry
+        self.hint.setText(entry.hint if isinstance(entry, DataEntry) and entry.missing else "")
+        self.show_row(self.hint, bool(self.hint.text()))
+        self.show_row(self.folder, isinstance(entry, DataEntry) and entry.takes_path)
+
+
+def _rows(part: str, *, advanced: bool) -> list[Setting]:
+    """The settings of a part that have a row, in the order of the rows."""
+    rows = [s for s in SETTINGS[part].values() if s.label and s.advanced == advanced]
+    return sorted(rows, key=lambda setting: setting.order)
+
+
+def _compared() -> set[str]:
+    """The places that conditions of other settings name."""
+    settings = [setting for part in SETTINGS.values() for setting in part.values()]
+    return {place for setting in settings for place in (*setting.when, *setting.shown)}

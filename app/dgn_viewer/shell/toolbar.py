@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
-from dgn_engine.config import ValueInput
+from dgn_engine.config import SETTINGS, ValueInput
 from dgn_engine.protocol.catalogue import Catalogue
 from dgn_engine.protocol.commands import (
     Command,
@@ -23,6 +23,7 @@ from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
 from dgn_viewer.widgets.choice_box import BoxChoice, ChoiceBox
 from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.form_fields import number_field
 from dgn_viewer.widgets.number_field import NumberField
 
 _KEPT = ", kept"  # after a regime's id: a way into it, not a regime of its own
@@ -126,15 +127,17 @@ class RunToolbar(QToolBar):
         )
         self.value_input.asked.connect(self._feed)
         self.beta = _field(
-            NumberField(0.1, 1000, rungs=(1, 2, 3, 4, 5, 6, 8)),
+            number_field(SETTINGS["gating"]["beta"]),
             "Steepness β of the soft gate 1/(1+exp(-βq))",
             52,
         )
         self.beta.chosen.connect(lambda value: self._send(SetBeta(value)))
-        self.learning_rate = _field(NumberField(1e-9, 100), "Learning rate", 68)
+        self.learning_rate = _field(
+            number_field(SETTINGS["training"]["learning_rate"]), "Learning rate", 68
+        )
         self.learning_rate.chosen.connect(lambda value: self._send(SetLearningRate(value)))
         self.pace = _field(
-            NumberField(1, 5000, rungs=(1, 2, 5), unit="steps/s", no_limit="full speed"),
+            number_field(SETTINGS["training"]["pace"]),
             "At most this many steps a second, to watch; 'full speed' lifts the limit",
             96,
         )

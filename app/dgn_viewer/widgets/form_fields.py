@@ -1,10 +1,11 @@
-"""The small fields that forms are made of; none of them is changed by a passing wheel."""
+"""The fields of forms, and which of them a setting has; none is changed by a passing wheel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, SignalInstance
 from PySide6.QtGui import QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QCheckBox,
@@ -20,10 +21,12 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.errors import UserError
+from dgn_engine.setting import Setting
 from dgn_viewer.style.stylesheet import icon, tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.integer_field import IntegerField
 from dgn_viewer.widgets.listed_item import GROUP, ListedItem
+from dgn_viewer.widgets.number_field import LADDER, NumberField
 
 _ARROW = 44  # pixels of a combo box that are not text
 
@@ -101,11 +104,11 @@ class PathField(QWidget):
         row.addWidget(self.browse)
         self.set_theme(LIGHT)
 
-    def path(self) -> str:
-        """What stands in the line."""
+    def value(self) -> str:
+        """The path in the line."""
         return self.line.text().strip()
 
-    def show_path(self, path: str) -> None:
+    def show_value(self, path: str) -> None:
         """Put this into the line."""
         self.line.setText(path)
 
@@ -114,10 +117,10 @@ class PathField(QWidget):
         self.browse.setIcon(icon("open", theme))
 
     def _ask(self) -> None:
-        dialog = QFileDialog(self, self._title, self.path())
+        dialog = QFileDialog(self, self._title, self.value())
         mode = QFileDialog.FileMode
         dialog.setFileMode(mode.Directory if self._folder else mode.ExistingFile)
-        dialog.fileSelected.connect(self.show_path)
+        dialog.fileSelected.connect(self.show_value)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
@@ -132,7 +135,7 @@ class ListField(QLineEdit):
         self.setAccessibleName(f"{name}, a whole number for each gate layer")
         self.setAcceptDrops(False)
 
-    def numbers(self) -> tuple[int, ...]:
+    def value(self) -> tuple[int, ...]:
         """What is filled in; raises `UserError` where it is no list of whole numbers."""
         try:
             return tuple(int(part) for part in self.text().replace(",", " ").split())
@@ -142,15 +145,13 @@ class ListField(QLineEdit):
                 "layer, such as 0 3 0."
             ) from None
 
-    def show_numbers(self, numbers: Sequence[int]) -> None:
+    def show_value(self, numbers: Sequence[int]) -> None:
         """Show these."""
         self.setText(" ".join(str(number) for number in numbers))
 
 
 class PairField(QWidget):
     """Two classes as a ±1 problem, or all of them."""
-
-    changed = Signal()
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,15 +169,15 @@ class PairField(QWidget):
         row.addWidget(self.first, 1)
         row.addWidget(self.second, 1)
         self.only.toggled.connect(self._show)
-        self.show_pair(None)
+        self.show_value(None)
 
-    def pair(self) -> tuple[int, int] | None:
+    def value(self) -> tuple[int, int] | None:
         """The classes that become -1 and +1; None where all are kept."""
         if not self.only.isChecked():
             return None
         return self.first.value(), self.second.value()
 
-    def show_pair(self, pair: tuple[int, int] | None) -> None:
+    def show_value(self, pair: tuple[int, int] | None) -> None:
         """Show this pair."""
         self.only.setChecked(pair is not None)
         first, second = pair or (4, 7)
@@ -187,4 +188,95 @@ class PairField(QWidget):
     def _show(self) -> None:
         for field in (self.first, self.second):
             field.setEnabled(self.only.isChecked())
-        self.changed.emit()
+
+
+# the field of a setting
+
+
+def field_for(setting: Setting) -> QWidget:
+    """A field for the values of a setting, by the type of its default."""
+    if setting.choices or setting.offered:
+        return PickBox([(choice, setting.words.get(choice, choice)) for choice in setting.choices])
+    match setting.default:
+        case bool():
+            return QCheckBox(setting.label)
+        case int():
+            low, high = setting.span or (setting.least or 0, setting.most or 10**9)
+            return IntegerField(int(low), int(high), setting.zero)
+        case float():
+            return number_field(setting)
+        case str() if setting.path:
+            return PathField(setting.title, setting.hint, folder=setting.path == "folder")
+        case str():
+            line = QLineEdit()
+            line.setAcceptDrops(False)
+            return line
+        case tuple():
+            return ListField(setting.title, setting.hint)
+        case None:
+            return PairField()
+    raise TypeError(f"a form has no field for {setting.default!r}")
+
+
+def number_field(setting: Setting) -> NumberField:
+    """The field of a setting that is any number, not only a whole one."""
+    least, most = (0.0, 1.0) if setting.share else (setting.least, setting.most)
+    low, high = setting.span or (1e-9 if least is None else least, 1e9 if most is None else most)
+    rungs = setting.rungs or LADDER
+    return NumberField(low, high, rungs=rungs, unit=setting.unit, no_limit=setting.zero)
+
+
+def value_of(field: QWidget) -> Any:
+    """What is filled in; raises `UserError` where it cannot be read."""
+    match field:
+        case QCheckBox():
+            return field.isChecked()
+        case PickBox() | IntegerField() | NumberField() | PathField() | ListField() | PairField():
+            return field.value()
+        case QLineEdit():
+            return field.text()
+    raise _not_a_field(field)
+
+
+def show_value(field: QWidget, value: Any) -> None:
+    """Fill this in."""
+    match field:
+        case QCheckBox():
+            field.setChecked(bool(value))
+        case PickBox():
+            field.pick(str(value))
+        case IntegerField():
+            field.setValue(int(value))
+        case NumberField() | PathField() | ListField() | PairField():
+            field.show_value(value)
+        case QLineEdit():
+            field.setText(str(value))
+        case _:
+            raise _not_a_field(field)
+
+
+def is_changed(field: QWidget, setting: Setting) -> bool:
+    """Whether something else than the default is filled in, readable or not."""
+    if isinstance(field, ListField):
+        return bool(field.text().strip())
+    return bool(value_of(field) != setting.default)
+
+
+def changes_of(field: QWidget) -> SignalInstance:
+    """The signal that says that something else was filled in."""
+    match field:
+        case QCheckBox():
+            return field.toggled
+        case PickBox():
+            return field.currentIndexChanged
+        case IntegerField() | NumberField():
+            return field.valueChanged
+        case PathField():
+            return field.line.textChanged
+        case QLineEdit():
+            return field.textChanged
+    raise _not_a_field(field)
+
+
+def _not_a_field(field: QWidget) -> TypeError:
+    return TypeError(f"a form has no field of type {type(field).__name__}")

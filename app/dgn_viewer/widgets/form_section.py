@@ -1,19 +1,20 @@
-"""A titled group of labelled fields, and the group that a network's own options make."""
+"""A titled group of labelled fields, and one whose rows are settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QVBoxLayout, QWidget
 
-from dgn_engine.config import OptionValue
-from dgn_engine.protocol.catalogue import OptionField
-from dgn_viewer.widgets.form_fields import PickBox
-from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.number_field import NumberField
+from dgn_engine.setting import Conditions, Setting
+from dgn_viewer.widgets.form_fields import field_for, is_changed, show_value, value_of
 
 LABELS = 116  # width of the column of labels
+
+Holds: TypeAlias = Callable[[Conditions], bool]
 
 
 class Section(QWidget):
@@ -37,7 +38,7 @@ class Section(QWidget):
         column.addLayout(self._rows)
 
     def add(self, text: str, field: QWidget, about: str = "") -> None:
-        """One row; a check box says its own name and has no label."""
+        """Add a row; a check box says its own name and has no label."""
         label = QLabel(text)
         label.setProperty("role", "small")
         label.setFixedWidth(LABELS)
@@ -52,7 +53,7 @@ class Section(QWidget):
         self._rows.addRow(label, field)
 
     def append(self, group: Section) -> None:
-        """More rows below these, kept apart so that they can be exchanged."""
+        """Put another section below the rows."""
         self._column.addWidget(group)
 
     def show_row(self, field: QWidget, wanted: bool) -> None:
@@ -60,73 +61,58 @@ class Section(QWidget):
         self._rows.setRowVisible(field, wanted)
 
     def clear(self) -> None:
-        """Take every row out."""
+        """Remove every row."""
         while self._rows.rowCount():
             self._rows.removeRow(0)
 
 
-class OptionsForm(Section):
-    """What a network asks for itself."""
+class SettingSection(Section):
+    """A section with a row for each of some settings, made from what they declare."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, title: str = "", settings: Iterable[Setting] = ()) -> None:
+        super().__init__(title)
+        self.settings: dict[str, Setting] = {}
         self.fields: dict[str, QWidget] = {}
+        self.extend(settings)
 
-    def offer(self, options: Sequence[OptionField]) -> None:
-        """Ask these questions, with their defaults filled in."""
+    def extend(self, settings: Iterable[Setting]) -> None:
+        """Add rows for these settings, with their defaults filled in."""
+        for setting in settings:
+            field = field_for(setting)
+            self.add("" if isinstance(field, QCheckBox) else setting.label, field, setting.tip)
+            show_value(field, setting.default)
+            self.settings[setting.name], self.fields[setting.name] = setting, field
+
+    def offer(self, settings: Sequence[Setting]) -> None:
+        """Have rows for these settings only."""
         self.clear()
-        self.fields = {}
-        for option in options:
-            field = _field_for(option)
-            self.fields[option.name] = field
-            self.add("" if isinstance(field, QCheckBox) else option.label, field)
-        self.setVisible(bool(options))
-        self.show_values({option.name: option.default for option in options})
+        self.settings, self.fields = {}, {}
+        self.extend(settings)
+        self.setVisible(bool(settings))
 
-    def show_values(self, values: Mapping[str, OptionValue]) -> None:
-        """Fill these in; names that are not asked for are left."""
-        for name, value in values.items():
-            match self.fields.get(name):
-                case QCheckBox() as box:
-                    box.setChecked(bool(value))
-                case PickBox() as box:
-                    box.pick(str(value))
-                case IntegerField() as number:
-                    number.setValue(int(value))
-                case NumberField() as number:
-                    number.show_value(float(value))
-                case QLineEdit() as line:
-                    line.setText(str(value))
-                case _:
-                    pass
+    def show_values(self, values: Mapping[str, Any]) -> None:
+        """Fill these in; names without a row are left out."""
+        for name, field in self.fields.items():
+            if name in values:
+                show_value(field, values[name])
 
-    def values(self) -> tuple[tuple[str, OptionValue], ...]:
-        """What is filled in, by name."""
-        return tuple((name, _value_of(field)) for name, field in self.fields.items())
+    def values(self, holds: Holds = operator.not_) -> dict[str, Any]:
+        """What is filled in, by name, without settings whose `when` does not hold.
 
+        Raises `UserError` where a field cannot be read.
+        """
+        wanted = [name for name, setting in self.settings.items() if holds(setting.when)]
+        return {name: value_of(self.fields[name]) for name in wanted}
 
-def _field_for(option: OptionField) -> QWidget:
-    default, least, most = option.default, option.least, option.most
-    if option.choices:
-        return PickBox([(choice, choice) for choice in option.choices])
-    if isinstance(default, bool):
-        return QCheckBox(option.label)
-    if isinstance(default, int):
-        low = 0 if least is None else int(least)
-        return IntegerField(low, 10**9 if most is None else int(most))
-    if isinstance(default, float):
-        return NumberField(1e-9 if least is None else least, 1e9 if most is None else most)
-    line = QLineEdit()
-    line.setAcceptDrops(False)
-    return line
+    def show_rows(self, holds: Holds) -> None:
+        """Hide rows that do not matter now, and the section where none does."""
+        wanted = {n: holds(s.when) and holds(s.shown) for n, s in self.settings.items()}
+        for name, is_wanted in wanted.items():
+            self.show_row(self.fields[name], is_wanted)
+        self.setVisible(any(wanted.values()))
 
-
-def _value_of(field: QWidget) -> OptionValue:
-    match field:
-        case QCheckBox():
-            return field.isChecked()
-        case PickBox() | IntegerField() | NumberField():
-            return field.value()
-        case QLineEdit():
-            return field.text()
-    raise TypeError(f"a form has no field of type {type(field).__name__}")
+    def unusual(self) -> list[str]:
+        """What has not its default, in words; limits come last."""
+        changed = [s for n, s in self.settings.items() if is_changed(self.fields[n], s)]
+        changed.sort(key=lambda setting: bool(setting.zero))
+        return [setting.changed or setting.label for setting in changed]

@@ -8,7 +8,7 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets._net import Net
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import NetEntry
-from dgn_engine.protocol.forms import filled
+from dgn_engine.setting import filled
 
 __all__ = ["Net", "all_nets", "build_architecture", "net_entries"]
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from dgn_engine.config import OptionValue
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Node
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 Build = Callable[[tuple[int, ...], int, Mapping[str, OptionValue]], Architecture]
 
@@ -21,7 +20,7 @@ class Net:
 
     title: str
     build: Build
-    options: tuple[OptionField, ...] = ()
+    options: tuple[Setting, ...] = ()
 
 
 def dense_chain(inputs: int, width: int, hidden: int, classes: int) -> tuple[Node, ...]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture, Dense, GlobalAveragePool
 from dgn_engine.model.nets._net import Net, conv_chain, image_channels
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 
 def build(
@@ -27,7 +26,7 @@ NET = Net(
     title="4 convolutions + pooling",
     build=build,
     options=(
-        OptionField("channels", "channels C (128 in the paper)", 32, least=1, most=4096),
-        OptionField("stride", "stride", 1, least=1, most=4),
+        Setting("channels", "channels C (128 in the paper)", 32, least=1, most=4096),
+        Setting("stride", "stride", 1, least=1, most=4),
     ),
 )

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -18,7 +17,7 @@ from dgn_engine.model.architecture import (
     Node,
 )
 from dgn_engine.model.nets._net import Net, image_channels
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 LOGITS = 0.125
 
@@ -53,5 +52,5 @@ def _residual(channels: int) -> tuple[Node, ...]:
 NET = Net(
     title="DavidNet (ResNet-9, batch normalisation)",
     build=build,
-    options=(OptionField("width", "width w (64 as published)", 64, least=1, most=1024),),
+    options=(Setting("width", "width w (64 as published)", 64, least=1, most=1024),),
 )

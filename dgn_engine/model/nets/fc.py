@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets._net import Net, dense_chain, flat
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 
 def build(
@@ -23,7 +22,7 @@ NET = Net(
     title="Fully connected",
     build=build,
     options=(
-        OptionField("width", "width w", 128, least=1, most=65536),
-        OptionField("depth", "depth d (weight layers)", 6, least=2, most=200),
+        Setting("width", "width w", 128, least=1, most=65536),
+        Setting("depth", "depth d (weight layers)", 6, least=2, most=200),
     ),
 )

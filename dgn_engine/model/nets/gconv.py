@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture, GlobalAveragePool
 from dgn_engine.model.nets._net import Net, conv_chain, dense_chain, image_channels
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 
 def build(
@@ -23,5 +22,5 @@ def build(
 NET = Net(
     title="GCONV (pooling, 2 × dense 256)",
     build=build,
-    options=(OptionField("stride", "stride", 1, least=1, most=4),),
+    options=(Setting("stride", "stride", 1, least=1, most=4),),
 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -23,7 +22,7 @@ from dgn_engine.model.architecture import (
     Skip,
 )
 from dgn_engine.model.nets._net import Net, image_channels
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 
 def build(
@@ -54,10 +53,8 @@ NET = Net(
     title="ResNet-18 for small images",
     build=build,
     options=(
-        OptionField("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
-        OptionField("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
-        OptionField(
-            "post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0
-        ),
+        Setting("width", "width of the first stage (64 as published)", 16, least=1, most=1024),
+        Setting("stages", "stages of two blocks (4 as published)", 4, least=1, most=4),
+        Setting("post", "γ_post (1/√2: as large as one branch)", 0.5**0.5, least=0.001, most=10.0),
     ),
 )

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture, Dense, Fork, Merge, Node
 from dgn_engine.model.nets._net import Net, dense_chain, flat
-from dgn_engine.protocol.catalogue import OptionField
+from dgn_engine.setting import OptionValue, Setting
 
 
 def build(
@@ -36,10 +35,10 @@ NET = Net(
     title="ResNet of dense blocks",
     build=build,
     options=(
-        OptionField("blocks", "blocks with a skip b", 4, least=1, most=64),
-        OptionField("depth", "layers of a block d_blk", 2, least=1, most=32),
-        OptionField("width", "width w", 128, least=1, most=65536),
-        OptionField("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
-        OptionField("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
+        Setting("blocks", "blocks with a skip b", 4, least=1, most=64),
+        Setting("depth", "layers of a block d_blk", 2, least=1, most=32),
+        Setting("width", "width w", 128, least=1, most=65536),
+        Setting("pre", "γ_pre, before the addition", 1.0, least=0.0, most=1000.0),
+        Setting("post", "γ_post, after the addition", 1.0, least=0.001, most=1000.0),
     ),
 )

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from dgn_engine.config import OptionValue
 from dgn_engine.kernels import SharedKernels
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 from dgn_engine.regimes import Regime
+from dgn_engine.setting import OptionValue
 
 ComparedGates = Callable[[], tuple[Tensor, ...] | None]
 

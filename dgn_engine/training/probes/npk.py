@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dgn_engine import kernels as k
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
+from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import torch
 
 from dgn_engine import kernels as k
-from dgn_engine.config import OptionValue
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
+from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
 

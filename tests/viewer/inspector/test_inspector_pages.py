@@ -19,8 +19,8 @@ from dgn_engine.protocol.catalogue import (
     Catalogue,
     DataEntry,
     NetEntry,
-    OptionField,
     RegimeEntry,
+    Setting,
 )
 from dgn_engine.protocol.commands import (
     CloseFile,
@@ -78,19 +78,19 @@ CATALOGUE = Catalogue(
             "cnn4",
             "four convolutions",
             (
-                OptionField("channels", "channels", 128, 1, 4096),
-                OptionField("scale", "scale", 0.5, 0.1, 2.0),
-                OptionField("pool", "pool", "average", choices=("average", "flatten")),
-                OptionField("wrap", "wrap around", True),
-                OptionField("note", "note", ""),
+                Setting("channels", "channels", 128, 1, 4096),
+                Setting("scale", "scale", 0.5, 0.1, 2.0),
+                Setting("pool", "pool", "average", choices=("average", "flatten")),
+                Setting("wrap", "wrap around", True),
+                Setting("note", "note", ""),
             ),
         ),
-        NetEntry("fc", "fc", (OptionField("width", "width", 128, 1, 65536),)),
+        NetEntry("fc", "fc", (Setting("width", "width", 128, 1, 65536),)),
     ),
     data=(
         DataEntry("digits", "digits", True, ""),
         DataEntry("mnist", "MNIST", False, "Not here; tick download."),
-        DataEntry("folder", "folder of images", True, ""),
+        DataEntry("folder", "folder of images", True, "", takes_path=True),
     ),
     probes=("gates",),
     devices=("auto", "cpu"),
@@ -220,7 +220,7 @@ def test_what_is_filled_in_comes_back_unchanged(form: RunPage) -> None:
 
 
 def test_a_net_asks_its_own_questions(form: RunPage) -> None:
-    form.form.net.pick("cnn4")
+    form.form.net.name.pick("cnn4")
     options = dict(form.form.config().net.options)
     assert options == {
         "channels": 128,
@@ -232,30 +232,30 @@ def test_a_net_asks_its_own_questions(form: RunPage) -> None:
 
 
 def test_rows_that_do_not_matter_are_hidden(form: RunPage) -> None:
-    fields = form.form
-    fields.regime.pick("ReLU")
-    assert not fields.beta.isVisibleTo(fields)
-    assert not fields.value_input.isVisibleTo(fields)
-    fields.regime.pick("FL")
-    assert fields.gates_from.isVisibleTo(fields)
-    assert fields.pretrain_epochs.isVisibleTo(fields)
-    fields.gates_from.show_path("a.pt")
-    assert not fields.pretrain_epochs.isVisibleTo(fields)
-    assert not fields.momentum.isVisibleTo(fields)
-    fields.optimiser.pick("sgd")
-    assert fields.momentum.isVisibleTo(fields)
+    fields = form.form.fields
+    fields["gating.regime"].pick("ReLU")
+    assert not fields["gating.beta"].isVisibleTo(form)
+    assert not fields["gating.value_input"].isVisibleTo(form)
+    fields["gating.regime"].pick("FL")
+    assert fields["gating.gates_from"].isVisibleTo(form)
+    assert fields["gating.pretrain_epochs"].isVisibleTo(form)
+    fields["gating.gates_from"].show_value("a.pt")
+    assert not fields["gating.pretrain_epochs"].isVisibleTo(form)
+    assert not fields["training.momentum"].isVisibleTo(form)
+    fields["training.optimiser"].pick("sgd")
+    assert fields["training.momentum"].isVisibleTo(form)
 
 
 def test_a_download_is_offered_only_where_the_data_are_missing(form: RunPage) -> None:
-    fields = form.form.data
-    assert not fields.download.isVisibleTo(fields)
-    fields.name.pick("mnist")
-    assert fields.download.isVisibleTo(fields)
-    assert fields.hint.text() == "Not here; tick download."
-    fields.download.setChecked(True)
-    assert fields.config().download
-    fields.name.pick("digits")
-    assert not fields.config().download
+    name, download = form.form.fields["data.name"], form.form.fields["data.download"]
+    assert not download.isVisibleTo(form)
+    name.pick("mnist")
+    assert download.isVisibleTo(form)
+    assert form.form.data.hint.text() == "Not here; tick download."
+    download.setChecked(True)
+    assert form.form.config().data.download
+    name.pick("digits")
+    assert not form.form.config().data.download
 
 
 def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Command]) -> None:
@@ -272,7 +272,7 @@ def test_a_folder_of_images_is_named_by_its_path(form: RunPage, sent: list[Comma
 
 
 def test_bad_input_is_one_sentence_beside_the_form(form: RunPage, sent: list[Command]) -> None:
-    form.form.data.pair.show_pair((4, 4))
+    form.form.fields["data.binary"].show_value((4, 4))
     press(form.start)
     assert sent == []
     assert form.message.isVisible()

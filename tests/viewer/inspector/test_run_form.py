@@ -14,8 +14,8 @@ from dgn_engine.protocol.catalogue import (
     Catalogue,
     DataEntry,
     NetEntry,
-    OptionField,
     RegimeEntry,
+    Setting,
 )
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.widgets.listed_item import GROUP
@@ -28,10 +28,10 @@ CATALOGUE = Catalogue(
         RegimeEntry("FRG", "FRG", "", False, False, False, FIXED, drawn_gates=True),
         RegimeEntry("DL", "DL", "", False, True, True, "Learnt gates"),
     ),
-    nets=(NetEntry("fc", "fc", (OptionField("width", "width", 128, 1, 65536),)),),
+    nets=(NetEntry("fc", "fc", (Setting("width", "width", 128, 1, 65536),)),),
     data=(
         DataEntry("digits", "digits", True, ""),
-        DataEntry("correlated", "correlated", True, "", (OptionField("rho", "ρ", 0.9, 0, 1),)),
+        DataEntry("correlated", "correlated", True, "", (Setting("rho", "ρ", 0.9, 0, 1),)),
     ),
     probes=("gates",),
     devices=("auto", "cpu"),
@@ -79,23 +79,23 @@ def test_the_advanced_fields_stay_folded_until_one_of_them_is_unusual(form: RunF
 
 def test_gates_are_neither_tiled_nor_turned_where_a_network_makes_its_own(form: RunForm) -> None:
     form.fill(ADVANCED)
-    assert form.gate_probability.isVisibleTo(form)
-    form.regime.pick("ReLU")
-    assert not form.gate_probability.isVisibleTo(form)
-    assert not form.advanced.tiling.isVisibleTo(form)
+    assert form.fields["gating.gate_probability"].isVisibleTo(form)
+    form.fields["gating.regime"].pick("ReLU")
+    assert not form.fields["gating.gate_probability"].isVisibleTo(form)
+    assert not form.fields["gating.tiling"].isVisibleTo(form)
     gating = form.config().gating
     assert (gating.tiling, gating.rotation, gating.gate_probability) == ((), (), 0.5)
 
 
 def test_a_list_that_is_none_is_refused_in_a_sentence(form: RunForm) -> None:
-    form.regime.pick("DL")
-    form.advanced.tiling.setText("2, x")
+    form.fields["gating.regime"].pick("DL")
+    form.fields["gating.tiling"].setText("2, x")
     with pytest.raises(UserError, match="Tiling is '2, x'; it must be whole numbers"):
         form.config()
 
 
 def test_regimes_stand_under_the_headings_of_their_groups(form: RunForm) -> None:
-    box = form.regime
+    box = form.fields["gating.regime"]
     heads = [box.itemData(place, GROUP) for place in range(box.count())]
     assert heads == ["One network", FIXED, FIXED, "Learnt gates"]
     option = QStyleOptionViewItem()
