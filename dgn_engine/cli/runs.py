@@ -72,9 +72,9 @@ def _folder(name: str) -> Path:
 
 
 def _list(root: Path, anew: bool) -> int:
-    from dgn_engine.storage.runs.index import rebuild, runs
+    from dgn_engine.storage.runs.index import read_index, rebuild_index
 
-    entries = rebuild(root) if anew else runs(root)
+    entries = rebuild_index(root) if anew else read_index(root)
     if not entries:
         print(f"There are no runs in {root}.")
         return 0
@@ -88,7 +88,7 @@ def _list(root: Path, anew: bool) -> int:
 
 
 def _show(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.storage.runs.summary_text import describe
+    from dgn_engine.cli._run_summary import describe
 
     if not folder.is_file():
         print(describe(folder))
@@ -114,14 +114,14 @@ def _import(file: Path, name: str) -> int:
 
 
 def _verify(folder: Path, _: argparse.Namespace) -> int:
-    from dgn_engine.storage.runs.verify import unchecked, verify
+    from dgn_engine.storage.runs.manifest import verify, why_uncertain
 
     found = verify(folder)
     for finding in found:
         print(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in found)
     if not damaged:
-        why = unchecked(folder)
+        why = why_uncertain(folder)
         print(f"{folder} is sound" + (f", as far as can be told: {why}." if why else "."))
         return 0
     print(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
@@ -154,14 +154,14 @@ def _keep(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 def _export(folder: Path, arguments: argparse.Namespace) -> int:
-    from dgn_engine.storage.session_file.session_writer import export
+    from dgn_engine.storage.session_file.session_writer import export_run
 
-    print(export(folder, arguments.out))
+    print(export_run(folder, arguments.out))
     return 0
 
 
 def _delete(folder: Path, arguments: argparse.Namespace) -> int:
-    from dgn_engine.storage.runs.delete import delete
+    from dgn_engine.storage.runs.run_folder import delete_run
     from dgn_engine.storage.runs.run_reader import RunReader
 
     if not arguments.yes:
@@ -172,7 +172,7 @@ def _delete(folder: Path, arguments: argparse.Namespace) -> int:
         if answer.strip().lower() not in ("y", "yes"):
             print("Nothing was deleted.")
             return 0
-    delete(folder)
+    delete_run(folder)
     print(f"{folder} is deleted.")
     return 0
 

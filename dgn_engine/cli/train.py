@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return _train(arguments, folder, lambda headless: headless.train(config, folder))
     except UserError:
-        if folder is not None and "started" not in folder.about:
+        if folder is not None and not folder.begun:
             folder.discard()  # it never began
         raise
 

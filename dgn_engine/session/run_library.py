@@ -30,9 +30,8 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
 )
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.storage.runs.listing import listed
+from dgn_engine.storage.runs.index import list_runs
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.validate import plain_event, shown
 from dgn_engine.storage.session_file.archive_format import ENDING
 from dgn_engine.storage.session_file.session_reader import (
     UnpackedSession,
@@ -42,6 +41,7 @@ from dgn_engine.storage.session_file.session_reader import (
 )
 from dgn_engine.storage.session_file.session_writer import SavePoint, save_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
+from dgn_engine.storage.session_file.untrusted_run import plain_event, plain_frame
 from dgn_engine.training.recording import Recording
 
 PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a session
@@ -83,7 +83,7 @@ class LoadedRun:
                 self.step,
                 file.file_name if file else "",
                 file.saved if file else "",
-                json.dumps(file.look) if file else "null",
+                json.dumps(file.window) if file else "null",
                 before,
             ),
         )
@@ -124,7 +124,7 @@ class RunLibrary:
 
     def list_runs(self, command: do.ListRuns) -> None:
         """List the user's runs; `RunsListed` follows."""
-        self._begin(command, lambda: self._emit(listed(self._root)))
+        self._begin(command, lambda: self._emit(list_runs(self._root)))
 
     def read(self, command: do.ShowRun, recording: Recording | None) -> None:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
@@ -236,7 +236,7 @@ def _read(folder: Path, session: UnpackedSession | None = None) -> LoadedRun:
     frame = reader.frame(step)
     events = drawn_history(reader.events)
     if session is not None and frame is not None:
-        frame = shown(frame)
+        frame = plain_frame(frame)
         events = HistoryReplayed(tuple(plain_event(event) for event in events.events))
     return LoadedRun(
         folder=folder,

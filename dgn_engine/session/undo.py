@@ -21,7 +21,7 @@ from dgn_engine.model.regime_entry import FEATURE, VALUE
 from dgn_engine.model.routing import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, RegimeSwapped, UndoChanged
-from dgn_engine.storage.runs.snapshot import Snapshot
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture, go_back
 

@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, whatever happens while they are written.
+"""Writes files and folders whole or not at all, whatever happens meanwhile.
 
 Raises `OSError`: what a full disk means is decided by whoever writes.
 """
@@ -16,7 +16,7 @@ PART = ".part"  # the ending of what was not finished
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write beside, sync, rename, sync the folder."""
+    """Write a part next to it, sync, rename, sync the folder."""
     part = _part(path)
     try:
         _write(part, content)
@@ -27,8 +27,8 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write into; it takes the place of `path` when all went well, else nothing does."""
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write into; it replaces `path` when all went well, else nothing does."""
     part = _part(path)
     try:
         with part.open("w+b") as file:
@@ -69,7 +69,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def leftovers(folder: Path) -> list[Path]:
+def find_leftovers(folder: Path) -> list[Path]:
     """What a writer that was killed has left unfinished in this folder."""
     if not folder.is_dir():
         return []
@@ -77,8 +77,8 @@ def leftovers(folder: Path) -> list[Path]:
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove them; only whoever holds the run's lock may."""
-    for path in leftovers(folder):
+    """Remove what a killed writer has left; only whoever holds the run's lock may."""
+    for path in find_leftovers(folder):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

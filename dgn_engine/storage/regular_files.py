@@ -1,4 +1,4 @@
-"""Opening files in folders that may be a stranger's: regular ones only, and never too large ones.
+"""Opens files in untrusted folders: regular files of a bounded size only; and checks their digests.
 
 A FIFO in the place of a file would keep its reader waiting, a device would never end.
 """
@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import stat
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
@@ -17,8 +18,8 @@ FILE = 2 << 30  # bytes of a log, or of a file of tensors
 _PIECE = 1 << 20
 
 
-class NotRegular(OSError):  # noqa: N818 - told of as a verdict
-    """What is there is no file that is read. `verdict`: what it is, as the end of a sentence."""
+class NotRegular(OSError):  # noqa: N818 - shown as a verdict
+    """The path is not a regular file, or is too large; `verdict` ends the sentence that says so."""
 
     def __init__(self, code: int, verdict: str) -> None:
         super().__init__(code, f"it {verdict}")
@@ -61,20 +62,52 @@ def read_regular(path: Path, most: int = JSON) -> bytes:
 
 
 def read_text(path: Path, most: int = JSON) -> str:
-    """The same as text; raises `UnicodeDecodeError` (a `ValueError`) too."""
+    """All of a regular file as text; raises `UnicodeDecodeError` (a `ValueError`) too."""
     return read_regular(path, most).decode("utf-8")
 
 
-def sha256_of(path: Path, most: int = FILE) -> tuple[int, str]:
-    """Bytes and sha256 of a regular file; raises as `open_regular` does."""
-    digest, count = hashlib.sha256(), 0
+@dataclass(frozen=True)
+class Digest:
+    """What was written into a file: how many bytes, and their sha256."""
+
+    bytes: int
+    sha256: str
+
+
+def digest(content: bytes | memoryview) -> Digest:
+    """The digest of bytes in memory."""
+    return Digest(len(content), hashlib.sha256(content).hexdigest())
+
+
+def digest_file(path: Path, most: int = FILE) -> Digest:
+    """The digest of a regular file; raises as `open_regular` does."""
+    sha256, count = hashlib.sha256(), 0
     with open_regular(path, most) as file:
         while piece := file.read(_PIECE):
-            digest.update(piece)
+            sha256.update(piece)
             count += len(piece)
             if count > most:
                 raise _too_large(most)
-    return count, digest.hexdigest()
+    return Digest(count, sha256.hexdigest())
+
+
+def check_file(path: Path, written: Digest, thorough: bool = True) -> str:
+    """What is wrong with a file, as the end of a sentence; '' where it holds what was written.
+
+    `thorough`: its content is hashed, else only its size is compared.
+    """
+    try:
+        with open_regular(path, FILE) as file:
+            size = os.fstat(file.fileno()).st_size
+        if size != written.bytes:
+            return f"has {size:,} bytes, {written.bytes:,} were written"
+        if thorough and digest_file(path) != written:
+            return "does not hold what was written (its sha256 differs)"
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return ""
 
 
 def _too_large(most: int) -> NotRegular:

@@ -88,7 +88,7 @@ def _train(
     try:
         outcome = headless.go_on(folder) if begun else headless.train(folder.config, folder)
     except UserError:
-        if "started" not in folder.about:
+        if not folder.begun:
             folder.discard()  # it never began
         raise
     finally:

@@ -164,7 +164,7 @@ def continue_run(
     Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
     """
     snapshot = folder.newest_snapshot()
-    known = folder.about
+    known = folder.info
     recorded = snapshot is not None
     run = Run(number, folder.config, emit, report, live, recorded, examples)
     if known.get("data_fingerprint", run.fingerprint) != run.fingerprint:

@@ -12,7 +12,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.protocol.events import Measured
 from dgn_engine.regimes import find_regime
-from dgn_engine.storage.runs.snapshot import FORMAT, Snapshot
+from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
 from dgn_engine.training.run import Run
 
 

@@ -17,9 +17,9 @@ from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import restore
 from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks

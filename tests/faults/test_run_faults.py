@@ -23,12 +23,12 @@ from dgn_engine.config import DataConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunContinued
-from dgn_engine.storage.atomic_write import leftovers
+from dgn_engine.storage.atomic_write import find_leftovers
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.headless_run import HeadlessRun
 from tests.faults.tables import Table
 from tests.faults.victims import Victim, dgn
@@ -141,7 +141,7 @@ def test_sigkill_at_random_points(
                 row.survived += 1
                 continue
             folders = (path, path / folder_layout.CHECKPOINTS, path / folder_layout.FRAMES)
-            writing += any(leftovers(folder) for folder in folders)
+            writing += any(find_leftovers(folder) for folder in folders)
             assert_sound(path)
             newest = RunReader(path).checkpoints[-1:]
             done = newest[0].step if newest else 0

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.storage.atomic_write import PART, leftovers
+from dgn_engine.storage.atomic_write import PART, find_leftovers
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.recording import continue_run
 from dgn_engine.training.run import Run
 from tests.faults.tables import Table
@@ -115,7 +115,7 @@ class Viewer:
     def _half_written(self) -> bool:
         with contextlib.suppress(FileNotFoundError):  # renamed while it was looked at
             return any(
-                leftovers(place)
+                find_leftovers(place)
                 for run in (self.root, *self._folders())
                 for place in (run, run / folder_layout.CHECKPOINTS, run / folder_layout.FRAMES)
             )

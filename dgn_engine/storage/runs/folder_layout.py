@@ -1,31 +1,63 @@
-"""Where things lie in the folder of a run, and where run folders lie."""
+"""What lies in the folder of a run, under which names, and where run folders lie."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
+
+# What a file may hold; a mark is empty.
+Kind = Literal["json", "log", "tensors", "text", "mark"]
 
 RUN = "run.json"
 CONFIG = "config.toml"
 LOG = "log.jsonl"
 LOCK = "lock"
+WEIGHTS = "weights.safetensors"
+FILES: Mapping[str, Kind] = {WEIGHTS: "tensors", CONFIG: "text", LOG: "log", RUN: "json"}
+
 FRAMES = "frames"
 CHECKPOINTS = "checkpoints"
-DAMAGED = "damaged"  # where `repair` puts what is not sound
-WEIGHTS = "weights.safetensors"
-KEPT = "weights"  # the folder of those that were asked to be kept
+KEPT = "weights"  # those that `--keep-epochs` and `--keep-best` ask for
+DAMAGED = "damaged"  # where `repair` moves what is not sound
+FOLDERS = (CHECKPOINTS, FRAMES, KEPT, DAMAGED)
 
-# In a checkpoint's folder.
+# In the folder of a checkpoint.
 TENSORS = "tensors.safetensors"
 STATE = "state.json"
 MANIFEST = "manifest.json"
-KEEP = "keep"  # an empty file: the user keeps this checkpoint
+KEEP = "keep"  # the user keeps this checkpoint
+CHECKPOINT_FILES: Mapping[str, Kind] = {
+    TENSORS: "tensors",
+    STATE: "json",
+    MANIFEST: "json",
+    KEEP: "mark",
+}
 
-DIGITS = 9
-_CHECKPOINT = re.compile(r"(\d{9,})(?:-(\d+))?")
-_FRAME = re.compile(r"(\d{9,})-(\d{6,})-([0-9a-f]{16})\.safetensors")
+_CHECKPOINT = re.compile(r"([0-9]{9,15})(?:-([0-9]{1,6}))?")
+_FRAME = re.compile(r"([0-9]{9,15})-([0-9]{6,12})-([0-9a-f]{16})\.safetensors")
+
+
+def kind_of(path: str) -> Kind | None:
+    """What a file of a run holds, by its path in the folder; None where it is none that crosses
+    to another machine: `weights/`, `damaged/` and the lock stay.
+    """
+    match path.split("/"):
+        case [name]:
+            return FILES.get(name)
+        case [folder, name] if folder == FRAMES and frame_key(name):
+            return "tensors"
+        case [folder, step, name] if folder == CHECKPOINTS and checkpoint_key(step):
+            return CHECKPOINT_FILES.get(name)
+    return None
+
+
+def written_folders(folder: Path) -> tuple[Path, ...]:
+    """Where a writer that was killed may have left unfinished files."""
+    return (folder, folder / CHECKPOINTS, folder / FRAMES)
 
 
 def runs_root() -> Path:
@@ -52,18 +84,18 @@ def _user_data() -> Path:
 
 def checkpoint_name(step: int, again: int) -> str:
     """'000000120', and '000000120-1' for another one at the same step."""
-    return f"{step:0{DIGITS}}" + (f"-{again}" if again else "")
+    return f"{step:09}" + (f"-{again}" if again else "")
 
 
 def checkpoint_key(name: str) -> tuple[int, int] | None:
-    """The step and the repetition that a folder's name says; None for other names."""
+    """The step and the repetition in the name of a checkpoint's folder; None for other names."""
     found = _CHECKPOINT.fullmatch(name)
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
 def frame_name(step: int, serial: int, digest: str) -> str:
     """A frame carries the beginning of its own sha256 in its name: it needs no list."""
-    return f"{step:0{DIGITS}}-{serial:06}-{digest[:16]}.safetensors"
+    return f"{step:09}-{serial:06}-{digest[:16]}.safetensors"
 
 
 def frame_key(name: str) -> tuple[int, int, str] | None:

@@ -1,11 +1,11 @@
-"""Frames on disk: what the probes saw at one step, in one safetensors file that never changes."""
+"""Frames on disk, one safetensors file each that never changes; and which go when they are many."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
-from dgn_engine.storage.regular_files import FILE, read_regular, sha256_of
+from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout
 
 FORMAT = 1
+CAP = 256 << 20  # bytes of all frames of a run
+NEWEST = 32  # of the frames are never dropped
+ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not done at every frame
 UNPACKED = 1 << 30  # bytes of the gates of one frame
 _STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark")  # of a reading
 
@@ -41,13 +44,13 @@ def write(folder: Path, frame: Frame, serial: int) -> StoredFrame:
     """A new file. Raises `OSError`."""
     folder.mkdir(exist_ok=True)
     content = encode(frame)
-    digest = hashlib.sha256(content).hexdigest()
-    path = folder / folder_layout.frame_name(frame.step, serial, digest)
+    sha256 = digest(content).sha256
+    path = folder / folder_layout.frame_name(frame.step, serial, sha256)
     write_file(path, content)
-    return StoredFrame(path, frame.step, serial, digest[:16], len(content))
+    return StoredFrame(path, frame.step, serial, sha256[:16], len(content))
 
 
-def stored(folder: Path) -> list[StoredFrame]:
+def scan(folder: Path) -> list[StoredFrame]:
     """Every frame by its serial number; nothing is opened."""
     found: list[StoredFrame] = []
     if not folder.is_dir():
@@ -58,7 +61,7 @@ def stored(folder: Path) -> list[StoredFrame]:
             continue
         try:
             size = path.stat().st_size
-        except OSError:  # thinned a moment ago, or a link to nothing
+        except OSError:  # it was dropped a moment ago, or is a link to nothing
             if not path.is_symlink():
                 continue
             size = 0
@@ -66,13 +69,13 @@ def stored(folder: Path) -> list[StoredFrame]:
     return sorted(found, key=lambda one: one.serial)
 
 
-def trouble(frame: StoredFrame) -> str:
-    """What is wrong with a file; empty where nothing is."""
+def check(frame: StoredFrame) -> str:
+    """What is wrong with a file, as the end of a sentence; empty where nothing is."""
     try:
-        digest = sha256_of(frame.path)[1]
+        sha256 = digest_file(frame.path).sha256
     except OSError as error:
         return f"cannot be read ({error.strerror})"
-    if digest[:16] != frame.digest:
+    if sha256[:16] != frame.digest:
         return "does not hold what was written (its sha256 differs from its name)"
     return ""
 
@@ -95,7 +98,7 @@ def encode(frame: Frame) -> bytes:
     """Tensors 'probe/array'; zeros and ones are packed, eight in a byte; the rest is JSON."""
     tensors: dict[str, Array] = {}
     packed: dict[str, list[int]] = {}
-    about: dict[str, Any] = {}
+    readings: dict[str, Any] = {}
     for probe, reading in frame.readings.items():
         for name, array in reading.arrays.items():
             key = f"{probe}/{name}"
@@ -104,14 +107,14 @@ def encode(frame: Frame) -> bytes:
                 tensors[key] = np.packbits(array.reshape(-1))
             else:
                 tensors[key] = np.ascontiguousarray(array)
-        about[probe] = {name: to_plain(getattr(reading, name)) for name in _STORED}
-        about[probe]["scalars"] = {k: repr(float(v)) for k, v in reading.scalars.items()}
+        readings[probe] = {name: to_plain(getattr(reading, name)) for name in _STORED}
+        readings[probe]["scalars"] = {k: repr(float(v)) for k, v in reading.scalars.items()}
     head = {
         "format": FORMAT,
         "step": frame.step,
         "epoch": frame.epoch,
         "packed": packed,
-        "readings": about,
+        "readings": readings,
     }
     return save(tensors, metadata={"frame": json.dumps(head)})
 
@@ -134,8 +137,8 @@ def decode(content: bytes) -> Frame:
         array.flags.writeable = False
         arrays[probe][name] = array
     readings = {
-        probe: replace(from_plain(Reading, {"probe": probe, **told}), arrays=arrays[probe])
-        for probe, told in head["readings"].items()
+        probe: replace(from_plain(Reading, {"probe": probe, **fields}), arrays=arrays[probe])
+        for probe, fields in head["readings"].items()
     }
     return Frame(
         run=0,
@@ -153,3 +156,50 @@ def _metadata(content: bytes) -> Mapping[str, str]:
         raise ValueError("its header is cut off")
     metadata: Mapping[str, str] = json.loads(content[8 : 8 + size])["__metadata__"]
     return metadata
+
+
+def choose_dropped(
+    frames: Sequence[StoredFrame], events: Sequence[int], cap: int = CAP
+) -> list[StoredFrame]:
+    """Frames to delete so that the rest fits under `cap` bytes; none where they fit already.
+
+    The first frame, the newest and the neighbours of events stay; of the others that one goes
+    first whose neighbours are nearest to each other in log(1 + step). Where those that should
+    stay are too many themselves, the same rule takes from them: the cap is kept.
+
+    Args:
+        frames: in the order of their steps.
+        events: steps of swaps, rewirings and the like.
+        cap: bytes of all frames.
+    """
+    total = sum(frame.bytes for frame in frames)
+    if total <= cap:
+        return []
+    left = list(frames)
+    pinned = _pinned(left, events)
+    dropped: list[StoredFrame] = []
+    while total > ROOM * cap and len(left) > 2:
+        place = _least_missed(left, pinned)
+        frame = left.pop(place)
+        total -= frame.bytes
+        dropped.append(frame)
+    return dropped
+
+
+def _least_missed(left: list[StoredFrame], pinned: set[int]) -> int:
+    inner = range(1, len(left) - 1)
+    free = [place for place in inner if left[place].serial not in pinned] or inner
+    return min(
+        free, key=lambda place: math.log1p(left[place + 1].step) - math.log1p(left[place - 1].step)
+    )
+
+
+def _pinned(frames: list[StoredFrame], events: Sequence[int]) -> set[int]:
+    steps = [frame.step for frame in frames]
+    pinned = {frame.serial for frame in frames[-NEWEST:]}
+    for event in events:
+        before, after = bisect_right(steps, event) - 1, bisect_left(steps, event)
+        for place in (before, after, after + 1):
+            if 0 <= place < len(frames):
+                pinned.add(frames[place].serial)
+    return pinned

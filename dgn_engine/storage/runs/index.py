@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RegimeSwapped
+from dgn_engine.protocol.events import RecordedRun, RegimeSwapped, RunsListed
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -37,7 +37,7 @@ class IndexEntry:
     best: float
 
 
-def runs(root: Path) -> list[IndexEntry]:
+def read_index(root: Path) -> list[IndexEntry]:
     """Every run in `root`, oldest first; only what has changed is read anew.
 
     The index is a convenience: where it is damaged, or cannot be written, runs are listed all
@@ -54,10 +54,44 @@ def runs(root: Path) -> list[IndexEntry]:
     )
 
 
-def rebuild(root: Path) -> list[IndexEntry]:
+def rebuild_index(root: Path) -> list[IndexEntry]:
     """Forget the index and read every folder."""
     (root / FILE).unlink(missing_ok=True)
-    return runs(root)
+    return read_index(root)
+
+
+def list_runs(root: str) -> RunsListed:
+    """Every run below a folder, the one last written to first; none where there is no folder."""
+    if not root:
+        return RunsListed("", ())
+    found = [_recorded(Path(root) / entry.name, entry) for entry in read_index(Path(root))]
+    return RunsListed(root, tuple(sorted(found, key=lambda one: one.touched, reverse=True)))
+
+
+def _recorded(folder: Path, entry: IndexEntry) -> RecordedRun:
+    return RecordedRun(
+        folder=str(folder),
+        name=entry.name,
+        status=entry.status,
+        step=entry.step,
+        total_steps=entry.total_steps,
+        regime=entry.regime,
+        net=entry.net,
+        data=entry.data,
+        seed=entry.seed,
+        best=entry.best,
+        touched=_touched(folder),
+        resumable=any((folder / folder_layout.CHECKPOINTS).glob("[0-9]*")),
+    )
+
+
+def _touched(folder: Path) -> float:
+    for name in (folder_layout.LOG, folder_layout.RUN):
+        try:
+            return (folder / name).stat().st_mtime
+        except OSError:
+            continue
+    return 0.0
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -91,7 +125,7 @@ def _read(path: Path, stamp: str) -> IndexEntry:
     return IndexEntry(
         name=path.name,
         stamp=stamp,
-        created=str(reader.about.get("created", "")),
+        created=str(reader.info.get("created", "")),
         status=reader.outcome,
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,

@@ -1,4 +1,4 @@
-"""What lay in a run's folder when its last writer let go of it: so what is gone later is known.
+"""The manifest of a run's folder: what its writer left there; `verify` compares the folder with it.
 
 It stands in `run.json`, written last and taken out before anything changes again. A folder whose
 writer was killed, or that an older version wrote, has none; there nobody can tell what is gone.
@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.storage.regular_files import NotRegular, sha256_of
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.storage import lock
+from dgn_engine.storage.atomic_write import find_leftovers
+from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.regular_files import Digest, NotRegular, check_file, digest_file, read_text
+from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs.log import read_log
 
 KEY = "inventory"  # in run.json
-_MOST = 1_000_000  # of anything: a stranger may have written it
-_FILE = re.compile(
+_MOST = 1_000_000  # frames: the manifest may be untrusted
+_COUNT = 1 << 53
+_WEIGHTS = re.compile(
     rf"{folder_layout.WEIGHTS}|{folder_layout.KEPT}/[A-Za-z0-9_-][A-Za-z0-9_.-]*\.safetensors"
 )
 Ranges = tuple[tuple[int, int], ...]
@@ -27,156 +34,201 @@ Ranges = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Manifest:
-    """`lines` of the log; `frames` by their serial numbers; `checkpoints` by the names of their
-    folders; `files` of weights with their bytes and sha256.
+    """As it stands in `run.json`; raises `ValueError` where that cannot be.
+
+    `lines` of the log; `frames`: first and last serial number of each stretch; `checkpoints`: the
+    names of their folders; `files` of weights.
     """
 
-    lines: int = 0
-    frames: frozenset[int] = frozenset()
-    checkpoints: frozenset[str] = frozenset()
-    files: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    lines: int
+    frames: Ranges
+    checkpoints: tuple[str, ...]
+    files: Mapping[str, Digest]
 
-    def to_json(self) -> dict[str, Any]:
-        """As it stands in `run.json`; frames as first and last of each stretch."""
-        return {
-            "lines": self.lines,
-            "frames": [list(stretch) for stretch in stretches(sorted(self.frames))],
-            "checkpoints": sorted(self.checkpoints),
-            "files": {
-                name: {"bytes": size, "sha256": digest}
-                for name, (size, digest) in sorted(self.files.items())
-            },
-        }
+    def __post_init__(self) -> None:
+        counts = [self.lines, *(number for stretch in self.frames for number in stretch)]
+        counts += [written.bytes for written in self.files.values()]
+        if not all(0 <= count <= _COUNT for count in counts):
+            raise ValueError("a count")
+        if any(last < first for first, last in self.frames):
+            raise ValueError("a stretch of frames")
+        if sum(last - first + 1 for first, last in self.frames) > _MOST:
+            raise ValueError("too many frames")
+        if not all(folder_layout.checkpoint_key(name) for name in self.checkpoints):
+            raise ValueError("a checkpoint's name")
+        if not all(_WEIGHTS.fullmatch(name) for name in self.files):
+            raise ValueError("a file's name")
+
+    @staticmethod
+    def of(
+        lines: int, frames: Iterable[int], checkpoints: Iterable[str], files: Mapping[str, Digest]
+    ) -> Manifest:
+        """One of these parts; `frames` by their serial numbers."""
+        ranges = find_ranges(sorted(frames))
+        return Manifest(lines, ranges, tuple(sorted(checkpoints)), dict(sorted(files.items())))
+
+    @property
+    def serials(self) -> frozenset[int]:
+        """The serial numbers of the frames."""
+        return frozenset(n for first, last in self.frames for n in range(first, last + 1))
 
 
-def told(about: Mapping[str, Any]) -> Manifest | None:
+NOTHING = Manifest(0, (), (), {})
+
+
+def read_manifest(info: Mapping[str, Any]) -> Manifest | None:
     """That of a `run.json`; None where there is none. Raises `ValueError` where it is nonsense."""
-    tree = about.get(KEY)
-    if tree is None:
+    if info.get(KEY) is None:
         return None
     try:
-        pairs = [(_count(first), _count(last)) for first, last in tree["frames"]]
-        if sum(last - first + 1 for first, last in pairs) > _MOST:
-            raise ValueError("too many frames")
-        names = frozenset(tree["checkpoints"])
-        files = {
-            name: (_count(one["bytes"]), str(one["sha256"])) for name, one in tree["files"].items()
-        }
-        if not all(folder_layout.checkpoint_key(name) for name in names):
-            raise ValueError("a checkpoint's name")
-        if not all(_FILE.fullmatch(name) for name in files):
-            raise ValueError("a file's name")
-        frames = frozenset(n for first, last in pairs for n in range(first, last + 1))
-        return Manifest(_count(tree["lines"]), frames, names, files)
-    except (KeyError, TypeError, AttributeError) as error:
+        manifest: Manifest = from_plain(Manifest, info[KEY])
+    except TypeError as error:
         raise ValueError(str(error)) from None
+    return manifest
 
 
-def without(about: Mapping[str, Any]) -> dict[str, Any]:
-    """A `run.json` that claims nothing of what lies beside it."""
-    return {key: value for key, value in about.items() if key != KEY}
+def put_manifest(info: Mapping[str, Any], manifest: Manifest | None) -> dict[str, Any]:
+    """A `run.json` with this manifest, or with none."""
+    bare = {key: value for key, value in info.items() if key != KEY}
+    return bare if manifest is None else {**bare, KEY: to_plain(manifest)}
 
 
-def weights(folder: Path) -> dict[str, Path]:
-    """The files of weights that are there, by their names within the folder."""
-    kept = folder / folder_layout.KEPT
-    inner = kept.iterdir() if kept.is_dir() else ()
-    names = (
-        path.relative_to(folder).as_posix() for path in (folder / folder_layout.WEIGHTS, *inner)
-    )
-    return {
-        name: folder / name
-        for name in sorted(names)
-        if _FILE.fullmatch(name) and os.path.lexists(folder / name)
-    }
-
-
-def stamp(path: Path) -> tuple[int, ...]:
-    """Another one whenever the file was written anew; raises `OSError`."""
-    status = path.lstat()
-    return (status.st_ino, status.st_size, status.st_mtime_ns)
-
-
-class PreviousManifest:
-    """What a writer finds when it opens a folder: what is gone then does not come to be in order
-    because the run goes on.
+class ManifestWriter:
+    """Knows what a writer found when it opened a folder: what was gone then is still named as
+    missing after the run went on.
     """
 
     def __init__(self, folder: Path, known: Manifest | None, frames: Iterable[int]) -> None:
-        """`frames`: serial numbers that are there. Raises `OSError`."""
+        """`frames`: the serial numbers that are there. Raises `OSError`."""
+        known = known or NOTHING
         self._folder = folder
-        self._known = known or Manifest()
-        self._stamps = {name: stamp(path) for name, path in weights(folder).items()}
+        self._files = dict(known.files)
+        self._stamps = {name: _stamp(path) for name, path in _weights(folder).items()}
         self._lost_checkpoints = {
             name
-            for name in self._known.checkpoints
+            for name in known.checkpoints
             if not (folder / folder_layout.CHECKPOINTS / name).exists()
         }
-        self.lost_frames = self._known.frames.difference(frames)
+        self._lost_frames = known.serials.difference(frames)
+        # No serial number is given twice.
+        self.next_serial = 1 + max(known.serials, default=-1)
 
     def forget_frames(self, serial: int) -> None:
-        """Those from this number on are superseded."""
-        self.lost_frames = frozenset(one for one in self.lost_frames if one < serial)
+        """Frames from this number on are superseded."""
+        self._lost_frames = frozenset(one for one in self._lost_frames if one < serial)
 
-    @property
-    def next_serial(self) -> int:
-        """Of frames: no number is given twice."""
-        return 1 + max(self._known.frames, default=-1)
+    def describe(self, lines: int, frames: Iterable[int]) -> Manifest:
+        """What should be there from now on; raises `OSError`.
 
-    def after(self, lines: int, frames: Iterable[int]) -> Manifest:
-        """What is there now, and what should be; raises `OSError`."""
-        there = checkpoint_names(self._folder)
-        return Manifest(
-            lines=lines,
-            frames=self.lost_frames.union(frames),
-            checkpoints=frozenset(there | self._lost_checkpoints),
-            files={**self._known.files, **self._written()},
-        )
-
-    def _written(self) -> dict[str, tuple[int, str]]:
-        """Weights that are new or written anew; a file that nobody touched is not looked at."""
-        found: dict[str, tuple[int, str]] = {}
-        for name, path in weights(self._folder).items():
-            if name not in self._known.files or self._stamps.get(name) != stamp(path):
+        Weights are hashed where they are new or were written anew.
+        """
+        for name, path in _weights(self._folder).items():
+            if name not in self._files or self._stamps.get(name) != _stamp(path):
                 with suppress(NotRegular):
-                    found[name] = sha256_of(path)
-        return found
+                    self._files[name] = digest_file(path)
+        checkpoints = _checkpoint_names(self._folder) | self._lost_checkpoints
+        return Manifest.of(lines, self._lost_frames.union(frames), checkpoints, self._files)
 
 
-def checkpoint_names(folder: Path) -> set[str]:
-    """Of the checkpoints that are there, sound or not."""
-    inner = folder / folder_layout.CHECKPOINTS
-    names = {path.name for path in inner.iterdir()} if inner.is_dir() else set()
-    return {name for name in names if folder_layout.checkpoint_key(name) is not None}
+@dataclass(frozen=True)
+class Damage:
+    """`path`: in the run's folder. `harmless`: interruptions leave such things, nothing is lost."""
+
+    path: str
+    trouble: str
+    harmless: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.trouble}"
 
 
-def troubles(folder: Path, known: Manifest, frames: Iterable[int]) -> list[tuple[str, str]]:
-    """Files that are gone, and weights that are not what was written: path and what is wrong."""
-    found = [
-        (f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
-        for name in sorted(known.checkpoints - checkpoint_names(folder))
+def verify(folder: Path) -> list[Damage]:
+    """Everything that is not as it was written; raises `UserError` where there is no run."""
+    if not folder.is_dir() or not any(
+        (folder / name).exists()
+        for name in (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
+    ):
+        raise UserError(f"{folder} holds no run.")
+    found: list[Damage] = []
+    info: dict[str, Any] = {}
+    config, manifest = None, NOTHING
+    try:
+        info = run_info.read(folder)
+        config = run_info.config_of(info)
+    except UserError as refusal:
+        missing = not (folder / folder_layout.RUN).exists()
+        other = "another version" in str(refusal)
+        trouble = "is missing" if missing else str(refusal) if other else "is damaged"
+        found.append(Damage(folder_layout.RUN, trouble))
+    try:
+        manifest = read_manifest(info) or NOTHING
+    except ValueError:
+        found.append(Damage(folder_layout.RUN, "holds an inventory that makes no sense"))
+    return [
+        *found,
+        *_verify_config(folder, config),
+        *_verify_log(folder, count_lines(folder, manifest)),
+        *(damage for _, damage in find_unsound(folder)),
+        *compare(folder, manifest)[0],
+        *(
+            Damage(_relative(path, folder), "was not finished", harmless=True)
+            for inner in folder_layout.written_folders(folder)
+            for path in find_leftovers(inner)
+        ),
     ]
-    for first, last in stretches(sorted(known.frames.difference(frames))):
+
+
+def why_uncertain(folder: Path) -> str:
+    """Why files could be missing unseen, as the end of a sentence; '' where none could."""
+    with suppress(UserError, ValueError):
+        if (read_manifest(run_info.read(folder)) or NOTHING) != NOTHING:
+            return ""
+    if lock.holder(folder / folder_layout.LOCK) is not None:
+        return "it is being written"
+    return "its writer was killed, or an older version, and left no list of what is there"
+
+
+def count_lines(folder: Path, manifest: Manifest) -> int:
+    """How many lines of the log were written at least, by manifest and checkpoints."""
+    held = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS, thorough=False)
+    return max((manifest.lines, *(one.lines for one in held)))
+
+
+def find_unsound(folder: Path) -> Iterator[tuple[Path, Damage]]:
+    """Checkpoints and frames that do not hold what was written, and what is wrong with each."""
+    for one in run_checkpoints.scan(folder / folder_layout.CHECKPOINTS):
+        if not one.sound:
+            yield one.path, Damage(_relative(one.path / one.culprit, folder), one.trouble)
+    for frame in frame_files.scan(folder / folder_layout.FRAMES):
+        if trouble := frame_files.check(frame):
+            yield frame.path, Damage(_relative(frame.path, folder), trouble)
+
+
+def compare(folder: Path, manifest: Manifest) -> tuple[list[Damage], Manifest]:
+    """What of the manifest is gone or was changed, and the manifest without that."""
+    checkpoints = _checkpoint_names(folder)
+    serials = {frame.serial for frame in frame_files.scan(folder / folder_layout.FRAMES)}
+    found = [
+        Damage(f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
+        for name in manifest.checkpoints
+        if name not in checkpoints
+    ]
+    for first, last in find_ranges(sorted(manifest.serials - serials)):
         lost = f"{folder_layout.FRAMES}/*-{first:06}-*.safetensors"
-        found.append((lost, "is missing" if first == last else f"to *-{last:06}-* are missing"))
-    for name, expected in known.files.items():
-        if why := _trouble(folder / name, expected):
-            found.append((name, why))
-    return found
-
-
-def reduced(folder: Path, known: Manifest, frames: Iterable[int], lines: int) -> Manifest:
-    """What is left of it, sound."""
-    return replace(
-        known,
-        lines=max(lines, known.lines),
-        frames=known.frames.intersection(frames),
-        checkpoints=known.checkpoints & checkpoint_names(folder),
-        files={n: told for n, told in known.files.items() if not _trouble(folder / n, told)},
+        missing = "is missing" if first == last else f"to *-{last:06}-* are missing"
+        found.append(Damage(lost, missing))
+    changed = {name: check_file(folder / name, one) for name, one in manifest.files.items()}
+    found += [Damage(name, trouble) for name, trouble in changed.items() if trouble]
+    left = Manifest.of(
+        manifest.lines,
+        manifest.serials & serials,
+        checkpoints.intersection(manifest.checkpoints),
+        {name: written for name, written in manifest.files.items() if not changed[name]},
     )
+    return found, left
 
 
-def stretches(numbers: Iterable[int]) -> Ranges:
+def find_ranges(numbers: Iterable[int]) -> Ranges:
     """First and last of each stretch of ascending numbers without a gap."""
     ranges: list[tuple[int, int]] = []
     for number in numbers:
@@ -187,19 +239,71 @@ def stretches(numbers: Iterable[int]) -> Ranges:
     return tuple(ranges)
 
 
-def _trouble(path: Path, expected: tuple[int, str]) -> str:
+def _verify_config(folder: Path, recorded: RunConfig | None) -> Iterator[Damage]:
     try:
-        size, digest = sha256_of(path)
+        config = RunConfig.from_toml(read_text(folder / folder_layout.CONFIG))
     except FileNotFoundError:
-        return "is missing"
+        yield Damage(folder_layout.CONFIG, "is missing")
+    except (OSError, ValueError, UserError):
+        yield Damage(folder_layout.CONFIG, "is damaged")
+    else:
+        if recorded not in (None, config):
+            trouble = f"is not the configuration of {folder_layout.RUN}"
+            yield Damage(folder_layout.CONFIG, trouble)
+
+
+def _verify_log(folder: Path, written: int) -> Iterator[Damage]:
+    """`written`: how many lines there were at least."""
+    name = folder_layout.LOG
+    try:
+        log = read_log(folder / name)
+    except FileNotFoundError:
+        yield Damage(name, "is missing")
+        return
     except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    if size != expected[0]:
-        return f"has {size:,} bytes, {expected[0]:,} were written"
-    return "" if digest == expected[1] else "does not hold what was written (its sha256 differs)"
+        yield Damage(name, f"cannot be read ({error.strerror})")
+        return
+    if log.damaged:
+        lines = "line" if len(log.damaged) == 1 else "lines"
+        yield Damage(name, f"is damaged in {lines} {_ranges(find_ranges(log.damaged))}")
+    if log.missing:
+        yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
+    if log.end < written:
+        yield Damage(name, f"has {log.end:,} lines, {written:,} were written")
+    if log.torn:
+        yield Damage(name, "ends in a line that was not finished", harmless=True)
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= 1 << 53:
-        raise ValueError("a count")
-    return value
+def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
+    """'3, 7–12', cut after ten."""
+    words = [f"{a}" if a == b else f"{a}–{b}" for a, b in ranges]
+    return ", ".join(words[:10]) + (" …" if len(words) > 10 else "")
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _weights(folder: Path) -> dict[str, Path]:
+    """The files of weights that are there, by their paths within the folder."""
+    kept = folder / folder_layout.KEPT
+    inner = kept.iterdir() if kept.is_dir() else ()
+    names = (_relative(path, folder) for path in (folder / folder_layout.WEIGHTS, *inner))
+    return {
+        name: folder / name
+        for name in sorted(names)
+        if _WEIGHTS.fullmatch(name) and os.path.lexists(folder / name)
+    }
+
+
+def _checkpoint_names(folder: Path) -> set[str]:
+    """Of the checkpoints that are there, sound or not."""
+    inner = folder / folder_layout.CHECKPOINTS
+    names = {path.name for path in inner.iterdir()} if inner.is_dir() else set()
+    return {name for name in names if folder_layout.checkpoint_key(name) is not None}
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Another one whenever the file was written anew; raises `OSError`."""
+    status = path.lstat()
+    return (status.st_ino, status.st_size, status.st_mtime_ns)

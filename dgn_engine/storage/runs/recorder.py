@@ -14,8 +14,8 @@ from typing import Any
 from dgn_engine.protocol.events import Event, Failed, RecordingPaused, RecordingResumed
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.log import SYNC_EVERY
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.storage.runs.snapshot import Snapshot
 
 RETRY = 2.0  # seconds between two tries while recording is paused
 HELD_LINES = 200_000  # of the log, in memory, while it is

@@ -1,10 +1,8 @@
-"""Checkpoints of a run: step folders that are whole or absent, and hash what they hold."""
+"""Checkpoints of a run: step folders that are whole or absent, with a digest of each file."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,17 +11,36 @@ from typing import Any
 
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_folder
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.regular_files import FILE, open_regular, read_regular, sha256_of
+from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
 from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.snapshot import Snapshot
 
+FORMAT = 1  # of a snapshot's state
 NEWEST = 2  # kept whatever they are
-MOST_AT_EVENTS = 100  # of the checkpoints beside events, the newest are kept
-_HELD = (folder_layout.TENSORS, folder_layout.STATE)
+MOST_AT_EVENTS = 100  # of the checkpoints before events, the newest are kept
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run between two steps. `tensors`: copies in main memory; `state`: plain values for JSON."""
+
+    tensors: Mapping[str, Tensor]
+    state: Mapping[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Steps that were done."""
+        return int(self.state["step"])
+
+    def finite(self) -> bool:
+        """Whether all weights are numbers: a diverged state is not worth keeping."""
+        weights = (t for name, t in self.tensors.items() if not name.startswith("optimiser."))
+        return all(bool(torch.isfinite(t).all()) for t in weights)
 
 
 @dataclass(frozen=True)
@@ -62,15 +79,14 @@ def write(
         again += 1
     files = {
         folder_layout.TENSORS: save({name: t.contiguous() for name, t in snapshot.tensors.items()}),
-        folder_layout.STATE: (json.dumps(state, indent=1) + "\n").encode(),
+        folder_layout.STATE: _json(state),
     }
-    manifest = {name: _entry(content) for name, content in files.items()}
-    files[folder_layout.MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode()
-    write_folder(path, files)
-    return _told(path, state)
+    digests = {name: digest(content) for name, content in files.items()}
+    write_folder(path, {**files, folder_layout.MANIFEST: _json(to_plain(digests))})
+    return _of_state(path, state)
 
 
-def stored(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
+def scan(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
     """Every checkpoint of a run, oldest first; damaged ones come first of all.
 
     `thorough`: hash every file; else only the small ones.
@@ -78,7 +94,7 @@ def stored(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
     if not folder.is_dir():
         return []
     found = [
-        _look(path, key[0], thorough)
+        _check(path, key[0], thorough)
         for path in folder.iterdir()
         if (key := folder_layout.checkpoint_key(path.name)) is not None and path.is_dir()
     ]
@@ -87,20 +103,25 @@ def stored(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
 
 def load(checkpoint: StoredCheckpoint) -> Snapshot:
     """Read it for going on; raises `UserError` naming the damaged file."""
-    checkpoint = _look(checkpoint.path, checkpoint.step, thorough=True)
+    checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True)
     if not checkpoint.sound:
         raise UserError(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")
     listing = read_tensors(checkpoint.path / folder_layout.TENSORS)
-    state = json.loads(read_regular(checkpoint.path / folder_layout.STATE))
     # Copied, because torch's own allocation is aligned as that of a run never interrupted.
     tensors = {
         name: torch.from_numpy(array.copy()).clone() for name, array in listing.arrays.items()
     }
-    return Snapshot(tensors, state)
+    return Snapshot(tensors, read_state(checkpoint.path))
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """The state of a checkpoint's folder; raises `OSError` or `ValueError`."""
+    state: dict[str, Any] = json.loads(read_regular(path / folder_layout.STATE))
+    return state
 
 
 def superfluous(found: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
-    """Those that need not stay; `found` as `stored` gives them. Damaged ones stay for `repair`."""
+    """Those that need not stay; `found` as `scan` gives them. Damaged ones stay for `repair`."""
     sound = [one for one in found if one.sound]
     at_events = [one for one in sound if one.kept.startswith("before")]
     finals = [one for one in sound if one.kept == "final"]
@@ -116,24 +137,26 @@ def remove(checkpoint: StoredCheckpoint) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _look(path: Path, step: int, thorough: bool) -> StoredCheckpoint:
+def _check(path: Path, step: int, thorough: bool) -> StoredCheckpoint:
     damaged = StoredCheckpoint(path, step, -1)
+    manifest = path / folder_layout.MANIFEST
     try:
-        manifest = json.loads(read_regular(path / folder_layout.MANIFEST))
-        entries = {name: (int(manifest[name]["bytes"]), manifest[name]["sha256"]) for name in _HELD}
+        digests: Mapping[str, Digest] = from_plain(
+            Mapping[str, Digest], json.loads(read_regular(manifest))
+        )
+        written = {name: digests[name] for name in (folder_layout.TENSORS, folder_layout.STATE)}
     except (OSError, ValueError, KeyError, TypeError):
-        trouble = "is not readable" if (path / folder_layout.MANIFEST).exists() else "is missing"
-        return replace(damaged, trouble=trouble, culprit=folder_layout.MANIFEST)
-    for name, (size, digest) in entries.items():
-        trouble = _trouble(path / name, size, digest, thorough or name == folder_layout.STATE)
+        trouble = "is not readable" if manifest.exists() else "is missing"
+        return replace(damaged, trouble=trouble, culprit=manifest.name)
+    for name, expected in written.items():
+        trouble = check_file(path / name, expected, thorough or name == folder_layout.STATE)
         if trouble:
             return replace(damaged, trouble=trouble, culprit=name)
-    state: dict[str, Any] = json.loads(read_regular(path / folder_layout.STATE))
-    one = _told(path, state)
+    one = _of_state(path, read_state(path))
     return replace(one, kept="by the user") if (path / folder_layout.KEEP).exists() else one
 
 
-def _told(path: Path, state: dict[str, Any]) -> StoredCheckpoint:
+def _of_state(path: Path, state: Mapping[str, Any]) -> StoredCheckpoint:
     return StoredCheckpoint(
         path=path,
         step=int(state["step"]),
@@ -145,20 +168,5 @@ def _told(path: Path, state: dict[str, Any]) -> StoredCheckpoint:
     )
 
 
-def _trouble(path: Path, size: int, digest: str, hashed: bool) -> str:
-    try:
-        with open_regular(path, FILE) as file:
-            found = os.fstat(file.fileno()).st_size
-        if found != size:
-            return f"has {found:,} bytes, {size:,} were written"
-        if hashed and sha256_of(path)[1] != digest:
-            return "does not hold what was written (its sha256 differs)"
-    except FileNotFoundError:
-        return "is missing"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return ""
-
-
-def _entry(content: bytes) -> dict[str, object]:
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+def _json(tree: Any) -> bytes:
+    return (json.dumps(tree, indent=1) + "\n").encode()

@@ -17,40 +17,46 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.storage.atomic_write import clear_leftovers, write_file, write_folder
+from dgn_engine.storage.atomic_write import clear_leftovers, write_folder
 from dgn_engine.storage.lock import Lock
-from dgn_engine.storage.runs import folder_layout, frame_files, manifest, run_checkpoints, run_info
+from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogWriter, read_log
-from dgn_engine.storage.runs.retention import CAP, to_drop
-from dgn_engine.storage.runs.snapshot import Snapshot
+from dgn_engine.storage.runs.manifest import (
+    KEY,
+    Manifest,
+    ManifestWriter,
+    put_manifest,
+    read_manifest,
+)
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 
-TURNS = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
+CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
 
 
 class RunFolder:
     """Holds the lock from `create` or `open` to `close`."""
 
-    def __init__(self, path: Path, frames_cap: int = CAP) -> None:
+    def __init__(self, path: Path, frames_cap: int = frame_files.CAP) -> None:
         """Open a folder that holds a run, for writing."""
         self.path = path
-        self.about = run_info.read(path)
+        self.info = run_info.read(path)
         self._cap = frames_cap
         self._lock = Lock(path / folder_layout.LOCK)
         try:
             self._lock.take()
-            self.about = run_info.read(path)  # its last writer may have ended a moment ago
-            for folder in (path, path / folder_layout.CHECKPOINTS, path / folder_layout.FRAMES):
+            self.info = run_info.read(path)  # its last writer may have ended a moment ago
+            for folder in folder_layout.written_folders(path):
                 clear_leftovers(folder)
             self._log = LogWriter(path / folder_layout.LOG)
-            self.checkpoints = run_checkpoints.stored(path / folder_layout.CHECKPOINTS)
-            self._frames = frame_files.stored(path / folder_layout.FRAMES)
-            self._turns = [
+            self.checkpoints = run_checkpoints.scan(path / folder_layout.CHECKPOINTS)
+            self._frames = frame_files.scan(path / folder_layout.FRAMES)
+            self._changes = [
                 int(line.fields["step"])
                 for line in read_log(path / folder_layout.LOG).lines
-                if line.name in TURNS and "step" in line.fields
+                if line.name in CHANGES and "step" in line.fields
             ]
             serials = [frame.serial for frame in self._frames]
-            self._before = manifest.PreviousManifest(path, self._inventory(), serials)
+            self._manifest = ManifestWriter(path, self._known_manifest(), serials)
         except UserError:
             self._lock.release()
             raise
@@ -58,11 +64,11 @@ class RunFolder:
             self._lock.release()
             raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
         self._changed = False  # so far it is as its last writer left it
-        self._serial = max(self._before.next_serial, 1 + max(serials, default=-1))
+        self._serial = max(self._manifest.next_serial, 1 + max(serials, default=-1))
         self._order = 1 + max((one.order for one in self.checkpoints), default=-1)
 
     @staticmethod
-    def create(path: Path, config: RunConfig, frames_cap: int = CAP) -> RunFolder:
+    def create(path: Path, config: RunConfig, frames_cap: int = frame_files.CAP) -> RunFolder:
         """A new folder, or an empty one, becomes a run."""
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -71,7 +77,7 @@ class RunFolder:
             write_folder(
                 path,
                 {
-                    folder_layout.RUN: run_info.encode(run_info.new(config)),
+                    folder_layout.RUN: run_info.encode(run_info.create(config)),
                     folder_layout.CONFIG: config.to_toml().encode(),
                     folder_layout.LOG: b"",
                     folder_layout.LOCK: b"",
@@ -82,14 +88,19 @@ class RunFolder:
         return RunFolder(path, frames_cap)
 
     @property
+    def begun(self) -> bool:
+        """Whether the run was ever built here."""
+        return "started" in self.info
+
+    @property
     def weights(self) -> Path:
         """Where the weights go at the end."""
         return self.path / folder_layout.WEIGHTS
 
     @property
     def config(self) -> RunConfig:
-        """Of the run."""
-        return RunConfig.from_dict(self.about["config"])
+        """The configuration of the run."""
+        return run_info.config_of(self.info)
 
     @property
     def newest(self) -> run_checkpoints.StoredCheckpoint | None:
@@ -107,17 +118,16 @@ class RunFolder:
         return None
 
     def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
-        """Write down what is known now that the run stands."""
+        """Write down what is known once the run is built."""
         self._change()
-        whole = run_info.begun(self.about, started, fingerprint, threads)
-        self._write_about(whole)
+        self._write_info(run_info.add_start(self.info, started, fingerprint, threads))
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         """A line in the log."""
         self._change()
         self._log.append(name, dict(fields))
-        if name in TURNS:
-            self._turns.append(int(fields.get("step", 0)))
+        if name in CHANGES:
+            self._changes.append(int(fields.get("step", 0)))
 
     def go_on(self, fields: Mapping[str, Any]) -> None:
         """Mark in the log that the run goes on from the newest sound checkpoint, or from its seed.
@@ -133,7 +143,7 @@ class RunFolder:
             if frame.serial >= serial:
                 frame.path.unlink(missing_ok=True)
         self._frames = [frame for frame in self._frames if frame.serial < serial]
-        self._before.forget_frames(serial)
+        self._manifest.forget_frames(serial)
         self.note("RunContinued", {**fields, "lines": lines})
 
     def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
@@ -163,7 +173,7 @@ class RunFolder:
             frame_files.write(self.path / folder_layout.FRAMES, frame, self._serial)
         )
         self._serial += 1
-        for one in to_drop(self._frames, self._turns, self._cap):
+        for one in frame_files.choose_dropped(self._frames, self._changes, self._cap):
             one.path.unlink(missing_ok=True)
             self._frames.remove(one)
 
@@ -182,7 +192,7 @@ class RunFolder:
             here = run_info.read(self.path)
         except UserError as refusal:
             raise OSError(None, str(refusal)) from None
-        if here["id"] != self.about["id"]:
+        if here["id"] != self.info["id"]:
             raise OSError(None, "another run lies in its folder now")
         self._lock.retake()
         self._log.reopen()
@@ -192,7 +202,7 @@ class RunFolder:
         self._log.close()
         if self._changed:
             with suppress(OSError, UserError):
-                self._write_inventory()
+                self._write_manifest()
             self._changed = False
         self._lock.release()
 
@@ -201,27 +211,27 @@ class RunFolder:
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
 
-    def _inventory(self) -> manifest.Manifest | None:
+    def _known_manifest(self) -> Manifest | None:
         try:
-            return manifest.told(self.about)
+            return read_manifest(self.info)
         except ValueError:  # `verify` names it
             return None
 
     def _change(self) -> None:
-        """Before anything changes: what was written down of the folder no longer holds."""
-        if not self._changed and manifest.KEY in self.about:
-            self._write_about(manifest.without(self.about))
+        """Take the manifest out before anything changes: it no longer holds."""
+        if not self._changed and KEY in self.info:
+            self._write_info(put_manifest(self.info, None))
         self._changed = True
 
-    def _write_inventory(self) -> None:
-        if run_info.read(self.path)["id"] != self.about["id"]:
+    def _write_manifest(self) -> None:
+        if run_info.read(self.path)["id"] != self.info["id"]:
             return  # another run lies in its folder now
-        found = self._before.after(self.lines, (frame.serial for frame in self._frames))
-        self._write_about({**self.about, manifest.KEY: found.to_json()})
+        left = self._manifest.describe(self.lines, (frame.serial for frame in self._frames))
+        self._write_info(put_manifest(self.info, left))
 
-    def _write_about(self, whole: dict[str, Any]) -> None:
-        write_file(self.path / folder_layout.RUN, run_info.encode(whole))
-        self.about = whole
+    def _write_info(self, info: dict[str, Any]) -> None:
+        run_info.write(self.path, info)
+        self.info = info
 
 
 def new_folder(root: Path, config: RunConfig) -> RunFolder:
@@ -232,3 +242,28 @@ def new_folder(root: Path, config: RunConfig) -> RunFolder:
     while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
         again += 1
     return RunFolder.create(path, config)
+
+
+def delete_run(folder: Path) -> None:
+    """Remove the run; the folder stays if somebody has put other files into it.
+
+    Raises `UserError` where there is no run, somebody writes it, or the disk does not let us.
+    """
+    if not (folder / folder_layout.RUN).is_file() and not (folder / folder_layout.LOG).is_file():
+        raise UserError(f"{folder} holds no run; nothing was deleted.")
+    lock = Lock(folder / folder_layout.LOCK)
+    try:
+        lock.take()
+        try:
+            clear_leftovers(folder)
+            for name in folder_layout.FOLDERS:
+                if (folder / name).is_dir() and not (folder / name).is_symlink():
+                    shutil.rmtree(folder / name)
+            for name in (*folder_layout.FILES, folder_layout.LOCK):
+                (folder / name).unlink(missing_ok=True)
+        finally:
+            lock.release()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    except OSError as error:
+        raise UserError(f"Cannot delete {folder}: {error.strerror}.") from None

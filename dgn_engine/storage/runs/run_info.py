@@ -16,6 +16,7 @@ from dgn_engine import __version__
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunStarted
+from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -24,7 +25,7 @@ FORMAT = "dgn-viewer run 1"
 _CHECK = "sha256"
 
 
-def new(config: RunConfig) -> dict[str, Any]:
+def create(config: RunConfig) -> dict[str, Any]:
     """What is known before the data are loaded."""
     return {
         "format": FORMAT,
@@ -38,33 +39,33 @@ def new(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def repaired(config: RunConfig) -> dict[str, Any]:
-    """Where all but the configuration is lost; who wrote it is not known any more."""
-    whole = new(config)
+def recreate(config: RunConfig) -> dict[str, Any]:
+    """One for a run of which only the configuration is left; who wrote it is unknown."""
+    whole = create(config)
     return {key: whole[key] for key in ("format", "id", "created", "seeds", "config")}
 
 
-def begun(
-    about: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
+def add_start(
+    info: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
 ) -> dict[str, Any]:
-    """With what is known once the run stands: device, threads, fingerprints, sizes."""
-    told = to_plain(started)
-    wiring = [told.pop(name) for name in ("config", "run", "paused", "wiring")][-1]
+    """With what is known once the run is built: device, threads, fingerprints, sizes."""
+    event = to_plain(started)
+    wiring = [event.pop(name) for name in ("config", "run", "paused", "wiring")][-1]
     return {
-        **about,
+        **info,
         "device": started.device,
         "threads": threads,
         "data_fingerprint": fingerprint,
         "probe_set": started.probe_set.digest,
         "parameters_value": started.parameters_value,
         "parameters_feature": started.parameters_feature,
-        "started": {**told, "wiring": wiring},
+        "started": {**event, "wiring": wiring},
     }
 
 
-def encode(about: Mapping[str, Any]) -> bytes:
+def encode(info: Mapping[str, Any]) -> bytes:
     """As it is written; 'sha256' is that of everything else, as compact sorted JSON."""
-    tree = {key: value for key, value in about.items() if key != _CHECK}
+    tree = {key: value for key, value in info.items() if key != _CHECK}
     return (
         json.dumps({**tree, _CHECK: _digest(tree)}, indent=2, ensure_ascii=False) + "\n"
     ).encode()
@@ -81,25 +82,34 @@ def read(folder: Path) -> dict[str, Any]:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     try:
         tree = json.loads(content)
-        told = tree.pop(_CHECK)
-        sound = told == _digest(tree)
+        sound = tree.pop(_CHECK) == _digest(tree)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         sound = False
     if not sound:
         raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
     if tree.get("format") != FORMAT:
         raise UserError(f"{path} was written by another version of dgn-viewer.")
-    about: dict[str, Any] = tree
-    return about
+    info: dict[str, Any] = tree
+    return info
 
 
-def started(about: Mapping[str, Any]) -> RunStarted | None:
-    """The event that opened the run; None where the run never stood. Raises `UserError`."""
-    told = about.get("started")
-    if told is None:
+def write(folder: Path, info: Mapping[str, Any]) -> None:
+    """Whole or not at all; raises `OSError`."""
+    write_file(folder / folder_layout.RUN, encode(info))
+
+
+def config_of(info: Mapping[str, Any]) -> RunConfig:
+    """The configuration; raises `UserError` where it is refused."""
+    return RunConfig.from_dict(info["config"])
+
+
+def started_of(info: Mapping[str, Any]) -> RunStarted | None:
+    """The event that opened the run; None where the run was never built. Raises `UserError`."""
+    started = info.get("started")
+    if started is None:
         return None
     try:
-        whole = {**told, "config": about["config"], "run": 0, "paused": True}
+        whole = {**started, "config": info["config"], "run": 0, "paused": True}
         event: RunStarted = from_plain(RunStarted, whole)
         return event
     except (KeyError, TypeError, ValueError) as error:
@@ -109,7 +119,7 @@ def started(about: Mapping[str, Any]) -> RunStarted | None:
 
 
 def versions() -> dict[str, str]:
-    """Of what decides a number; nothing is imported for it."""
+    """The versions of what decides a number; nothing is imported for them."""
     return {
         "dgn-viewer": __version__,
         "python": platform.python_version(),
@@ -117,27 +127,27 @@ def versions() -> dict[str, str]:
     }
 
 
-def why_not_exact(about: Mapping[str, Any], device: str, threads: int) -> str:
+def why_not_exact(info: Mapping[str, Any], device: str, threads: int) -> str:
     """Why going on here may differ in the last bits; empty where it does not."""
-    before, now = about.get("versions", {}), versions()
+    before, now = info.get("versions", {}), versions()
     reasons = [
         f"{name} was {before.get(name, 'unknown')}, is {now[name]}"
         for name in ("dgn-viewer", "torch")
         if before.get(name) != now[name]
     ]
-    if about.get("device") != device:
-        reasons.append(f"the device was {about.get('device', 'unknown')}, is {device}")
+    if info.get("device") != device:
+        reasons.append(f"the device was {info.get('device', 'unknown')}, is {device}")
     elif device != "cpu":
         reasons.append(f"{device} does not add in a fixed order")
-    if about.get("threads") != threads:
-        reasons.append(f"{about.get('threads', 'unknown')} threads then, {threads} now")
-    if about.get("processor") != processor():
+    if info.get("threads") != threads:
+        reasons.append(f"{info.get('threads', 'unknown')} threads then, {threads} now")
+    if info.get("processor") != processor():
         reasons.append("the processor is another one")
     return "; ".join(reasons)
 
 
 def processor() -> str:
-    """Which instructions decide the order of sums."""
+    """The processor's name: its instructions decide the order of sums."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
         name = next(line for line in text.splitlines() if line.startswith("model name"))

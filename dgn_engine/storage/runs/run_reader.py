@@ -44,17 +44,17 @@ class RunReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.about: dict[str, Any] = run_info.read(path)
+        self.info: dict[str, Any] = run_info.read(path)
 
     @property
     def config(self) -> RunConfig:
         """Of the run."""
-        return RunConfig.from_dict(self.about["config"])
+        return run_info.config_of(self.info)
 
     @property
     def started(self) -> RunStarted | None:
         """The event that opened it; None where it never stood."""
-        return run_info.started(self.about)
+        return run_info.started_of(self.info)
 
     @cached_property
     def log(self) -> LogContents:
@@ -92,7 +92,7 @@ class RunReader:
     @cached_property
     def frames(self) -> tuple[frame_files.StoredFrame, ...]:
         """The frames that count, in the order of their steps; open one with `frame`."""
-        return tuple(frame_files.stored(self.path / folder_layout.FRAMES))
+        return tuple(frame_files.scan(self.path / folder_layout.FRAMES))
 
     def frame(self, step: int) -> Frame | None:
         """The last frame at or before a step; None where there is none."""
@@ -102,7 +102,7 @@ class RunReader:
     @cached_property
     def checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
         """The sound ones, oldest first (large files are not hashed here)."""
-        found = run_checkpoints.stored(self.path / folder_layout.CHECKPOINTS, thorough=False)
+        found = run_checkpoints.scan(self.path / folder_layout.CHECKPOINTS, thorough=False)
         return tuple(one for one in found if one.sound)
 
     @property

@@ -5,10 +5,10 @@ Free of torch and of everything that opens files: the confined reader imports it
 
 from __future__ import annotations
 
-import re
-from typing import Any, Literal
+from typing import Any
 
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.folder_layout import Kind
 
 FORMAT = "dgn-viewer session 1"
 ENDING = ".dgn"
@@ -22,36 +22,15 @@ LINE = 1 << 20  # bytes of one of its lines
 DEPTH = 30  # lists and objects in each other
 NODES = 400_000  # values in one JSON file
 
-Kind = Literal["json", "log", "tensors", "text", "mark"]
 _TOP: dict[str, Kind] = {ABOUT: "json", MANIFEST: "json"}
-_IN_RUN: dict[str, Kind] = {
-    folder_layout.RUN: "json",
-    folder_layout.CONFIG: "text",
-    folder_layout.LOG: "log",
-    folder_layout.WEIGHTS: "tensors",
-}
-_IN_CHECKPOINT: dict[str, Kind] = {
-    folder_layout.TENSORS: "tensors",
-    folder_layout.STATE: "json",
-    folder_layout.MANIFEST: "json",
-    folder_layout.KEEP: "mark",
-}
-_CHECKPOINT = re.compile(rf"{folder_layout.CHECKPOINTS}/[0-9]{{9,15}}(?:-[0-9]{{1,6}})?/([a-z.]+)")
-_FRAME = re.compile(
-    rf"{folder_layout.FRAMES}/[0-9]{{9,15}}-[0-9]{{6,12}}-[0-9a-f]{{16}}\.safetensors"
-)
 _SIGNATURE = b"PK\x03\x04"
 
 
 def kind_of(name: str) -> Kind | None:
     """What a member of this name must be; None where a session has no such member."""
-    if not name.startswith(FOLDER):
-        return _TOP.get(name)
-    inner = name.removeprefix(FOLDER)
-    if _FRAME.fullmatch(inner):
-        return "tensors"
-    found = _CHECKPOINT.fullmatch(inner)
-    return _IN_CHECKPOINT.get(found[1]) if found else _IN_RUN.get(inner)
+    if name.startswith(FOLDER):
+        return folder_layout.kind_of(name.removeprefix(FOLDER))
+    return _TOP.get(name)
 
 
 def looks_like_session(start: bytes) -> bool:

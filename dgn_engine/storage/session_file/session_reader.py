@@ -1,6 +1,6 @@
-"""Opening a session file: a confined child looks at it, here its members become a run's folder.
+"""Opens a session file: a confined child checks it, here its members become a run's folder.
 
-What lies in that folder afterwards has been looked at twice, as files and as a run.
+What lies in that folder afterwards was checked twice, as files and as a run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child, child_co
 from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
 from dgn_engine.storage.checkpoints.wire import LINE
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
-from dgn_engine.storage.runs import folder_layout, manifest, run_info, validate
+from dgn_engine.storage.runs import folder_layout, run_info
+from dgn_engine.storage.runs.manifest import put_manifest, read_manifest
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
+from dgn_engine.storage.session_file.untrusted_run import check_run, escape_words
 
 TIMEOUT = 120.0  # seconds
 _PIECE = 1 << 20
@@ -32,7 +34,7 @@ _MEMBERS = 20_000
 
 @dataclass(frozen=True)
 class UnpackedSession:
-    """A session file that was unpacked. `look`: how the window was, as JSON; of a stranger."""
+    """A session file that was unpacked. `window`: how it looked, as JSON; untrusted."""
 
     folder: Path
     file_name: str
@@ -40,7 +42,7 @@ class UnpackedSession:
     step: int
     status: str
     saved: str
-    look: Any
+    window: Any
 
 
 def is_session(path: Path) -> bool:
@@ -90,8 +92,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
         shutil.copytree(folder, part)
-        told = {**run_info.read(part), "id": uuid.uuid4().hex}
-        write_file(part / folder_layout.RUN, run_info.encode(told))
+        run_info.write(part, {**run_info.read(part), "id": uuid.uuid4().hex})
         part.rename(path)
         sync_folder(root)
     except OSError as error:
@@ -103,7 +104,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
 
 
 def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
-    """Write what the child hands on, and believe nothing of it."""
+    """Write what the child passes on, and trust nothing of it."""
     line = pipe.readline(LINE)
     if not line.endswith(b"\n"):
         raise EOFError("the answer is cut")
@@ -133,43 +134,43 @@ def _copy(pipe: IO[bytes], file: IO[bytes], count: int) -> None:
         count -= len(piece)
 
 
-def _told(known: dict[str, Any]) -> dict[str, Any]:
-    """Without an inventory that makes no sense."""
+def _without_nonsense(info: dict[str, Any]) -> dict[str, Any]:
+    """A `run.json` without a manifest that makes no sense."""
     try:
-        manifest.told(known)
+        read_manifest(info)
     except ValueError:
-        return manifest.without(known)
-    return known
+        return put_manifest(info, None)
+    return info
 
 
 def _opened(name: str, folder: Path) -> UnpackedSession:
     run = folder / archive_format.FOLDER
     try:
-        told = json.loads(read_regular(folder / archive_format.ABOUT))
+        about = json.loads(read_regular(folder / archive_format.ABOUT))
         session = UnpackedSession(
             folder=run,
             file_name=name,
-            name=plain(str(told["run"]), 120),
-            step=int(told["step"]),
-            status=plain(str(told["status"]), 20),
-            saved=plain(str(told["saved"]), 40),
-            look=told["look"],
+            name=plain(str(about["run"]), 120),
+            step=int(about["step"]),
+            status=plain(str(about["status"]), 20),
+            saved=plain(str(about["saved"]), 40),
+            window=about["look"],
         )
     except (ValueError, KeyError, TypeError, OverflowError):
         raise UserError(f"{name} has {archive_format.ABOUT} that makes no sense.") from None
     try:
-        known = run_info.read(run)
+        info = run_info.read(run)
     except UserError:
         raise UserError(f"{name} holds a run whose {folder_layout.RUN} is not sound.") from None
     try:
-        write_file(run / folder_layout.RUN, run_info.encode(validate.cleaned(_told(known))))
+        run_info.write(run, escape_words(_without_nonsense(info)))
         (run / folder_layout.LOG).touch()
         reader = RunReader(run)
-        validate.check(reader)
+        check_run(reader)
         write_file(run / folder_layout.CONFIG, reader.config.to_toml().encode())
     except UserError as refusal:
-        told_why = str(refusal).replace(str(run), "").strip("/").rstrip(".")
-        raise UserError(f"{name} holds a run that is refused: {told_why}.") from None
+        why = str(refusal).replace(str(run), "").strip("/").rstrip(".")
+        raise UserError(f"{name} holds a run that is refused: {why}.") from None
     except OSError as error:
         raise UserError(f"{name} cannot be unpacked: {error.strerror}.") from None
     with contextlib.suppress(OSError):

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.storage.atomic_write import replacing, write_file
+from dgn_engine.storage.atomic_write import replace_file, write_file
 from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.regular_files import NotRegular, read_regular
-from dgn_engine.storage.runs import folder_layout, frame_files, manifest, run_checkpoints, run_info
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.regular_files import Digest, NotRegular, digest, read_regular
+from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import decode_line
-from dgn_engine.storage.runs.retention import to_drop
+from dgn_engine.storage.runs.manifest import Manifest, put_manifest, read_manifest
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 
 FRAMES = 64 << 20  # bytes of the frames of a session that is saved in the window
-_TURNS = ("RegimeSwapped", "Rewired", "SettingChanged")
+_CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class SavePoint:
     frame: Frame | None = None
 
 
-def export(folder: Path, out: Path) -> str:
+def export_run(folder: Path, out: Path) -> str:
     """Write all of it, whole or not at all; what was written, in a sentence. Raises `UserError`."""
     reader = RunReader(folder)
     if out.suffix == archive_format.ENDING:
@@ -60,46 +60,44 @@ def save_session(
     folder: Path,
     out: Path,
     moment: SavePoint | None = None,
-    look: Mapping[str, Any] | None = None,
+    window: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> int:
     """A session file of a recorded run, whole or not at all; how many files went into it.
 
     With a `moment` the run as it was then: its newest checkpoint and those that the user keeps,
-    and frames thinned to 64 MiB; else everything. `look`: the window. `name`: of the run, where
-    it is not that of its folder. Raises `UserError`.
+    and frames thinned to 64 MiB; else everything. `window`: how it looked. `name`: of the run,
+    where it is not that of its folder. Raises `UserError`.
     """
     reader = RunReader(folder)
     step = reader.step if moment is None else moment.step
-    told = {
+    about = {
         "format": archive_format.FORMAT,
         "run": name or folder.name,
         "step": step,
         "status": reader.status if moment is None else "saved",
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": run_info.versions(),
-        "look": look,
+        "look": window,
     }
-    manifest: dict[str, dict[str, object]] = {}
+    written: dict[str, Digest] = {}
     try:
-        with replacing(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            _add(archive, manifest, archive_format.ABOUT, _json(told))
+        with replace_file(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _add(archive, written, archive_format.ABOUT, _json(about))
             for inner, content in _members(reader, moment):
-                _add(archive, manifest, f"{archive_format.FOLDER}{inner}", content)
+                _add(archive, written, f"{archive_format.FOLDER}{inner}", content)
                 if file.tell() > limits.FILE - (32 << 20):
                     raise UserError(f"{out.name} would be larger than 2 GiB, and was not written.")
-            archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(manifest))
+            archive.writestr(zipfile.ZipInfo(archive_format.MANIFEST), _json(to_plain(written)))
     except OSError as error:
         raise UserError(f"Cannot write {out}: {error.strerror or error}.") from None
-    return len(manifest)
+    return len(written)
 
 
-def _add(
-    archive: zipfile.ZipFile, manifest: dict[str, dict[str, object]], name: str, content: bytes
-) -> None:
+def _add(archive: zipfile.ZipFile, written: dict[str, Digest], name: str, content: bytes) -> None:
     """Stored, not deflated: numbers hardly shrink, and readers need no expansion limits."""
     archive.writestr(zipfile.ZipInfo(name), content)
-    manifest[name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    written[name] = digest(content)
 
 
 def _members(reader: RunReader, moment: SavePoint | None) -> Iterator[tuple[str, bytes]]:
@@ -108,19 +106,13 @@ def _members(reader: RunReader, moment: SavePoint | None) -> Iterator[tuple[str,
     Checkpoints first: of a run that goes on, they go soonest.
     """
     for checkpoint in _chosen_checkpoints(reader, moment):
-        names = (
-            folder_layout.TENSORS,
-            folder_layout.STATE,
-            folder_layout.MANIFEST,
-            folder_layout.KEEP,
-        )
-        held = {name: _content(checkpoint.path / name) for name in names}
-        if any(held[name] is None for name in names[:3]):
+        held = {name: _content(checkpoint.path / name) for name in folder_layout.CHECKPOINT_FILES}
+        if any(content is None for name, content in held.items() if name != folder_layout.KEEP):
             continue
         for name, content in held.items():
             if content is not None:
                 yield f"{folder_layout.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
-    yield folder_layout.RUN, run_info.encode(_about(reader, moment))
+    yield folder_layout.RUN, run_info.encode(_info(reader, moment))
     for name in (folder_layout.CONFIG, *(() if moment else (folder_layout.WEIGHTS,))):
         if (content := _content(reader.path / name)) is not None:
             yield name, content
@@ -131,23 +123,21 @@ def _members(reader: RunReader, moment: SavePoint | None) -> Iterator[tuple[str,
     if moment is not None and moment.frame is not None:
         content = frame_files.encode(moment.frame)
         serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
-        name = folder_layout.frame_name(moment.step, serial, hashlib.sha256(content).hexdigest())
+        name = folder_layout.frame_name(moment.step, serial, digest(content).sha256)
         yield f"{folder_layout.FRAMES}/{name}", content
 
 
-def _about(reader: RunReader, moment: SavePoint | None) -> dict[str, Any]:
-    """With an inventory of what goes into the file."""
+def _info(reader: RunReader, moment: SavePoint | None) -> dict[str, Any]:
+    """With a manifest of what goes into the file."""
     try:
-        known = manifest.told(reader.about) if moment is None else None
+        known = read_manifest(reader.info) if moment is None else None
     except ValueError:
         known = None
-    bare = manifest.without(reader.about)
     if known is None:
-        return bare
-    here = known.checkpoints.intersection(one.path.name for one in reader.checkpoints)
-    files = {name: told for name, told in known.files.items() if name == folder_layout.WEIGHTS}
-    chosen = replace(known, checkpoints=here, files=files)
-    return {**bare, manifest.KEY: chosen.to_json()}
+        return put_manifest(reader.info, None)
+    here = {one.path.name for one in reader.checkpoints}.intersection(known.checkpoints)
+    files = {name: one for name, one in known.files.items() if name == folder_layout.WEIGHTS}
+    return put_manifest(reader.info, Manifest.of(known.lines, known.serials, here, files))
 
 
 def _chosen_checkpoints(
@@ -164,8 +154,8 @@ def _chosen_frames(reader: RunReader, moment: SavePoint | None) -> list[frame_fi
     if moment is None:
         return list(reader.frames)
     before = [frame for frame in reader.frames if frame.step <= moment.step]
-    turns = [line.fields.get("step", 0) for line in reader.lines if line.name in _TURNS]
-    dropped = to_drop(before, turns, FRAMES)
+    changes = [line.fields.get("step", 0) for line in reader.lines if line.name in _CHANGES]
+    dropped = frame_files.choose_dropped(before, changes, FRAMES)
     return [frame for frame in before if frame not in dropped]
 
 

@@ -9,7 +9,6 @@ torch is not imported here.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from typing import IO, Any
@@ -20,6 +19,8 @@ from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
 from dgn_engine.storage.checkpoints.reader_child import answer_pipe
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.regular_files import digest
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
 
@@ -85,10 +86,9 @@ def _check_manifest(archive: ZipArchive) -> None:
     others = set(archive.members) - {archive_format.MANIFEST}
     if not isinstance(manifest, dict) or set(manifest) != others:
         raise UnreadableFile("has a manifest that names other files than it holds")
-    for name, told in manifest.items():
+    for name, written in manifest.items():
         content = archive.stored(name)
-        true = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        if told != true:
+        if written != to_plain(digest(content)):
             raise UnreadableFile(f"is damaged: {name} is not what its manifest says")
 
 

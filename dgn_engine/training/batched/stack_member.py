@@ -35,7 +35,7 @@ class StackMember:
         self.outcome = Outcome()
         self._keeping: WeightKeeper | None = None
         examples = sources.examples(job.config.data)
-        if "started" in folder.about:
+        if folder.begun:
             self.outcome = _told_by(RunReader(folder.path))
             self.run, told = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples

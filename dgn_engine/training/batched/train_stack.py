@@ -138,7 +138,7 @@ class StackTraining:
 
 def _leave(folder: RunFolder) -> None:
     """A folder that was only looked at; one without a run goes away."""
-    folder.close() if "started" in folder.about else folder.discard()
+    folder.close() if folder.begun else folder.discard()
 
 
 def _fitting(members: Sequence[StackMember]) -> int:

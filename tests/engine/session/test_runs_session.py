@@ -16,8 +16,8 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),

@@ -22,18 +22,20 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.regular_files import (
+    Digest,
     NotRegular,
+    digest,
+    digest_file,
     open_regular,
     read_regular,
     read_text,
-    sha256_of,
 )
 from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import Snapshot
-from dgn_engine.storage.runs.verify import verify
 
 THINGS = ("fifo", "device", "folder", "giant", "link to nothing")
 
@@ -71,7 +73,7 @@ def run(tmp_path: Path) -> Path:
 def test_only_a_regular_file_of_bounded_size_is_opened(thing: str, tmp_path: Path) -> None:
     path = tmp_path / "x"
     put(thing, path)
-    for read in (read_regular, read_text, sha256_of, lambda path: open_regular(path, 1 << 30)):
+    for read in (read_regular, read_text, digest_file, lambda path: open_regular(path, 1 << 30)):
         with pytest.raises(FileNotFoundError if "nothing" in thing else NotRegular):
             read(path)
 
@@ -81,7 +83,8 @@ def test_a_regular_file_is_read_to_its_last_byte(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(content)
     (tmp_path / "link").symlink_to(tmp_path / "x")
     assert read_regular(tmp_path / "link", len(content)) == content
-    assert sha256_of(tmp_path / "x") == (len(content), hashlib.sha256(content).hexdigest())
+    sha256 = hashlib.sha256(content).hexdigest()
+    assert digest_file(tmp_path / "x") == digest(content) == Digest(len(content), sha256)
     with pytest.raises(NotRegular, match="larger than"):
         read_regular(tmp_path / "x", len(content) - 1)
 
@@ -94,7 +97,7 @@ def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
     other = RunFolder.create(run.parent / "two", RunConfig())
     other.close()
     put(thing, run / name)
-    statuses = {entry.name: entry.status for entry in index.runs(run.parent)}
+    statuses = {entry.name: entry.status for entry in index.read_index(run.parent)}
     assert statuses == {"one": "damaged", "two": "interrupted"}
     assert main(["runs", "show", str(run)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
@@ -159,4 +162,4 @@ def test_results_and_indices_that_are_no_files_are_told_of_or_passed_over(
         document.read(run)
     with pytest.raises(UserError):
         progress.read(run)
-    assert [entry.name for entry in index.runs(run.parent)] == ["one"]
+    assert [entry.name for entry in index.read_index(run.parent)] == ["one"]

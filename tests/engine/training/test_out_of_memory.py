@@ -18,8 +18,8 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import MISFIT
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.out_of_memory import batch_that_fits, is_out_of_memory
 from dgn_engine.training.probes import ProbeContext, ProbeResult
 from dgn_engine.training.run import Run

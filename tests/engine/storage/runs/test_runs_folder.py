@@ -22,6 +22,7 @@ from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage import lock
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
+from dgn_engine.storage.runs.frame_files import choose_dropped
 from dgn_engine.storage.runs.log import (
     LogLine,
     LogWriter,
@@ -32,10 +33,9 @@ from dgn_engine.storage.runs.log import (
     log_word,
     read_log,
 )
-from dgn_engine.storage.runs.retention import to_drop
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import Snapshot
 
 ROOT = Path(__file__).parents[4]
 EVENTS = (
@@ -142,7 +142,7 @@ def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
     whole = frame(120, layers=30)
     stored = frame_files.write(tmp_path, whole, 4)
     assert stored.path.name.startswith("000000120-000004-")
-    back = frame_files.read(frame_files.stored(tmp_path)[0])
+    back = frame_files.read(frame_files.scan(tmp_path)[0])
     reading, other = whole.readings["gates"], back.readings["gates"]
     assert repr((reading.scalars, reading.facts)) == repr((other.scalars, other.facts))
     assert reading.arrays.keys() == other.arrays.keys()
@@ -158,7 +158,7 @@ def test_a_damaged_frame_is_refused_and_named(tmp_path):
     content = stored.path.read_bytes()
     for damaged in (content[:50], bytes(len(content)), b""):
         stored.path.write_bytes(damaged)
-        assert "sha256" in frame_files.trouble(stored)
+        assert "sha256" in frame_files.check(stored)
         with pytest.raises(UserError, match="damaged"):
             frame_files.read(stored)
 
@@ -171,7 +171,7 @@ def stored_frames(steps):
 
 def test_frames_thin_out_on_a_logarithmic_axis_and_keep_what_is_pinned():
     found = stored_frames(range(0, 10_000, 10))
-    dropped = to_drop(found, events=[5_003], cap=20_000)
+    dropped = choose_dropped(found, events=[5_003], cap=20_000)
     left = [one for one in found if one not in dropped]
     assert sum(one.bytes for one in left) <= 20_000
     steps = [one.step for one in left]
@@ -183,12 +183,12 @@ def test_frames_thin_out_on_a_logarithmic_axis_and_keep_what_is_pinned():
 
 
 def test_nothing_is_thinned_under_the_cap():
-    assert to_drop(stored_frames(range(100)), [], cap=10_000) == []
+    assert choose_dropped(stored_frames(range(100)), [], cap=10_000) == []
 
 
 def test_the_cap_is_kept_though_every_frame_is_beside_an_event():
     found = stored_frames(range(1000))
-    assert len(found) - len(to_drop(found, list(range(1000)), cap=10_000)) <= 100
+    assert len(found) - len(choose_dropped(found, list(range(1000)), cap=10_000)) <= 100
 
 
 # --- checkpoints ---
@@ -202,7 +202,7 @@ def write_checkpoint(folder, order, step=7, kept=""):
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     write_checkpoint(tmp_path, 0)
-    (found,) = run_checkpoints.stored(tmp_path)
+    (found,) = run_checkpoints.scan(tmp_path)
     assert (found.path.name, found.step, found.sound) == ("000000007", 7, True)
     assert torch.equal(run_checkpoints.load(found).tensors["value.weights.0"], torch.ones(3, 4))
 
@@ -221,7 +221,7 @@ def test_a_damaged_checkpoint_is_known_and_its_file_named(tmp_path, name, damage
         path.write_bytes(
             {"cut": content[:-9], "zeroed": bytes(len(content)), "flipped": flipped}[damage]
         )
-    (found,) = run_checkpoints.stored(tmp_path)
+    (found,) = run_checkpoints.scan(tmp_path)
     if (name, damage) == (folder_layout.MANIFEST, "flipped") and found.sound:
         return  # a blank of its layout
     assert not found.sound
@@ -231,7 +231,7 @@ def test_a_damaged_checkpoint_is_known_and_its_file_named(tmp_path, name, damage
 def test_another_checkpoint_at_the_same_step_has_a_folder_of_its_own(tmp_path):
     write_checkpoint(tmp_path, 0)
     write_checkpoint(tmp_path, 1)
-    assert [one.path.name for one in run_checkpoints.stored(tmp_path)] == [
+    assert [one.path.name for one in run_checkpoints.scan(tmp_path)] == [
         "000000007",
         "000000007-1",
     ]
@@ -242,7 +242,7 @@ def test_the_last_two_the_final_one_and_those_beside_events_stay(tmp_path):
     for order, why in enumerate(kept):
         write_checkpoint(tmp_path, order, step=order, kept=why)
     (tmp_path / "000000002" / folder_layout.KEEP).touch()
-    going = run_checkpoints.superfluous(run_checkpoints.stored(tmp_path))
+    going = run_checkpoints.superfluous(run_checkpoints.scan(tmp_path))
     assert [one.step for one in going] == [0, 4]
 
 

@@ -16,16 +16,15 @@ from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, manifest, run_info
+from dgn_engine.storage.runs.manifest import verify, why_uncertain
 from dgn_engine.storage.runs.repair import repair
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.snapshot import Snapshot
-from dgn_engine.storage.runs.verify import unchecked, verify
 from dgn_engine.storage.session_file.session_reader import adopt, unpack
-from dgn_engine.storage.session_file.session_writer import export
+from dgn_engine.storage.session_file.session_writer import export_run
 from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
 
@@ -45,7 +44,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs") / "run", KEEPING)
     HeadlessRun(Silent(), lambda: False, ("gates",), 0.0).train(KEEPING, folder)
     assert verify(folder.path) == []
-    assert not unchecked(folder.path)
+    assert not why_uncertain(folder.path)
     return folder.path
 
 
@@ -142,7 +141,7 @@ def test_a_flipped_byte_anywhere_in_the_weights_is_seen(run: Path) -> None:
 def test_a_folder_of_an_older_version_is_sound_as_far_as_can_be_told(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_file(run / folder_layout.RUN, run_info.encode(manifest.without(run_info.read(run))))
+    run_info.write(run, manifest.put_manifest(run_info.read(run), None))
     (run / folder_layout.WEIGHTS).unlink()
     assert verify(run) == []
     assert main(["runs", "verify", str(run)]) == 0
@@ -198,7 +197,7 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     folder.note("Measured", to_plain(Measured(46, 1.0, 0.5, 0.5)))
     assert claims(run) is None  # a kill now leaves no claim that may be wrong
     assert verify(run) == []
-    assert "written" in unchecked(run)
+    assert "written" in why_uncertain(run)
     state = {"format": 1, "step": 46, "finished": False}
     folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
     folder.close()
@@ -211,6 +210,7 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     [
         *(7, [], {}, "x", {"lines": -1}),
         {"lines": 0, "frames": [[0, 1 << 50]], "checkpoints": [], "files": {}},
+        {"lines": 0, "frames": [[0, 1 << 40], [1 << 40, 0]], "checkpoints": [], "files": {}},
         {"lines": 0, "frames": [], "checkpoints": ["../../x"], "files": {}},
         {"lines": 0, "frames": [], "checkpoints": [[]], "files": {}},
         {"lines": 0, "frames": [], "checkpoints": [3], "files": {}},
@@ -223,9 +223,7 @@ def test_the_inventory_is_taken_out_before_anything_changes_and_written_last(
     ],
 )
 def test_an_inventory_that_makes_no_sense_is_named_and_taken_out(nonsense: Any, run: Path) -> None:
-    write_file(
-        run / folder_layout.RUN, run_info.encode({**run_info.read(run), manifest.KEY: nonsense})
-    )
+    run_info.write(run, {**run_info.read(run), manifest.KEY: nonsense})
     assert [one.path for one in verify(run)] == [folder_layout.RUN]
     RunFolder(run).close()
     assert repair(run)
@@ -234,7 +232,7 @@ def test_an_inventory_that_makes_no_sense_is_named_and_taken_out(nonsense: Any, 
 
 def test_a_session_claims_what_it_holds(run: Path, tmp_path: Path) -> None:
     flip(RunReader(run).checkpoints[-1].path / folder_layout.STATE)
-    export(run, tmp_path / "a.dgn")
+    export_run(run, tmp_path / "a.dgn")
     (tmp_path / "place").mkdir()
     session = unpack(tmp_path / "a.dgn", tmp_path / "place")
     path = adopt(session.folder, tmp_path / "root", "a")

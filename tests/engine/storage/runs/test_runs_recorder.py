@@ -21,10 +21,10 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
@@ -256,7 +256,7 @@ def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path,
     trained(tmp_path / "one")
     trained(tmp_path / "two", replace(SMALL, seed=7))
     RunFolder.create(tmp_path / "three", SMALL).close()
-    first = {entry.name: entry for entry in index.runs(tmp_path)}
+    first = {entry.name: entry for entry in index.read_index(tmp_path)}
     assert {name: entry.status for name, entry in first.items()} == {
         "one": "finished",
         "two": "finished",
@@ -265,10 +265,10 @@ def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path,
     assert first["two"].seed == 7
     assert first["one"].best > 0.1
     damage(tmp_path / index.FILE)
-    assert repr({entry.name: entry for entry in index.runs(tmp_path)}) == repr(first)
+    assert repr({entry.name: entry for entry in index.read_index(tmp_path)}) == repr(first)
     damage(tmp_path / "one" / folder_layout.RUN)
     held = RunFolder(tmp_path / "three")
-    statuses = {entry.name: entry.status for entry in index.runs(tmp_path)}
+    statuses = {entry.name: entry.status for entry in index.read_index(tmp_path)}
     assert statuses == {"one": "damaged", "two": "finished", "three": "running"}
     held.close()
     assert main(["runs", "list", str(tmp_path), "--rebuild"]) == 0

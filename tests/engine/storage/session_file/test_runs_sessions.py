@@ -22,12 +22,12 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from dgn_engine.storage.runs import folder_layout, frame_files, log, run_info
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.storage.session_file import archive_format, session_reader
 from dgn_engine.storage.session_file.session_reader import adopt, is_session, unpack
-from dgn_engine.storage.session_file.session_writer import SavePoint, export, save_session
+from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.storage.session_file.unpack_child import answer
 from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
@@ -66,10 +66,10 @@ def test_a_whole_run_goes_through_one_file_and_comes_back(
     recorded: Path, tmp_path: Path, place: Path
 ) -> None:
     out = tmp_path / "first.dgn"
-    assert "files" in export(recorded, out)
+    assert "files" in export_run(recorded, out)
     assert is_session(out)
     session = unpack(out, place)
-    assert (session.name, session.status, session.look) == ("first", "finished", None)
+    assert (session.name, session.status, session.window) == ("first", "finished", None)
     before, after = files_of(recorded), files_of(session.folder)
     assert before == after
     assert verify(session.folder) == []
@@ -86,7 +86,7 @@ def test_what_came_after_the_moment_is_left_out(
     save_session(recorded, tmp_path / "s", SavePoint(20, log[3].seq, frame), {"theme": "dark"})
     session = unpack(tmp_path / "s", place)
     after = RunReader(session.folder)
-    assert (session.step, session.look) == (20, {"theme": "dark"})
+    assert (session.step, session.window) == (20, {"theme": "dark"})
     assert after.log.lines == log[:3]
     assert [one for one in after.frames if one.step > 20] == []
     assert after.checkpoints == ()
@@ -99,7 +99,7 @@ def test_what_came_after_the_moment_is_left_out(
 def test_an_adopted_run_goes_on_under_its_own_identity(
     recorded: Path, tmp_path: Path, place: Path
 ) -> None:
-    export(recorded, tmp_path / "a.dgn")
+    export_run(recorded, tmp_path / "a.dgn")
     session = unpack(tmp_path / "a.dgn", place)
     first = adopt(session.folder, tmp_path / "root", "../../first")
     second = adopt(session.folder, tmp_path / "root", "../../first")
@@ -115,7 +115,7 @@ def test_an_adopted_run_goes_on_under_its_own_identity(
 def test_the_command_line_imports_and_shows(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export(recorded, tmp_path / "a.dgn")
+    export_run(recorded, tmp_path / "a.dgn")
     assert main(["runs", "show", str(tmp_path / "a.dgn")]) == 0
     assert "a session, saved" in capsys.readouterr().out
     assert main(["runs", "import", str(tmp_path / "a.dgn")]) == 0
@@ -132,7 +132,7 @@ def test_the_command_line_imports_and_shows(
 def test_a_session_in_the_place_of_weights_is_told_from_them(
     command: list[str], recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export(recorded, tmp_path / "a.dgn")
+    export_run(recorded, tmp_path / "a.dgn")
     assert main([*command, str(tmp_path / "a.dgn")]) == 2
     told = capsys.readouterr().err
     assert "a.dgn is a session file" in told
@@ -360,7 +360,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
 @pytest.fixture(scope="module")
 def honest(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> Members:
     out = tmp_path_factory.mktemp("honest") / "a.dgn"
-    export(recorded, out)
+    export_run(recorded, out)
     with zipfile.ZipFile(out) as archive:
         names = [name for name in archive.namelist() if name != archive_format.MANIFEST]
         return {name: archive.read(name) for name in names}
@@ -454,7 +454,7 @@ def test_what_is_no_regular_file_is_refused(thing: str, tmp_path: Path, place: P
 
 def test_a_session_that_cannot_be_written_leaves_nothing(recorded: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="Cannot write"):
-        export(recorded, tmp_path / "nowhere" / "a.dgn")
+        export_run(recorded, tmp_path / "nowhere" / "a.dgn")
     assert list(tmp_path.iterdir()) == []
 
 

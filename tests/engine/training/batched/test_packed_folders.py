@@ -16,9 +16,9 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
+from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.storage.runs.verify import verify
 from dgn_engine.training.batched import Job, train_pack
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.weight_keeper import KEPT
@@ -115,9 +115,9 @@ def test_a_kill_between_the_checkpoints_of_a_stack_is_mended(tmp_path):
     jobs = jobs_in(tmp_path / "broken")
     train_pack(jobs, interrupted=after_steps(60), checkpoint_every=0.0)
     first, second = (job.folder for job in jobs[:2])
-    newest = run_checkpoints.stored(second / CHECKPOINTS)[-1]
+    newest = run_checkpoints.scan(second / CHECKPOINTS)[-1]
     run_checkpoints.remove(newest)  # as if its turn had not come
-    assert run_checkpoints.stored(first / CHECKPOINTS)[-1].step == newest.step
+    assert run_checkpoints.scan(first / CHECKPOINTS)[-1].step == newest.step
     for one, other in zip(whole, train_pack(jobs), strict=True):
         assert_same_weights(one.job.folder, other.job.folder)
 

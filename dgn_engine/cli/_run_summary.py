@@ -1,4 +1,4 @@
-"""A run in words, for people at a terminal."""
+"""`dgn runs show`: a recorded run in words."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dgn_engine.storage.runs.run_reader import RunReader
 
 
 def describe(folder: Path) -> str:
-    """Some lines; raises `Refusal` where there is no run."""
+    """Some lines; raises `UserError` where there is no run."""
     reader = RunReader(folder)
-    config, about = reader.config, reader.about
-    versions = ", ".join(f"{name} {word}" for name, word in about.get("versions", {}).items())
+    config, info = reader.config, reader.info
+    versions = ", ".join(f"{name} {word}" for name, word in info.get("versions", {}).items())
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
     lines = [
         f"{folder}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
         f"  {config.gating.regime} · {config.net.name} ({options}) · {_data(config.data)} · "
         f"seed {config.seed}",
-        f"  begun {about.get('created', 'at an unknown time')} on "
-        f"{about.get('device', 'an unknown device')}, {about.get('threads', '?')} threads",
+        f"  begun {info.get('created', 'at an unknown time')} on "
+        f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",
         f"  {versions}",
         *_scores(reader),
-        *_turns(reader),
+        *_changes(reader),
         *_checkpoints(reader),
         f"  frames: {len(reader.frames)}, {_size(sum(f.bytes for f in reader.frames))}",
     ]
@@ -61,23 +61,25 @@ def _scores(reader: RunReader) -> list[str]:
     ]
 
 
-def _turns(reader: RunReader) -> list[str]:
-    told: list[str] = []
+def _changes(reader: RunReader) -> list[str]:
+    words: list[str] = []
     for event in reader.events:
         match event:
             case RegimeSwapped():
-                told.append(event.sentence)
+                words.append(event.sentence)
             case Rewired():
-                told.append(_wiring(event))
+                words.append(_wiring(event))
             case RunContinued():
-                told.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
+                words.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
             case RecordingPaused():
-                told.append(f"{event.reason} (step {event.step:,})")
+                words.append(f"{event.reason} (step {event.step:,})")
             case RecordingResumed():
-                told.append(f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost.")
+                words.append(
+                    f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost."
+                )
             case Failed():
-                told.append(event.what)
-    return [f"  {sentence}" for sentence in told]
+                words.append(event.what)
+    return [f"  {sentence}" for sentence in words]
 
 
 def _wiring(event: Rewired) -> str:

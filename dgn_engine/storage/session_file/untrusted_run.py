@@ -1,31 +1,24 @@
-"""Whether a stranger's run makes sense: numbers in range, names that can be shown.
+"""Checks whether an untrusted run makes sense: numbers in range, names that can be shown.
 
-What is stored can be sound as files and still be meant to harm whoever draws it.
+What is stored can be sound as files and still be meant to harm whoever draws it. Types were
+checked where dataclasses were made of it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import (
-    Event,
-    Measured,
-    ProbeScalars,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-    SettingChanged,
-)
+from dgn_engine.protocol.events import Event, ProbeScalars, RegimeSwapped, Rewired, RunStarted
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.layers import LayerInfo
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.checkpoints.contents import plain
-from dgn_engine.storage.regular_files import read_regular
-from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.log import LOGGED
+from dgn_engine.storage.runs.run_checkpoints import read_state
 from dgn_engine.storage.runs.run_reader import RunReader
 
 STEPS = 1 << 53  # no run has more
@@ -36,41 +29,29 @@ SERIES = 1000  # curves by name
 _FAULTS = (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 
 
-def cleaned(tree: Any) -> Any:
-    """A JSON value whose words can be shown: unprintable characters are escaped."""
-    if isinstance(tree, str):
-        return plain(tree, 4096)
-    if isinstance(tree, dict):
-        return {plain(str(key)): cleaned(value) for key, value in tree.items()}
-    return [cleaned(value) for value in tree] if isinstance(tree, list) else tree
-
-
-def check(reader: RunReader) -> None:
+def check_run(reader: RunReader) -> None:
     """Raise `UserError`, a reason without a subject, where something cannot be."""
-    for part, look in (
+    parts: tuple[tuple[str, Callable[[RunReader], None]], ...] = (
         ("its description", _check_started),
         ("its log", _check_log),
         ("a checkpoint", _check_checkpoints),
         ("its last frame", _check_frame),
-    ):
-        _held(part, look, reader)
-
-
-def _held(part: str, look: Callable[[RunReader], None], reader: RunReader) -> None:
-    try:
-        look(reader)
-    except _FAULTS as error:
-        reason = plain(f"{type(error).__name__}: {error}", 120)
-        raise UserError(f"{part} makes no sense ({reason})") from None
+    )
+    for part, check in parts:
+        try:
+            check(reader)
+        except _FAULTS as error:
+            reason = plain(f"{type(error).__name__}: {error}", 120)
+            raise UserError(f"{part} makes no sense ({reason})") from None
 
 
 def _check_started(reader: RunReader) -> None:
     reader.config  # noqa: B018 - built for its checks
-    if not _whole(reader.about.get("threads", 1), 1 << 16):
+    if not _whole(reader.info.get("threads", 1), 1 << 16):
         raise ValueError("threads")
-    if not isinstance(reader.about.get("versions", {}), dict):
+    if not isinstance(reader.info.get("versions", {}), dict):
         raise ValueError("versions")
-    _check_range({key: told for key, told in reader.about.items() if key != "config"})
+    _check_range({key: value for key, value in reader.info.items() if key != "config"})
     started = reader.started
     if started is None:
         return
@@ -87,39 +68,32 @@ def _check_started(reader: RunReader) -> None:
     _check_order(started.wiring, started)
     _check_turns(started.rotation, started.shift, started)
     probe = started.probe_set
-    if not isinstance(started.device, str) or not isinstance(probe.digest, str):
-        raise ValueError("words")
     if len(probe.indices) != len(probe.labels) or len(probe.indices) > EXAMPLES:
         raise ValueError("probe set")
     if not all(_whole(label, len(probe.class_names) - 1) for label in probe.labels):
         raise ValueError("labels of the probe set")
-    if not all(isinstance(name, str) for name in probe.class_names):
-        raise ValueError("names of the classes")
 
 
-def _layer(layer: Any) -> bool:
-    sides = isinstance(layer.shape, tuple) and all(_whole(side, SIDE) for side in layer.shape)
-    words = isinstance(layer.name, str) and layer.kind in ("dense", "conv")
-    return sides and 1 <= len(layer.shape) <= 3 and words and _whole(layer.index, LAYERS)
+def _layer(layer: LayerInfo) -> bool:
+    sides = 1 <= len(layer.shape) <= 3 and all(_whole(side, SIDE) for side in layer.shape)
+    return sides and layer.kind in ("dense", "conv") and _whole(layer.index, LAYERS)
 
 
 def _check_log(reader: RunReader) -> None:
     started = reader.started
     names: set[tuple[str, str]] = set()
+    if len(reader.events) != sum(line.name in LOGGED for line in reader.lines):
+        raise ValueError("an event whose fields are none")
     for event in reader.events:
         if not _whole(getattr(event, "step", 0), STEPS):
             raise ValueError(f"step {getattr(event, 'step', None)}")
         match event:
-            case Measured() | SettingChanged():
-                _check_numbers(event)
             case ProbeScalars(probe=probe, values=values):
-                if not isinstance(probe, str):
-                    raise TypeError("a probe's name is no word")
                 names.update((probe, name) for name in values)
                 if len(names) > SERIES:
                     raise ValueError("too many curves")
             case RegimeSwapped(after=after):
-                find_regime(str(after))
+                find_regime(after)
             case Rewired(order=order, rotation=rotation, shift=shift):
                 _check_order(order, started)
                 _check_turns(rotation, shift, started)
@@ -127,28 +101,18 @@ def _check_log(reader: RunReader) -> None:
                 pass
 
 
-def _check_numbers(event: Event) -> None:
-    for item in fields(event):
-        value = getattr(event, item.name)
-        if item.name == "value_input":
-            if value not in ("image", "ones", "random"):
-                raise ValueError("value input")
-        elif value is not None and not isinstance(value, (int, float)):
-            raise TypeError(f"{item.name} is no number")
-
-
-def _check_order(order: tuple[Any, ...], started: RunStarted | None) -> None:
+def _check_order(order: tuple[int, ...], started: RunStarted | None) -> None:
     if started is not None and sorted(order) not in ([], list(range(len(started.layers)))):
         raise ValueError("order of the gate layers")
 
 
 def _check_turns(
-    rotation: tuple[Any, ...], shift: tuple[Any, ...], started: RunStarted | None
+    rotation: tuple[int, ...], shift: tuple[int, ...], started: RunStarted | None
 ) -> None:
     for turns in (rotation, shift):
         if started is not None and turns and len(turns) != len(started.layers):
             raise ValueError("rotations of the gate layers")
-        if not all(type(turn) is int and abs(turn) <= SIDE for turn in turns):
+        if any(abs(turn) > SIDE for turn in turns):
             raise ValueError("rotations of the gate layers")
 
 
@@ -156,7 +120,7 @@ def _check_checkpoints(reader: RunReader) -> None:
     for one in reader.checkpoints:
         if not all(_whole(count, STEPS) for count in (one.step, one.order, one.lines)):
             raise ValueError(one.path.name)
-        state = json.loads(read_regular(one.path / folder_layout.STATE))
+        state = read_state(one.path)
         _check_range(state)
         if not isinstance(state["regime"], str) or not isinstance(state["dials"], dict):
             raise TypeError("its state")
@@ -175,7 +139,7 @@ def _check_range(tree: Any) -> None:
     if isinstance(tree, int) and abs(tree) > STEPS:
         raise ValueError("a number beyond counting")
     inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    for value in inner:  # not deep: how deep it may be was looked at
+    for value in inner:  # not deep: the depth was checked
         _check_range(value)
 
 
@@ -183,12 +147,23 @@ def _whole(value: Any, most: int) -> bool:
     return type(value) is int and 0 <= value <= most
 
 
-def shown(frame: Frame) -> Frame:
+def escape_words(value: Any) -> Any:
+    """JSON values and tuples whose words can be shown: unprintable characters are escaped."""
+    if isinstance(value, str):
+        return plain(value, 4096)
+    if isinstance(value, dict):
+        return {plain(str(key)): escape_words(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(escape_words(each) for each in value)
+    return value
+
+
+def plain_frame(frame: Frame) -> Frame:
     """The frame with words that can be shown."""
     readings = {}
     for probe, reading in frame.readings.items():
-        facts = {plain(key): plain(word, 4096) for key, word in reading.facts.items()}
         absent, remark = plain(reading.absent, 4096), plain(reading.remark)
+        facts = escape_words(reading.facts)
         readings[plain(probe)] = replace(reading, facts=facts, absent=absent, remark=remark)
     return replace(frame, readings=readings)
 
@@ -196,15 +171,6 @@ def shown(frame: Frame) -> Frame:
 def plain_event(event: Event) -> Event:
     """The event with words that can be shown."""
     assert is_dataclass(event)
-    changed = {
-        item.name: _plain(value)
-        for item in fields(event)
-        if isinstance(value := getattr(event, item.name), (str, tuple))
-    }
-    return replace(event, **changed) if changed else event
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain(one) for one in value)
-    return plain(value, 4096) if isinstance(value, str) else value
+    values = {item.name: getattr(event, item.name) for item in fields(event)}
+    words = {name: value for name, value in values.items() if isinstance(value, (str, tuple))}
+    return replace(event, **escape_words(words))
