@@ -27,7 +27,7 @@ from dgn_engine.protocol.events import (
     WeightsSaved,
 )
 from dgn_engine.regimes import find_regime, only_regime
-from dgn_engine.storage.runs.snapshot import Snapshot
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.device_data import choose_probe_set, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule

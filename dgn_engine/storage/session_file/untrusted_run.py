@@ -12,9 +12,15 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Event, ProbeScalars, RegimeSwapped, Rewired, RunStarted
+from dgn_engine.protocol.events import (
+    Event,
+    LayerInfo,
+    ProbeScalars,
+    RegimeSwapped,
+    Rewired,
+    RunStarted,
+)
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.protocol.layers import LayerInfo
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.runs.log import LOGGED
