@@ -271,7 +271,7 @@ class Window(QMainWindow):
         self.theme = appearance.resolve(self._theme_choice)
         application = QApplication.instance()
         assert isinstance(application, QApplication)
-        appearance.put_on(application, self.theme)
+        appearance.apply(application, self.theme)
         parts = (self.docks, self.strip, self.inspector, self.drops, self.results, *self.banners)
         for part in parts:
             part.set_theme(self.theme)

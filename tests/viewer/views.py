@@ -49,7 +49,7 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         readings=readings,
         series={} if kind == "absent" else _series(kind, step),
         marks=marks,
-        beside=ComparedRun("other.safetensors", "ReLU", run.layers),
+        compared=ComparedRun("other.safetensors", "ReLU", run.layers),
     )
 
 
@@ -61,10 +61,10 @@ def compared() -> Callable[[View], View]:
         other = _view(n=len(view.readings["npk"].arrays["labels"]), step=view.step + 1)
         run = other.run
         assert run is not None
-        beside = ComparedRun(
+        compared = ComparedRun(
             "other.safetensors", "ReLU", run.layers, (0, 1, 2), 7, other.readings, other.series
         )
-        return replace(view, beside=beside)
+        return replace(view, compared=compared)
 
     return compare
 

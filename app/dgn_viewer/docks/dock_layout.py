@@ -78,8 +78,8 @@ def _places(window: QMainWindow, docks: Docks) -> list[_Place]:
     found: list[_Place] = []
     while left:
         name = left[0]
-        beside = {dock.objectName() for dock in window.tabifiedDockWidgets(docks[name])}
-        tabs = [n for n in left if n == name or docks[n].objectName() in beside]
+        tabbed = {dock.objectName() for dock in window.tabifiedDockWidgets(docks[name])}
+        tabs = [n for n in left if n == name or docks[n].objectName() in tabbed]
         left = [n for n in left if n not in tabs]
         # Only the tab in front is laid out; the others keep some earlier place.
         front = next((n for n in tabs if not docks[n].visibleRegion().isEmpty()), name)
@@ -216,18 +216,18 @@ def _direction(node: dict[str, Any]) -> Qt.Orientation:
     return Qt.Orientation.Horizontal if node["across"] else Qt.Orientation.Vertical
 
 
-def _is_rect(told: Any) -> bool:
+def _is_rect(rect: Any) -> bool:
     return (
-        isinstance(told, list)
-        and len(told) == 4
-        and all(type(one) is int and abs(one) < 1 << 15 for one in told)
+        isinstance(rect, list)
+        and len(rect) == 4
+        and all(type(one) is int and abs(one) < 1 << 15 for one in rect)
     )
 
 
-def _float(window: QMainWindow, dock: QDockWidget, told: list[int]) -> None:
+def _float(window: QMainWindow, dock: QDockWidget, numbers: list[int]) -> None:
     """On the screen of the window, wherever it was on another one."""
     screen = window.screen().availableGeometry()
-    rect = QRect(*told)
+    rect = QRect(*numbers)
     rect.setSize(rect.size().boundedTo(screen.size()).expandedTo(dock.minimumSizeHint()))
     rect.moveLeft(max(screen.left(), min(rect.left(), screen.right() - rect.width())))
     rect.moveTop(max(screen.top(), min(rect.top(), screen.bottom() - rect.height())))

@@ -26,7 +26,7 @@ from dgn_viewer.docks.panel_message import (
     ComparisonButton,
     PanelMessage,
     State,
-    expected_beside,
+    expected_compared_seconds,
     expected_seconds,
     footer,
     message,
@@ -88,7 +88,7 @@ class PanelDock(QWidget):
         self._pages.addWidget(self._scene)
         self._footer = TextLine(theme)
         self._offer = ComparisonButton(self.spec)
-        self._offer.clicked.connect(self._compute_beside)
+        self._offer.clicked.connect(self._compute_compared)
         self._lay_out()
         self.set_theme(theme)
         self.show_view(self._view)
@@ -266,10 +266,10 @@ class PanelDock(QWidget):
     def _compute_anyway(self) -> None:
         """Of the run, and of what stands beside it where that costs too much as well."""
         self._anyway = True
-        self._offer.wanted = expected_beside(self.spec, self._view) > 0
+        self._offer.wanted = expected_compared_seconds(self.spec, self._view) > 0
         self._ask_anew()
 
-    def _compute_beside(self) -> None:
+    def _compute_compared(self) -> None:
         self._offer.wanted = True
         self._ask_anew()
 

@@ -148,7 +148,7 @@ class ComparisonButton(QPushButton):
 
     def __init__(self, spec: PanelSpec) -> None:
         super().__init__()
-        self.setObjectName("compute_beside")
+        self.setObjectName("compute_compared")
         self.setProperty("role", "small")
         self._spec = spec
         self._name = ""
@@ -157,18 +157,18 @@ class ComparisonButton(QPushButton):
 
     def show_view(self, view: View, picture: bool) -> None:
         """`picture`: A is shown; else the panel's message speaks of what A costs."""
-        name = view.beside.name if view.beside is not None else ""
+        name = view.compared.name if view.compared is not None else ""
         if name != self._name:
             self._name, self.wanted = name, False
-        expected = expected_beside(self._spec, view)
+        expected = expected_compared_seconds(self._spec, view)
         self.setText("Computing B…" if self.wanted else "Compute B anyway")
         self.setToolTip(f"About {in_seconds(expected)} a reading of {name}; training waits for it.")
         self.setEnabled(not self.wanted)
         self.setVisible(picture and expected > 0)
 
 
-def expected_beside(spec: PanelSpec, view: View) -> float:
+def expected_compared_seconds(spec: PanelSpec, view: View) -> float:
     """Seconds that a reading of B would take that is held too expensive; 0 where none is."""
-    known = view.beside.readings if view.beside is not None else {}
+    known = view.compared.readings if view.compared is not None else {}
     found = (known.get(probe) for probe in spec.probes)
     return max((reading.too_expensive for reading in found if reading is not None), default=0.0)

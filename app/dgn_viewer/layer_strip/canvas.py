@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Si
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from dgn_viewer.layer_strip.gate_chip import RING, ChipLook, GateChip
+from dgn_viewer.layer_strip.gate_chip import RING, ChipContent, GateChip
 from dgn_viewer.layer_strip.geometry import HEIGHT, StripGrid
 from dgn_viewer.layer_strip.painting import (
     Brushes,
@@ -49,7 +49,7 @@ class StripCanvas(QWidget):
         self._forget.setInterval(_REASON_MS)
         self._forget.timeout.connect(self._clear_reason)
         self.setFixedHeight(HEIGHT)
-        self._look = self._brushes()
+        self._brushes = self._make_brushes()
 
     # what is shown
 
@@ -71,7 +71,7 @@ class StripCanvas(QWidget):
     def set_theme(self, theme: Theme) -> None:
         """Draw in this theme."""
         self._theme = theme
-        self._look = self._brushes()
+        self._brushes = self._make_brushes()
         self._refresh()
 
     @property
@@ -203,7 +203,7 @@ class StripCanvas(QWidget):
             return
         for column, feature in enumerate(order):
             chip = self._chips[feature]
-            chip.wear(self._chip_look(feature, column), self._theme)
+            chip.show_content(self._chip_content(feature, column), self._theme)
             if not chip.dragging:
                 chip.setGeometry(_with_ring(grid.chip(column)))
         in_order = [self._chips[feature] for feature in order]
@@ -211,9 +211,9 @@ class StripCanvas(QWidget):
             QWidget.setTabOrder(before, after)
         self.update()
 
-    def _chip_look(self, feature: int, column: int) -> ChipLook:
+    def _chip_content(self, feature: int, column: int) -> ChipContent:
         state, name = self._state, f"G{feature + 1}"
-        return ChipLook(
+        return ChipContent(
             name=name,
             colour=gate_colour(self._theme, feature, len(state.layers)),
             note="" if state.own_gates else state.source,
@@ -235,25 +235,25 @@ class StripCanvas(QWidget):
         if self._state.layers and len(order) == len(self._state.layers):
             self._paint(painter, self._grid(), order)
         else:
-            paint_waiting(painter, QRectF(self.rect()), self._look)
+            paint_waiting(painter, QRectF(self.rect()), self._brushes)
         painter.end()
 
     def _paint(self, painter: QPainter, grid: StripGrid, order: Order) -> None:
-        paint_rows(painter, grid, self._state, self._look)
+        paint_rows(painter, grid, self._state, self._brushes)
         if self._held is not None:
             self._paint_slots(painter, grid)
         if not self._state.own_gates:
             self._paint_links(painter, grid, order)
         if self._reason:
             column, text = self._reason
-            paint_reason(painter, grid.middle(column), QRectF(self.rect()), text, self._look)
+            paint_reason(painter, grid.middle(column), QRectF(self.rect()), text, self._brushes)
 
     def _paint_slots(self, painter: QPainter, grid: StripGrid) -> None:
         assert self._held is not None
         for column in range(grid.count):
             if column != self._held:
                 legal = not self._why_not(self._held, column)
-                paint_slot(painter, grid.slot(column), self._look, legal, column == self._over)
+                paint_slot(painter, grid.slot(column), self._brushes, legal, column == self._over)
         if self.shown_order == (self._pending or self._state.order):
             feature = self.shown_order[self._held]
             colour = gate_colour(self._theme, feature, grid.count)
@@ -279,7 +279,7 @@ class StripCanvas(QWidget):
     def _grid(self) -> StripGrid:
         return StripGrid(len(self._state.layers), self.width())
 
-    def _brushes(self) -> Brushes:
+    def _make_brushes(self) -> Brushes:
         lock = icon("lock", self._theme, 14, self._theme.muted)
         pixmap = lock.pixmap(QSize(14, 14), self.devicePixelRatio())
         return Brushes(

@@ -25,7 +25,7 @@ RING = 2  # pixels around the chip that the focus ring takes
 
 
 @dataclass(frozen=True)
-class ChipLook:
+class ChipContent:
     """What a chip shows. `movable` is off where the network makes its own gates."""
 
     name: str  # 'G3'
@@ -54,24 +54,24 @@ class GateChip(QWidget):
         super().__init__(parent)
         self.feature = feature
         self._theme = LIGHT
-        self._look = ChipLook("", LIGHT.muted)
+        self._content = ChipContent("", LIGHT.muted)
         self._pressed_at: QPointF | None = None
         self._dragging = False
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
-    def wear(self, look: ChipLook, theme: Theme) -> None:
+    def show_content(self, content: ChipContent, theme: Theme) -> None:
         """Show this from now on."""
-        if look == self._look and theme is self._theme:
+        if content == self._content and theme is self._theme:
             return
-        self._look, self._theme = look, theme
-        movable = look.movable
+        self._content, self._theme = content, theme
+        movable = content.movable
         if not movable:
             self._finish(None)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus if movable else Qt.FocusPolicy.NoFocus)
         self.setCursor(Qt.CursorShape.OpenHandCursor if movable else Qt.CursorShape.ArrowCursor)
-        self.setToolTip(tip(look.about))
-        self.setAccessibleName(look.label)
-        self.setAccessibleDescription(look.about)
+        self.setToolTip(tip(content.about))
+        self.setAccessibleName(content.label)
+        self.setAccessibleDescription(content.about)
         self.update()
 
     @property
@@ -81,7 +81,7 @@ class GateChip(QWidget):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Take hold; a drag begins only after a few pixels."""
-        if event.button() == Qt.MouseButton.LeftButton and self._look.movable:
+        if event.button() == Qt.MouseButton.LeftButton and self._content.movable:
             self.setFocus(Qt.FocusReason.MouseFocusReason)
             self._pressed_at = event.position()
 
@@ -112,7 +112,7 @@ class GateChip(QWidget):
         held = event.modifiers() & (
             Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier
         )
-        if not self._look.movable:
+        if not self._content.movable:
             super().keyPressEvent(event)
         elif key == Qt.Key.Key_Escape and self._pressed_at is not None:
             self._finish(None)
@@ -131,7 +131,7 @@ class GateChip(QWidget):
         """With Ctrl it turns the gates, with Shift too by ten units; else the strip scrolls."""
         steps = 1 if event.angleDelta().y() > 0 else -1
         held = event.modifiers()
-        mine = self._look.movable and not self._dragging
+        mine = self._content.movable and not self._dragging
         if not (mine and held & Qt.KeyboardModifier.ControlModifier):
             event.ignore()
         elif event.angleDelta().y():
@@ -140,7 +140,7 @@ class GateChip(QWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """The turn of the gates, by the mouse or the menu key."""
-        if self._look.movable and not self._dragging:
+        if self._content.movable and not self._dragging:
             self.menu_wanted.emit(self.feature, self.mapToGlobal(self.rect().bottomLeft()))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
@@ -154,20 +154,20 @@ class GateChip(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """A tinted box with a bar of the gate's colour, its name, a note and a grip."""
-        theme, look = self._theme, self._look
+        theme, content = self._theme, self._content
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect()).adjusted(RING + 0.5, RING + 0.5, -RING - 0.5, -RING - 0.5)
-        edge = QPen(QColor(look.colour if look.movable else theme.muted), 1)
-        if not look.movable:
+        edge = QPen(QColor(content.colour if content.movable else theme.muted), 1)
+        if not content.movable:
             edge.setStyle(Qt.PenStyle.DashLine)
-        fill = chip_fill(theme, look.colour) if look.movable else theme.window
+        fill = chip_fill(theme, content.colour) if content.movable else theme.window
         painter.setPen(edge)
         painter.setBrush(QColor(fill))
         painter.drawRoundedRect(box, 4, 4)
-        if look.movable:
+        if content.movable:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(QColor(look.colour))
+            painter.setBrush(QColor(content.colour))
             painter.drawRoundedRect(QRectF(box.x(), box.y(), 5, box.height()), 2.5, 2.5)
         self._paint_text(painter, box)
         if self.hasFocus():
@@ -178,39 +178,39 @@ class GateChip(QWidget):
 
     def _paint_text(self, painter: QPainter, box: QRectF) -> None:
         """Name, turn and note, as many of them as there is room for, and the grip."""
-        theme, look = self._theme, self._look
+        theme, content = self._theme, self._content
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         narrow = box.width() < 52
         room = box.adjusted(5, 0, 0, 0) if narrow else box.adjusted(12, 0, -16, 0)
         painter.setFont(font(self, 12 if narrow else 13, bold=True))
-        painter.setPen(QColor(theme.text if look.movable else theme.muted))
+        painter.setPen(QColor(theme.text if content.movable else theme.muted))
         name = self._name_that_fits(painter, room.width())
         if narrow:
             painter.drawText(room, Qt.AlignmentFlag.AlignCenter, name)
             return
         painter.drawText(room, left, name)
         used = painter.fontMetrics().horizontalAdvance(name) + 8
-        if look.note:
+        if content.note:
             painter.setFont(font(self, 12))
             metrics = painter.fontMetrics()
             rest = room.adjusted(used, 0, 0, 0)
-            tight = metrics.horizontalAdvance(look.note) > rest.width()
+            tight = metrics.horizontalAdvance(content.note) > rest.width()
             if tight and rest.width() < 72:  # the name matters more than the grip
                 rest.adjust(0, 0, 12, 0)
             end = Qt.TextElideMode.ElideRight
-            painter.drawText(rest, left, metrics.elidedText(look.note, end, int(rest.width())))
+            painter.drawText(rest, left, metrics.elidedText(content.note, end, int(rest.width())))
             if tight and rest.right() > room.right():
                 return
-        if look.movable:
+        if content.movable:
             self._paint_grip(painter, box)
 
     def _name_that_fits(self, painter: QPainter, width: float) -> str:
         """'G2 ↻3', or only the sign of a turn where its size does not fit."""
-        look = self._look
-        whole = f"{look.name} {look.turn}".rstrip()
+        content = self._content
+        whole = f"{content.name} {content.turn}".rstrip()
         if painter.fontMetrics().horizontalAdvance(whole) <= width - 4:
             return whole
-        return f"{look.name}{look.turn[:1]}"
+        return f"{content.name}{content.turn[:1]}"
 
     def _paint_grip(self, painter: QPainter, box: QRectF) -> None:
         painter.setPen(Qt.PenStyle.NoPen)

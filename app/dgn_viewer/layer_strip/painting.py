@@ -41,20 +41,20 @@ class Brushes:
     lock: QPixmap
 
 
-def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
+def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
     """Row names, feature network, value network and the arrows between the layers."""
-    _row_names(painter, grid, state, look)
+    _row_names(painter, grid, state, brushes)
     if state.own_gates:
-        _own_gates(painter, grid, state, look)
+        _own_gates(painter, grid, state, brushes)
     else:
-        _feature_network(painter, grid, look, state.drawn_gates)
-    _value_network(painter, grid, state, look)
+        _feature_network(painter, grid, brushes, state.drawn_gates)
+    _value_network(painter, grid, state, brushes)
 
 
-def paint_waiting(painter: QPainter, room: QRectF, look: Brushes) -> None:
+def paint_waiting(painter: QPainter, room: QRectF, brushes: Brushes) -> None:
     """Before the first run: what will appear here."""
-    painter.setFont(look.small)
-    painter.setPen(QColor(look.theme.muted))
+    painter.setFont(brushes.small)
+    painter.setPen(QColor(brushes.theme.muted))
     text = "The layers and their gates appear here when the first run begins."
     painter.drawText(room, _CENTRE, text)
 
@@ -74,18 +74,18 @@ def paint_link(
     painter.drawPath(path)
 
 
-def paint_slot(painter: QPainter, area: QRectF, look: Brushes, legal: bool, under: bool) -> None:
+def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, under: bool) -> None:
     """A place for the chip in the hand: legal ones are outlined, others fade."""
-    theme = look.theme
+    theme = brushes.theme
     if legal:
         colour = QColor(theme.accent)
-        ground = QColor(theme.accent)
-        ground.setAlphaF(0.14 if under else 0.05)
+        background = QColor(theme.accent)
+        background.setAlphaF(0.14 if under else 0.05)
         pen = QPen(colour, 1.5 if under else 1)
         if not under:
             pen.setStyle(Qt.PenStyle.DashLine)
         painter.setPen(pen)
-        painter.setBrush(ground)
+        painter.setBrush(background)
     else:
         fade = QColor(theme.window)
         fade.setAlphaF(0.6)
@@ -102,24 +102,24 @@ def paint_origin(painter: QPainter, area: QRectF, colour: str) -> None:
 
 
 def paint_reason(
-    painter: QPainter, middle: float, room: QRectF, text: str, look: Brushes
+    painter: QPainter, middle: float, room: QRectF, text: str, brushes: Brushes
 ) -> QRectF:
     """A small note above a slot: why a chip cannot go there."""
-    theme = look.theme
-    width = QFontMetricsF(look.small).horizontalAdvance(text) + 16
+    theme = brushes.theme
+    width = QFontMetricsF(brushes.small).horizontalAdvance(text) + 16
     left = max(room.left() + 4, min(middle - width / 2, room.right() - width - 4))
     box = QRectF(left, 20, width, 22)
     painter.setPen(QPen(QColor(theme.refused), 1))
     painter.setBrush(QColor(theme.panel))
     painter.drawRoundedRect(box, 4, 4)
-    painter.setFont(look.small)
+    painter.setFont(brushes.small)
     painter.drawText(box, _CENTRE, text)
     return box
 
 
-def _row_names(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
-    painter.setFont(look.small)
-    painter.setPen(QColor(look.theme.muted))
+def _row_names(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
+    painter.setFont(brushes.small)
+    painter.setPen(QColor(brushes.theme.muted))
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     rows = {"gates": grid.chip(0), "value": grid.value(0)}
     if not state.own_gates:
@@ -129,32 +129,32 @@ def _row_names(painter: QPainter, grid: StripGrid, state: StripState, look: Brus
     frozen = {"feature": state.frozen, "coins": state.frozen, "value": state.value_frozen}
     for name, area in rows.items():
         if frozen.get(name):
-            end = 12 + QFontMetricsF(look.small).horizontalAdvance(name) + 4
-            painter.drawPixmap(QPointF(end, area.center().y() - 7), look.lock)
+            end = 12 + QFontMetricsF(brushes.small).horizontalAdvance(name) + 4
+            painter.drawPixmap(QPointF(end, area.center().y() - 7), brushes.lock)
 
 
-def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
-    painter.setFont(look.small)
-    painter.setPen(QColor(look.theme.muted))
+def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
+    painter.setFont(brushes.small)
+    painter.setPen(QColor(brushes.theme.muted))
     area = QRectF(grid.chip(0).left(), 12, grid.width - grid.chip(0).left(), 22)
     how = "gates itself by its own pre-activations"
     how = "holds every gate open" if state.open_gates else how
     text = f"{state.regime} {how}; no feature network is in use."
     left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(area, left, text)
-    painter.setPen(QPen(QColor(mixed(look.theme.muted, look.theme.line, 0.4)), 1))
+    painter.setPen(QPen(QColor(mixed(brushes.theme.muted, brushes.theme.line, 0.4)), 1))
     for column in range(grid.count):
         chip, value = grid.chip(column), grid.value(column)
         x = round(chip.center().x()) + 0.5
         painter.drawLine(QLineF(x, chip.bottom(), x, value.top()))
 
 
-def _feature_network(painter: QPainter, grid: StripGrid, look: Brushes, drawn: bool) -> None:
+def _feature_network(painter: QPainter, grid: StripGrid, brushes: Brushes, drawn: bool) -> None:
     """Its layers in a chain from x; coins hang on nothing."""
-    theme = look.theme
+    theme = brushes.theme
     middle = round(grid.node(0).center().y()) + 0.5
     start = LABELS + TERMINAL - 24.0
-    painter.setFont(look.bold)
+    painter.setFont(brushes.bold)
     painter.setPen(QColor(theme.text))
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
     painter.drawText(QRectF(start - 20, middle - 11, 20, 20), right, "" if drawn else "x")
@@ -167,47 +167,47 @@ def _feature_network(painter: QPainter, grid: StripGrid, look: Brushes, drawn: b
         painter.setBrush(QColor(theme.panel))
         painter.drawRoundedRect(node, 4, 4)
         painter.setPen(QColor(theme.text))
-        painter.setFont(look.small)
+        painter.setFont(brushes.small)
         painter.drawText(node, _CENTRE, str(column + 1))
         start = node.right()
 
 
-def _value_network(painter: QPainter, grid: StripGrid, state: StripState, look: Brushes) -> None:
-    theme = look.theme
+def _value_network(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
+    theme = brushes.theme
     middle = round(grid.value(0).center().y()) + 0.5
-    painter.setFont(look.bold)
+    painter.setFont(brushes.bold)
     painter.setPen(QColor(theme.text))
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
     entry = QRectF(LABELS - 8, middle - 11, TERMINAL - 16, 20)
     if state.input_name != "x":
-        painter.setFont(look.small)
+        painter.setFont(brushes.small)
     painter.drawText(entry, right, state.input_name)
     start = entry.right()
-    for column, name in enumerate(_names(state.layers, grid.box_width - 12, look)):
+    for column, name in enumerate(_names(state.layers, grid.box_width - 12, brushes)):
         box = grid.value(column)
         _arrow(painter, start + 4, box.left() - 3, middle, theme)
-        _value_layer(painter, box, name, look)
+        _value_layer(painter, box, name, brushes)
         start = box.right()
     out = min(start + max(grid.pitch - grid.box_width, 24), grid.output_end().x() + 24)
     _arrow(painter, start + 4, out, middle, theme)
-    painter.setFont(look.bold)
+    painter.setFont(brushes.bold)
     painter.setPen(QColor(theme.text))
     painter.drawText(QRectF(out + 3, middle - 11, 16, 20), _CENTRE, "ŷ")
 
 
-def _value_layer(painter: QPainter, box: QRectF, text: str, look: Brushes) -> None:
-    theme = look.theme
+def _value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) -> None:
+    theme = brushes.theme
     painter.setPen(QPen(QColor(mixed(theme.line, theme.muted, 0.45)), 1))
     painter.setBrush(QColor(theme.panel))
     painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
-    painter.setFont(look.font)
+    painter.setFont(brushes.font)
     painter.setPen(QColor(theme.text))
     painter.drawText(box, _CENTRE, text)
 
 
-def _names(layers: Sequence[LayerInfo], room: float, look: Brushes) -> list[str]:
+def _names(layers: Sequence[LayerInfo], room: float, brushes: Brushes) -> list[str]:
     """What stands in the value layers: the longest form that fits into all of them."""
-    metrics = QFontMetricsF(look.font)
+    metrics = QFontMetricsF(brushes.font)
     numbers = [str(layer.index + 1) for layer in layers]
     short = [f"{n} · {layer.shape[0]}" for n, layer in zip(numbers, layers, strict=True)]
     full = [f"{n} · {_size(layer.shape)}" for n, layer in zip(numbers, layers, strict=True)]

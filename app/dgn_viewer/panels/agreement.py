@@ -28,10 +28,10 @@ LEFT = Option("left", "Equal gates", _left)
 
 def draw(view: View) -> Shown:
     """The share of equal gates beside the map of those that differ in the chosen layer."""
-    if view.beside is None:
+    if view.compared is None:
         return Empty("Drop a checkpoint or a recorded run on 'Compare' to see it beside the run.")
-    if not view.beside.layers:
-        return Empty(f"{b_name(view.beside)} has no network here: only its scores are compared.")
+    if not view.compared.layers:
+        return Empty(f"{b_name(view.compared)} has no network here: only its scores are compared.")
     reading = view.readings.get("agreement")
     if reading is None:
         return Empty("The share of equal gates of A and B, with the next reading.")
@@ -39,8 +39,8 @@ def draw(view: View) -> Shown:
         return Empty(reading.absent or "The share of equal gates of A and B, with the next frame.")
     first = _by_layer(reading) if choice(view, LEFT) == "layers" else _over_steps(view)
     charts = (first, _map(view, reading, int(choice(view, LAYER))))
-    note = f"{b_name(view.beside)}. Equal: on the same side of ½ for the same example."
-    if np.isnan(reading.arrays["equal"]).any() or len(view.beside.layers) != len(
+    note = f"{b_name(view.compared)}. Equal: on the same side of ½ for the same example."
+    if np.isnan(reading.arrays["equal"]).any() or len(view.compared.layers) != len(
         reading.arrays["equal"]
     ):
         note += " Layers of other shapes are left out."
@@ -57,7 +57,7 @@ def _by_layer(reading: Reading) -> Chart:
         x=Axis(label="layer", limits=(0.5, equal.size + 0.5), ticks=_ticks(equal.size)),
         y=Axis(limits=(min(45.0, low - 3), 102.0)),
         curves=(
-            Curve("equal", place, equal, role="beside", thick=True, marker=True),
+            Curve("equal", place, equal, role="compared", thick=True, marker=True),
             Curve("by chance", place, chance, role="muted", dash="dash"),
         ),
         narrow=(0, 0, 1, 1),
@@ -78,7 +78,7 @@ def _over_steps(view: View) -> Chart:
                 "all layers",
                 series.steps,
                 100 * series.values,
-                role="beside",
+                role="compared",
                 thick=True,
                 marker=bool(series.steps.size == 1),
             ),

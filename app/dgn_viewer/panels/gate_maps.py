@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels
-from dgn_viewer.scene.compared import b_name, reading_beside, seen_beside, why_not_beside
+from dgn_viewer.scene.compared import b_name, compared_reading, compared_view, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -68,7 +68,7 @@ def draw(view: View) -> Shown:
         if rows
     ]
     charts.extend(_large(view, reading, chosen, rows, per_row))
-    note = " ".join(part for part in (_note(reading, chosen), _not_beside(view, chosen)) if part)
+    note = " ".join(part for part in (_note(reading, chosen), _not_compared(view, chosen)) if part)
     return Scene(tuple(charts), _facts(reading, chosen), reading.step, note)
 
 
@@ -152,8 +152,8 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
 
     Empty where B has no such layer. The overviews give way: both maps want their room.
     """
-    other, theirs = seen_beside(view), reading_beside(view, "gates")
-    if other is None or view.beside is None or theirs is None:
+    other, theirs = compared_view(view), compared_reading(view, "gates")
+    if other is None or view.compared is None or theirs is None:
         return []
     if f"layer_{layer}" not in theirs.arrays:
         return []
@@ -170,19 +170,19 @@ def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
             column=chart.column if channels else place,
             column_span=1,
         )
-        for place, (name, charts) in enumerate(zip(("A", b_name(view.beside)), pair, strict=True))
+        for place, (name, charts) in enumerate(zip(("A", b_name(view.compared)), pair, strict=True))
         for chart in charts
         if chart.matrix is not None
     ]
 
 
-def _not_beside(view: View, layer: int) -> str:
+def _not_compared(view: View, layer: int) -> str:
     """Why there is no map of B."""
-    why = why_not_beside(view, "gates")
-    reading = reading_beside(view, "gates")
-    if why or view.beside is None or reading is None or f"layer_{layer}" in reading.arrays:
+    why = why_not_compared(view, "gates")
+    reading = compared_reading(view, "gates")
+    if why or view.compared is None or reading is None or f"layer_{layer}" in reading.arrays:
         return why
-    return f"{b_name(view.beside)} has no layer {layer + 1}."
+    return f"{b_name(view.compared)} has no layer {layer + 1}."
 
 
 def _capital(words: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, step_axis
-from dgn_viewer.scene.compared import b_name, reading_beside, why_not_beside
+from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -58,14 +58,14 @@ def draw(view: View) -> Shown:
     charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
     scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
     labels = reading.arrays["labels"]
-    other = reading_beside(view, "ntk")
-    if other is not None and view.beside is not None and "value" in other.arrays:
-        return _with(view, reading, other, b_name(view.beside), charts[0])
+    other = compared_reading(view, "ntk")
+    if other is not None and view.compared is not None and "value" in other.arrays:
+        return _with(view, reading, other, b_name(view.compared), charts[0])
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
         charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
     why = reading.facts.get("feature", "").replace("K^F", "$K^F$")
-    note = " ".join(("Mean over logits.", why, why_not_beside(view, "ntk"))).strip()
+    note = " ".join(("Mean over logits.", why, why_not_compared(view, "ntk"))).strip()
     return Scene(tuple(charts), _facts(reading), reading.step, note)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels
-from dgn_viewer.scene.compared import b_name, reading_beside, why_not_beside
+from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_viewer.scene.run_text import layer_name, layers_in
@@ -28,7 +28,7 @@ def _scales(view: View) -> tuple[tuple[str, str], ...]:
 
 def _kinds(view: View) -> tuple[tuple[str, str], ...]:
     """Beside another network there is room for one of the two."""
-    if reading_beside(view, "overlap") is None:
+    if compared_reading(view, "overlap") is None:
         return ()
     return (("active", "active"), ("sensitive", "sensitive"))
 
@@ -49,7 +49,7 @@ def draw(view: View) -> Shown:
     suffix = "" if part == "all" else f"_{part}"
     labels = reading.arrays["labels"]
     if choice(view, KIND):
-        return _beside(view, reading, choice(view, KIND), suffix)
+        return _compared(view, reading, choice(view, KIND), suffix)
     names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{int(part) + 1}$", f"$DD^T_{int(part) + 1}$")
     titles = (f"Active {names[0]}", f"Sensitive {names[1]}")
     charts: list[Chart] = []
@@ -63,16 +63,16 @@ def draw(view: View) -> Shown:
         facts.append(_mean(kind, names[column], values))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
-    note = " ".join((_note(dict(reading.facts)), why_not_beside(view, "overlap"))).rstrip()
+    note = " ".join((_note(dict(reading.facts)), why_not_compared(view, "overlap"))).rstrip()
     return Scene(tuple(charts), tuple(facts), reading.step, note)
 
 
-def _beside(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
+def _compared(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
     """One of Λ and S for the run (A) and for what stands beside it (B), in the same colours."""
-    other = reading_beside(view, "overlap")
-    assert view.beside is not None
+    other = compared_reading(view, "overlap")
+    assert view.compared is not None
     assert other is not None  # else there is no choice of a kind
-    pairs = [("A", reading), (b_name(view.beside), other)]
+    pairs = [("A", reading), (b_name(view.compared), other)]
     found = [
         (name, one.arrays[f"{kind}{suffix}"])
         for name, one in pairs
@@ -88,7 +88,7 @@ def _beside(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
         for place, (name, values) in enumerate(found)
     ]
     facts = tuple(_mean(kind, name.partition(" ")[0], values) for name, values in found)
-    missing = "" if len(found) == 2 else f" {b_name(view.beside)} has no such layer."
+    missing = "" if len(found) == 2 else f" {b_name(view.compared)} has no such layer."
     return Scene(tuple(charts), facts, reading.step, _note(dict(reading.facts)) + missing)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels
-from dgn_viewer.scene.compared import b_name, reading_beside, why_not_beside
+from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
     Axis,
@@ -40,12 +40,12 @@ def draw(view: View) -> Shown:
         return Empty("The spectrum of the neural path kernel, with the first frame.")
     if reading.absent:
         return Empty(reading.absent)
-    shown, other = choice(view, SHOW), reading_beside(view, "npk")
-    if other is not None and view.beside is not None:
-        return _with(view, reading, other, b_name(view.beside), shown)
+    shown, other = choice(view, SHOW), compared_reading(view, "npk")
+    if other is not None and view.compared is not None:
+        return _with(view, reading, other, b_name(view.compared), shown)
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
     charts = (_eigenvalues(reading), second[shown](view, reading))
-    note = " ".join(part for part in (_note(reading), why_not_beside(view, "npk")) if part)
+    note = " ".join(part for part in (_note(reading), why_not_compared(view, "npk")) if part)
     return Scene(charts, _facts(reading), reading.step, note)
 
 
@@ -82,7 +82,7 @@ def _overlaid(ours: Chart, theirs: Chart) -> Chart:
     reach = (min(a for a, _ in limits), max(b for _, b in limits)) if limits else None
     curves = (
         *(
-            replace(c, name=f"B {c.name}".strip(), role="beside", dash="dash", marker=False)
+            replace(c, name=f"B {c.name}".strip(), role="compared", dash="dash", marker=False)
             for c in theirs.curves
         ),
         *(replace(c, name=f"A {c.name}".strip()) for c in ours.curves),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dgn_viewer.scene.axes import step_axis
-from dgn_viewer.scene.compared import b_name, seen_beside
+from dgn_viewer.scene.compared import b_name, compared_view
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
 
@@ -52,10 +52,10 @@ def draw(view: View) -> Shown:
 
 def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
     """The curves of the run over those of a recorded run beside it (B), which are dashed."""
-    beside = seen_beside(view)
-    others = () if beside is None else _curves(beside, quantity, scale)
+    compared = compared_view(view)
+    others = () if compared is None else _curves(compared, quantity, scale)
     return (
-        *(replace(c, name=f"B {c.name}", role="beside", dash="dash") for c in others),
+        *(replace(c, name=f"B {c.name}", role="compared", dash="dash") for c in others),
         *_curves(view, quantity, scale),
     )
 
@@ -109,8 +109,8 @@ def _note(view: View) -> str:
         return ""
     which = view.run.config.training.loss.replace("-", " ")
     note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
-    if view.beside is not None and view.beside.series:
-        note += f" Dashed: {b_name(view.beside)}."
+    if view.compared is not None and view.compared.series:
+        note += f" Dashed: {b_name(view.compared)}."
     return note
 
 

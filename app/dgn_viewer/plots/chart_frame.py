@@ -21,7 +21,7 @@ from dgn_viewer.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
-BESIDE = 20.0  # how far a title may stand out of its chart
+OVERHANG = 20.0  # how far a title may stand out of its chart
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
 State = tuple[object, ...]  # all that a frame depends on; equal states look the same
@@ -98,128 +98,132 @@ class PlotArea:
         return self.box.top() + (share if self.down else 1.0 - share) * self.box.height()
 
 
-def margins(chart: Chart, look: ChartStyle, x: Range, y: Range) -> Margins:
+def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
     """Room around the data of a chart that shows the drawn ranges `x` and `y`."""
-    line = look.label.height
+    line = style.label.height
     if chart.small:
-        top = look.small_title.height + 4.0 if chart.title else 4.0
+        top = style.small_title.height + 4.0 if chart.title else 4.0
         return Margins(2.0, top, 2.0, 2.0)
     left = right = PAD
-    labels = [look.label.width(text) for _, text in axis_ticks(chart.y, y, 5)]
+    labels = [style.label.width(text) for _, text in axis_ticks(chart.y, y, 5)]
     if labels:
-        left += max(*labels, look.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
+        left += max(*labels, style.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
     if chart.y.label:
         left += line + 2.0
-    top = look.title.height + 8.0 if chart.title else 8.0
+    top = style.title.height + 8.0 if chart.title else 8.0
     top += line if chart.marks else 0.0
     bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
     if chart.matrix is not None and chart.x.label:
         bottom += line
     if chart.matrix is not None and chart.matrix.bar:
-        widest = max((look.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
+        widest = max((style.label.width(text) for _, text in bar_ticks(chart)), default=0.0)
         right += PAD + BAR + PAD + widest + PAD + line
     if chart.curves:
         # The names of the curves stand there, and below them that of the axis.
         words = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
-        right += max(look.label.width(word) for word in words) + 2 * PAD
+        right += max(style.label.width(word) for word in words) + 2 * PAD
     return Margins(left, top, right, bottom)
 
 
 def paint_frame(
-    painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins
 ) -> None:
     """Title, grid, axes and colour bar; the data are painted over it."""
-    box = ground.box
-    _paint_title(painter, chart, look, box, room)
+    box = plot_area.box
+    _paint_title(painter, chart, style, box, room)
     if chart.small:
         return
-    _paint_rows(painter, chart, look, ground, room)
-    _paint_columns(painter, chart, look, ground)
-    painter.setPen(QPen(look.colour("line"), 1))
+    _paint_rows(painter, chart, style, plot_area, room)
+    _paint_columns(painter, chart, style, plot_area)
+    painter.setPen(QPen(style.colour("line"), 1))
     if chart.matrix is None:
         painter.drawLine(box.bottomLeft(), box.bottomRight())
         return
     painter.drawRect(box.adjusted(-1, -1, 0, 0))
     if chart.matrix.bar:
-        _paint_bar(painter, chart, look, box)
+        _paint_bar(painter, chart, style, box)
 
 
 def _paint_title(
-    painter: QPainter, chart: Chart, look: ChartStyle, box: QRectF, room: Margins
+    painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF, room: Margins
 ) -> None:
-    type_ = look.small_title if chart.small else look.title
-    colour = look.colour("accent" if chart.small and chart.chosen else "text")
+    type_ = style.small_title if chart.small else style.title
+    colour = style.colour("accent" if chart.small and chart.chosen else "text")
     if chart.small and not chart.chosen:
-        colour = look.colour("muted")
-    title = type_.shortened(chart.title, box.width() + room.right + (0 if chart.small else BESIDE))
+        colour = style.colour("muted")
+    title = type_.shortened(
+        chart.title, box.width() + room.right + (0 if chart.small else OVERHANG)
+    )
     base = box.top() - room.top + type_.ascent + (0.0 if chart.small else 2.0)
     type_.paint(painter, QPointF(box.left(), base), title, colour)
 
 
 def _paint_rows(
-    painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins
 ) -> None:
-    type_, box = look.label, ground.box
+    type_, box = style.label, plot_area.box
     most = 5 if box.height() > 90 else 3
-    ticks = axis_ticks(chart.y, ground.y, most)
-    places = [ground.along(value) for value, _ in ticks]
+    ticks = axis_ticks(chart.y, plot_area.y, most)
+    places = [plot_area.along(value) for value, _ in ticks]
     for index in spaced(ticks, places, [type_.height * 0.5] * len(ticks)):
         place, text = places[index], ticks[index][1]
         if chart.matrix is None:
-            painter.setPen(QPen(look.colour("line", 0.7), 1))
+            painter.setPen(QPen(style.colour("line", 0.7), 1))
             painter.drawLine(QPointF(box.left(), place), QPointF(box.right(), place))
         base = place + type_.ascent / 2 - 1.0
         x = box.left() - PAD - type_.width(text)
-        type_.paint(painter, QPointF(x, base), text, look.colour("muted"))
+        type_.paint(painter, QPointF(x, base), text, style.colour("muted"))
     if chart.y.label:
         label = type_.shortened(axis_label(chart.y), box.height() + 20)
-        _paint_upright(painter, type_, label, box.left() - room.left + 2.0, box, look)
+        _paint_upright(painter, type_, label, box.left() - room.left + 2.0, box, style)
 
 
-def _paint_columns(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
-    type_, box = look.label, ground.box
+def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+    type_, box = style.label, plot_area.box
     most = max(2, min(5, int(box.width() / 56)))
-    ticks = axis_ticks(chart.x, ground.x, most)
+    ticks = axis_ticks(chart.x, plot_area.x, most)
     base = box.bottom() + PAD + type_.ascent
     limit = box.right() + PAD
     label = type_.shortened(axis_label(chart.x), box.width() + 40)
     if label and chart.matrix is None:  # at the end of the axis, which saves a line
-        type_.paint(painter, QPointF(box.right() + PAD + 2, base), label, look.colour("muted"))
+        type_.paint(painter, QPointF(box.right() + PAD + 2, base), label, style.colour("muted"))
         limit = box.right()
     elif label:
         x = box.center().x() - type_.width(label) / 2
         below = QPointF(x, base + (type_.height if ticks else 0.0))
-        type_.paint(painter, below, label, look.colour("muted"))
+        type_.paint(painter, below, label, style.colour("muted"))
     widths = [type_.width(text) for _, text in ticks]
     places = [
-        min(ground.across(value), limit - wide / 2)
+        min(plot_area.across(value), limit - wide / 2)
         for (value, _), wide in zip(ticks, widths, strict=True)
     ]
     for index in spaced(ticks, places, [wide / 2 + 2.0 for wide in widths]):
         point = QPointF(places[index] - widths[index] / 2, base)
-        type_.paint(painter, point, ticks[index][1], look.colour("muted"))
+        type_.paint(painter, point, ticks[index][1], style.colour("muted"))
 
 
-def _paint_bar(painter: QPainter, chart: Chart, look: ChartStyle, box: QRectF) -> None:
-    matrix, type_ = chart.matrix, look.label
+def _paint_bar(painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF) -> None:
+    matrix, type_ = chart.matrix, style.label
     if matrix is None:
         return
     bar = QRectF(box.right() + 2 * PAD, box.top(), BAR, box.height())
-    painter.drawImage(bar, _ramp_image(ramps.table(matrix.ramp, look.theme).tobytes()))
-    painter.setPen(QPen(look.colour("line"), 1))
+    painter.drawImage(bar, _ramp_image(ramps.table(matrix.ramp, style.theme).tobytes()))
+    painter.setPen(QPen(style.colour("line"), 1))
     painter.drawRect(bar)
-    ground = PlotArea(bar, (0.0, 1.0), (matrix.low, matrix.high))
+    plot_area = PlotArea(bar, (0.0, 1.0), (matrix.low, matrix.high))
     ticks = bar_ticks(chart)
     widest = 0.0
-    places = [min(max(ground.along(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks]
+    places = [
+        min(max(plot_area.along(value), bar.top() + 4), bar.bottom() - 3) for value, _ in ticks
+    ]
     for index in _apart(places, type_.height * 0.9):
         text = ticks[index][1]
         point = QPointF(bar.right() + PAD, places[index] + type_.ascent / 2 - 1.0)
-        type_.paint(painter, point, text, look.colour("muted"))
+        type_.paint(painter, point, text, style.colour("muted"))
         widest = max(widest, type_.width(text))
     if type_.width(matrix.bar) <= 1.5 * box.height():  # a stump of a word says nothing
         label = type_.shortened(matrix.bar, box.height() + 8)
-        _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, look)
+        _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, style)
 
 
 def _apart(places: Sequence[float], least: float) -> list[int]:
@@ -241,21 +245,21 @@ def _ramp_image(table: bytes) -> QImage:
 
 
 def _paint_upright(
-    painter: QPainter, type_: TextStyle, label: str, left: float, box: QRectF, look: ChartStyle
+    painter: QPainter, type_: TextStyle, label: str, left: float, box: QRectF, style: ChartStyle
 ) -> None:
     """A label turned by 90°, centred on the box, its left edge at `left`."""
     painter.save()
     painter.translate(left + type_.ascent, box.center().y() + type_.width(label) / 2)
     painter.rotate(-90)
-    type_.paint(painter, QPointF(0, 0), label, look.colour("muted"))
+    type_.paint(painter, QPointF(0, 0), label, style.colour("muted"))
     painter.restore()
 
 
-def frame_state(chart: Chart, look: ChartStyle, ground: PlotArea, room: Margins) -> State:
+def frame_state(chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins) -> State:
     """What `paint_frame` reads: everything but the values, the marks and the names of curves."""
     matrix = chart.matrix
     bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar) if matrix else None
-    return (chart.title, chart.small, chart.chosen, chart.x, chart.y, bar, look, ground, room)
+    return (chart.title, chart.small, chart.chosen, chart.x, chart.y, bar, style, plot_area, room)
 
 
 class FramePicture:
@@ -270,12 +274,12 @@ class FramePicture:
         painter: QPainter,
         area: QRect,
         chart: Chart,
-        look: ChartStyle,
-        ground: PlotArea,
+        style: ChartStyle,
+        plot_area: PlotArea,
         room: Margins,
     ) -> None:
         """Paint the frame, all of which lies in `area` (whole pixels of the scene)."""
-        state = (*frame_state(chart, look, ground, room), area)
+        state = (*frame_state(chart, style, plot_area, room), area)
         ratio = painter.device().devicePixelRatioF()
         size = area.size() * ratio
         if state != self._state or self._pixmap.size() != size:
@@ -285,6 +289,6 @@ class FramePicture:
             self._pixmap.fill(Qt.GlobalColor.transparent)
             inner = QPainter(self._pixmap)
             inner.translate(QPoint(0, 0) - area.topLeft())
-            paint_frame(inner, chart, look, ground, room)
+            paint_frame(inner, chart, style, plot_area, room)
             inner.end()
         painter.drawPixmap(area.topLeft(), self._pixmap)

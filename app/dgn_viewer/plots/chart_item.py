@@ -64,10 +64,10 @@ class ChartItem(QGraphicsObject):
 
     clicked = Signal(QPointF, bool)
 
-    def __init__(self, chart: Chart, look: ChartStyle) -> None:
+    def __init__(self, chart: Chart, style: ChartStyle) -> None:
         super().__init__()
         self.chart = chart
-        self.look = look
+        self.style = style
         self.following = True
         self._wanted = Margins()
         self._room = Margins()
@@ -104,7 +104,7 @@ class ChartItem(QGraphicsObject):
             if self._picture is None:
                 self._picture = PictureItem()
                 self.field.addItem(self._picture, ignoreBounds=True)
-            self._picture.show_matrix(chart.matrix, self.look.theme)
+            self._picture.show_matrix(chart.matrix, self.style.theme)
         elif self._picture is not None:
             self.field.removeItem(self._picture)
             self._picture = None
@@ -112,13 +112,13 @@ class ChartItem(QGraphicsObject):
         self._limit()
         if self.following:
             self._fit()
-        self._curves.show(self.chart, self.look)
+        self._curves.show(self.chart, self.style)
         self._showing = False
         self._repaint()
 
     def wanted_room(self) -> Margins:
         """Room for labels; grows with them but does not shrink, so that frames do not dance."""
-        fresh = margins(self.chart, self.look, *self._full)
+        fresh = margins(self.chart, self.style, *self._full)
         left, right = max(fresh.left, self._wanted.left), max(fresh.right, self._wanted.right)
         self._wanted = Margins(left, fresh.top, right, fresh.bottom)
         return self._wanted
@@ -144,9 +144,9 @@ class ChartItem(QGraphicsObject):
             self._fit()
         self._repaint()
 
-    def set_look(self, look: ChartStyle) -> None:
+    def set_style(self, style: ChartStyle) -> None:
         """Recolour everything."""
-        self.look = look
+        self.style = style
         self.show_chart(self.chart)
 
     def follow(self) -> None:
@@ -162,20 +162,20 @@ class ChartItem(QGraphicsObject):
         """The data area in scene coordinates."""
         return self._box
 
-    def ground(self) -> PlotArea:
+    def plot_area(self) -> PlotArea:
         """The mapping of what is visible now."""
         (x0, x1), (y0, y1) = self.field.viewRange()
         return PlotArea(self._box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
 
     def data_at(self, place: QPointF) -> tuple[float, float]:
         """Data units under a place of the scene."""
-        ground = self.ground()
-        x = ground.x[0] + (place.x() - self._box.left()) / self._box.width() * (
-            ground.x[1] - ground.x[0]
+        plot_area = self.plot_area()
+        x = plot_area.x[0] + (place.x() - self._box.left()) / self._box.width() * (
+            plot_area.x[1] - plot_area.x[0]
         )
         share = (place.y() - self._box.top()) / self._box.height()
-        share = share if ground.down else 1.0 - share
-        y = ground.y[0] + share * (ground.y[1] - ground.y[0])
+        share = share if plot_area.down else 1.0 - share
+        y = plot_area.y[0] + share * (plot_area.y[1] - plot_area.y[0])
         return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
 
     def boundingRect(self) -> QRectF:
@@ -187,20 +187,20 @@ class ChartItem(QGraphicsObject):
     ) -> None:
         """The frame; the data and the notes are items of their own above it."""
         area = self._outer.toAlignedRect()
-        self._frame.paint(painter, area, self.chart, self.look, self.ground(), self._room)
+        self._frame.paint(painter, area, self.chart, self.style, self.plot_area(), self._room)
 
     def paint_over(self, painter: QPainter) -> None:
         """Notes on top of the data (called by the item that lies above them)."""
-        ground = self.ground()
-        paint_notes(painter, self.chart, self.look, ground)
+        plot_area = self.plot_area()
+        paint_notes(painter, self.chart, self.style, plot_area)
         if not self.following:
-            paint_follow(painter, self.look, ground)
+            paint_follow(painter, self.style, plot_area)
         if self._pointed is not None and not self.chart.small:
-            paint_cursor(painter, self.chart, self.look, ground, self._pointed)
+            paint_cursor(painter, self.chart, self.style, plot_area, self._pointed)
 
     def over_follow(self, place: QPointF) -> bool:
         """Whether a place lies on the button 'follow' while it is shown."""
-        return not self.following and follow_box(self.ground(), self.look.label).contains(place)
+        return not self.following and follow_box(self.plot_area(), self.style.label).contains(place)
 
     def point(self, place: QPointF | None) -> None:
         """The cursor stands here, or has left."""
@@ -237,13 +237,13 @@ class ChartItem(QGraphicsObject):
         if self._showing:
             return
         if self.chart.curves:
-            self._curves.show(self.chart, self.look)
+            self._curves.show(self.chart, self.style)
         self._repaint()
 
     def _repaint(self) -> None:
         """Paint anew what is not as it was; curves and pictures see to themselves."""
-        chart, ground = self.chart, self.ground()
-        framed = frame_state(chart, self.look, ground, self._room)
+        chart, plot_area = self.chart, self.plot_area()
+        framed = frame_state(chart, self.style, plot_area, self._room)
         if framed != self._framed:
             self._framed = framed
             self.update()

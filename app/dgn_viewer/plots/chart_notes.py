@@ -17,102 +17,102 @@ from dgn_viewer.scene.mark_labels import mark_names
 FOLLOW = "follow"
 
 
-def paint_notes(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
+def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
     """Everything on top of the data except the cursor."""
     painter.save()
-    painter.setClipRect(ground.box)
-    _paint_lines(painter, chart, look, ground)
-    _paint_dead(painter, chart, look, ground)
+    painter.setClipRect(plot_area.box)
+    _paint_lines(painter, chart, style, plot_area)
+    _paint_dead(painter, chart, style, plot_area)
     painter.restore()
-    _paint_marks(painter, chart, look, ground)
-    _paint_ends(painter, chart, look, ground)
+    _paint_marks(painter, chart, style, plot_area)
+    _paint_ends(painter, chart, style, plot_area)
     if chart.chosen:
-        painter.setPen(QPen(look.colour("accent"), 2))
+        painter.setPen(QPen(style.colour("accent"), 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRect(ground.box.adjusted(-2, -2, 2, 2))
+        painter.drawRect(plot_area.box.adjusted(-2, -2, 2, 2))
 
 
 def paint_cursor(
-    painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea, place: QPointF
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea, place: QPointF
 ) -> None:
     """Thin cross lines; on curves only the upright one."""
-    painter.setPen(QPen(look.colour("accent", 0.9), 1))
-    box = ground.box
+    painter.setPen(QPen(style.colour("accent", 0.9), 1))
+    box = plot_area.box
     painter.drawLine(QLineF(place.x(), box.top(), place.x(), box.bottom()))
     if chart.matrix is not None:
         painter.drawLine(QLineF(box.left(), place.y(), box.right(), place.y()))
 
 
-def follow_box(ground: PlotArea, type_: TextStyle) -> QRectF:
+def follow_box(plot_area: PlotArea, type_: TextStyle) -> QRectF:
     """Where the button stands that takes the chart back to all of its data."""
     wide = type_.width(FOLLOW) + 12
-    return QRectF(ground.box.right() - wide - 4, ground.box.top() + 4, wide, type_.height + 4)
+    return QRectF(plot_area.box.right() - wide - 4, plot_area.box.top() + 4, wide, type_.height + 4)
 
 
-def paint_follow(painter: QPainter, look: ChartStyle, ground: PlotArea) -> None:
+def paint_follow(painter: QPainter, style: ChartStyle, plot_area: PlotArea) -> None:
     """The button 'follow', shown while the user has zoomed or panned."""
-    box = follow_box(ground, look.label)
-    painter.setPen(QPen(look.colour("accent"), 1))
-    painter.setBrush(look.colour("panel"))
+    box = follow_box(plot_area, style.label)
+    painter.setPen(QPen(style.colour("accent"), 1))
+    painter.setBrush(style.colour("panel"))
     painter.drawRoundedRect(box, 4, 4)
-    base = QPointF(box.left() + 6, box.top() + 2 + look.label.ascent)
-    look.label.paint(painter, base, FOLLOW, look.colour("accent"))
+    base = QPointF(box.left() + 6, box.top() + 2 + style.label.ascent)
+    style.label.paint(painter, base, FOLLOW, style.colour("accent"))
 
 
-def _paint_lines(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
+def _paint_lines(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
     """Boundaries of classes: thin, in the colour of the panel, so that they read as gaps."""
     if chart.small:
         return
-    box = ground.box
-    rows, columns = map(ground.along, chart.y.lines), map(ground.across, chart.x.lines)
+    box = plot_area.box
+    rows, columns = map(plot_area.along, chart.y.lines), map(plot_area.across, chart.x.lines)
     lines = [QLineF(box.left(), place, box.right(), place) for place in rows]
     lines += [QLineF(place, box.top(), place, box.bottom()) for place in columns]
-    painter.setPen(QPen(look.colour("panel"), 1))
+    painter.setPen(QPen(style.colour("panel"), 1))
     painter.drawLines(lines)
 
 
-def _paint_dead(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
+def _paint_dead(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
     if chart.matrix is None:
         return
     painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(QBrush(look.colour("muted", 0.75), Qt.BrushStyle.BDiagPattern))
+    painter.setBrush(QBrush(style.colour("muted", 0.75), Qt.BrushStyle.BDiagPattern))
     for column in chart.matrix.dead_columns:
-        left, right = ground.across(column - 0.5), ground.across(column + 0.5)
-        painter.drawRect(QRectF(left, ground.box.top(), right - left, ground.box.height()))
+        left, right = plot_area.across(column - 0.5), plot_area.across(column + 0.5)
+        painter.drawRect(QRectF(left, plot_area.box.top(), right - left, plot_area.box.height()))
 
 
-def _paint_marks(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
+def _paint_marks(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
     """Upright dashed lines, named above the frame."""
-    low, high = ground.x
-    marks = [(ground.across(m.x), m.label) for m in chart.marks if low <= m.x <= high]
-    type_, box = look.label, ground.box
-    painter.setPen(QPen(look.colour("muted", 0.8), 1, Qt.PenStyle.DashLine))
+    low, high = plot_area.x
+    marks = [(plot_area.across(m.x), m.label) for m in chart.marks if low <= m.x <= high]
+    type_, box = style.label, plot_area.box
+    painter.setPen(QPen(style.colour("muted", 0.8), 1, Qt.PenStyle.DashLine))
     for place, _ in marks:
         painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
     inside = [(place - box.left(), label) for place, label in marks]
     for name in mark_names(inside, type_.width, box.width()):
         base = QPointF(box.left() + name.left, box.top() - 5)
-        type_.paint(painter, base, name.text, look.colour("text"))
+        type_.paint(painter, base, name.text, style.colour("text"))
 
 
-def _paint_ends(painter: QPainter, chart: Chart, look: ChartStyle, ground: PlotArea) -> None:
+def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
     """Each curve's name at the right of the frame, at the height where the curve leaves it."""
-    named = [(curve, _end(curve, chart, ground)) for curve in chart.curves if curve.name]
+    named = [(curve, _end(curve, chart, plot_area)) for curve in chart.curves if curve.name]
     shown = [(curve, place) for curve, place in named if place is not None]
     if not shown:
         return
-    type_, box = look.label, ground.box
+    type_, box = style.label, plot_area.box
     low, high = box.top() + type_.height / 2, box.bottom() - type_.height / 2
     wanted = [min(max(place, low), high) for _, place in shown]
     places = spread(wanted, type_.height, low, high)
     for (curve, _), place in zip(shown, places, strict=True):
         base = QPointF(box.right() + PAD + 2, place + type_.ascent / 2 - 1.0)
-        type_.paint(painter, base, curve.name, look.colour(curve.role))
+        type_.paint(painter, base, curve.name, style.colour(curve.role))
 
 
-def _end(curve: Curve, chart: Chart, ground: PlotArea) -> float | None:
+def _end(curve: Curve, chart: Chart, plot_area: PlotArea) -> float | None:
     """Pixel height of the curve's last visible value."""
-    inside = np.flatnonzero((curve.x <= _data(ground.x[1], chart.x.log)) & np.isfinite(curve.y))
+    inside = np.flatnonzero((curve.x <= _data(plot_area.x[1], chart.x.log)) & np.isfinite(curve.y))
     if inside.size == 0:
         return None
     value = float(curve.y[inside[-1]])
@@ -120,8 +120,8 @@ def _end(curve: Curve, chart: Chart, ground: PlotArea) -> float | None:
         if value <= 0:
             return None
         value = math.log10(value)
-    low, high = ground.y
-    return ground.along(value) if low <= value <= high else None
+    low, high = plot_area.y
+    return plot_area.along(value) if low <= value <= high else None
 
 
 def _data(drawn: float, log: bool) -> float:

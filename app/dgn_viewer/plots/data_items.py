@@ -32,16 +32,16 @@ class CurveItems:
         self._lines: dict[str, pg.PlotCurveItem] = {}
         self._dots: dict[str, pg.ScatterPlotItem] = {}
 
-    def show(self, chart: Chart, look: ChartStyle) -> None:
+    def show(self, chart: Chart, style: ChartStyle) -> None:
         """Show the chart's curves as far as the view box shows them."""
         names = {_key(index, curve) for index, curve in enumerate(chart.curves)}
         for store in (self._lines, self._dots):
             for gone in set(store) - names:
                 self._field.removeItem(store.pop(gone))
         for index, curve in enumerate(chart.curves):
-            self._show_one(_key(index, curve), curve, chart, look)
+            self._show_one(_key(index, curve), curve, chart, style)
 
-    def _show_one(self, key: str, curve: Curve, chart: Chart, look: ChartStyle) -> None:
+    def _show_one(self, key: str, curve: Curve, chart: Chart, style: ChartStyle) -> None:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = pg.PlotCurveItem(connect="finite")
@@ -50,7 +50,7 @@ class CurveItems:
         seen = undrawn(low, chart.x), undrawn(high, chart.x)
         x, y = thinned(curve.x, curve.y, *seen, _MOST_POINTS)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
-        colour = look.colour(curve.role)
+        colour = style.colour(curve.role)
         pen = pg.mkPen(colour, width=2 if curve.thick else 1, style=_DASHES[curve.dash])
         line.setData(x, y, pen=pen, antialias=len(x) <= _SMOOTH_POINTS, connect="finite")
         if curve.marker:

@@ -17,7 +17,7 @@ class ReadoutCard(QGraphicsObject):
         super().__init__()
         self.setZValue(100)
         self.setAcceptedMouseButtons(Qt.MouseButton.NoButton)
-        self.look = ChartStyle(LIGHT)
+        self.style = ChartStyle(LIGHT)
         self.room = QRectF()
         self.place = QPointF()
         self.lines: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ReadoutCard(QGraphicsObject):
         """The card."""
         if self.lines:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            _paint(painter, self.look, self.place, self.lines, self.room)
+            _paint(painter, self.style, self.place, self.lines, self.room)
 
     def resize(self, room: QRectF) -> None:
         """The scene has this size now."""
@@ -47,20 +47,20 @@ class ReadoutCard(QGraphicsObject):
 
 
 def _paint(
-    painter: QPainter, look: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
+    painter: QPainter, style: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
 ) -> None:
     """The values in a small card beside the cursor, kept inside `room`."""
-    type_ = look.label
+    type_ = style.label
     wide = max(type_.width(line) for line in lines) + 12
     tall = type_.height * len(lines) + 8
     x, y = place.x() + 12, place.y() + 12
     x = place.x() - 12 - wide if x + wide > room.right() else x
     y = place.y() - 12 - tall if y + tall > room.bottom() else y
     card = QRectF(max(x, room.left()), max(y, room.top()), wide, tall)
-    painter.setPen(QPen(look.colour("line"), 1))
-    painter.setBrush(look.colour("window", 0.96))
+    painter.setPen(QPen(style.colour("line"), 1))
+    painter.setBrush(style.colour("window", 0.96))
     painter.drawRoundedRect(card, 4, 4)
     for index, line in enumerate(lines):
         base = QPointF(card.left() + 6, card.top() + 4 + type_.ascent + index * type_.height)
         strong = index == len(lines) - 1 or len(lines) > 3
-        type_.paint(painter, base, line, look.colour("text" if strong else "muted"))
+        type_.paint(painter, base, line, style.colour("text" if strong else "muted"))

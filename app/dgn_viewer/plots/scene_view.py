@@ -39,14 +39,14 @@ class SceneView(QWidget):
 
     def __init__(self, theme: Theme = LIGHT, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._look = ChartStyle(theme, self.font().family())
+        self._style = ChartStyle(theme, self.font().family())
         self._charts: dict[str, ChartItem] = {}
         self._pointer: QPointF | None = None
         self._canvas = _Canvas(self, theme.panel)
         self._canvas.setFrameShape(self._canvas.Shape.NoFrame)
         self._canvas.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._readout = ReadoutCard()
-        self._readout.look = self._look
+        self._readout.style = self._style
         self._canvas.addItem(self._readout)
         # Not sigMouseMoved: it is thinned, and may lose the place where the cursor comes to rest.
         self._canvas.viewport().installEventFilter(self)
@@ -65,7 +65,7 @@ class SceneView(QWidget):
         for chart in scene.charts:
             item = self._charts.get(chart.key)
             if item is None:
-                item = self._charts[chart.key] = ChartItem(chart, self._look)
+                item = self._charts[chart.key] = ChartItem(chart, self._style)
                 item.clicked.connect(self._clicked)
                 self._canvas.addItem(item)
             elif same(item.chart, chart):
@@ -88,11 +88,11 @@ class SceneView(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         """Recolour everything that is shown."""
-        self._look = ChartStyle(theme, self.font().family())
+        self._style = ChartStyle(theme, self.font().family())
         self._canvas.setBackground(theme.panel)
-        self._readout.look = self._look
+        self._readout.style = self._style
         for item in self._charts.values():
-            item.set_look(self._look)
+            item.set_style(self._style)
         self._readout.update()
 
     def follow(self) -> None:
@@ -106,8 +106,8 @@ class SceneView(QWidget):
 
     def visible_range(self, key: str) -> tuple[Range, Range]:
         """The part of a chart that is visible, in drawn coordinates (powers of ten on log axes)."""
-        ground = self._charts[key].ground()
-        return ground.x, ground.y
+        plot_area = self._charts[key].plot_area()
+        return plot_area.x, plot_area.y
 
     def area(self, key: str) -> QRectF:
         """Where the data of a chart stand in this widget, in pixels."""

@@ -155,10 +155,10 @@ def _widths(
     squares = [column for column in inside if column not in others]
     rest = count - len(squares)
     most = free if rest == 0 else free * len(squares) / (len(squares) + 1.25 * rest)
-    beside = sum(around[column] for column in squares)
+    surround = sum(around[column] for column in squares)
     wanted = sum(inside[column] for column in squares)
     # Squares side by side stay equally large when they have to shrink.
-    shrink = min(1.0, max(most - beside, 8.0) / wanted) if wanted else 1.0
+    shrink = min(1.0, max(most - surround, 8.0) / wanted) if wanted else 1.0
     sizes = {column: around[column] + inside[column] * shrink for column in squares}
     left = free - sum(sizes.values())
     if rest:

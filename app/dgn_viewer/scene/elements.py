@@ -19,7 +19,7 @@ Array = NDArray[Any]
 # `typeset` reads it for the screen, matplotlib's mathtext for figures.
 
 # One meaning, one colour; resolved by `theme` for light, dark and paper.
-Role = Literal["value", "feature", "cross", "beside", "accent", "muted", "text"]
+Role = Literal["value", "feature", "cross", "compared", "accent", "muted", "text"]
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 # 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0.
 Ramp = Literal["gates", "sequential", "diverging"]

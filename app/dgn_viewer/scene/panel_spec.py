@@ -55,7 +55,7 @@ class View:
     choices: Mapping[str, str] = field(default_factory=dict)
     paused: bool = False
     diverged: int | None = None  # the step at which the loss was no longer finite
-    beside: ComparedRun | None = None
+    compared: ComparedRun | None = None
 
 
 @dataclass(frozen=True)

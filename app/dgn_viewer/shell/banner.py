@@ -114,7 +114,7 @@ class Banner(QToolBar):
             f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
             f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
         )
-        for (badge, _), tone in zip(self._sides, (theme.text, theme.beside), strict=True):
+        for (badge, _), tone in zip(self._sides, (theme.text, theme.compared), strict=True):
             badge.setStyleSheet(
                 f"color: {theme.panel}; background: {tone}; border-radius: 4px; "
                 "padding: 1px 6px; font-weight: bold;"

@@ -125,8 +125,8 @@ class DropZones(QWidget):
     def _paint_zone(self, painter: QPainter, zone: FileUse, room: QRectF) -> None:
         theme, lit = self._theme, zone.purpose == self.lit
         possible = zone.purpose in self._open
-        ground = mixed(theme.panel, theme.accent, 0.14) if lit else theme.panel
-        painter.setBrush(QColor(ground if possible else theme.window))
+        background = mixed(theme.panel, theme.accent, 0.14) if lit else theme.panel
+        painter.setBrush(QColor(background if possible else theme.window))
         tone = theme.accent if possible else theme.line
         self._outline(painter, room, tone, dashed=not lit, width=3 if lit else 2)
         text, muted = theme.text, theme.muted

@@ -78,7 +78,7 @@ class History:
         self._recorded: dict[tuple[str, str], RecordedSeries] = {}
         self._marks: list[Mark] = []
         self._last: Measured | None = None
-        self._beside: ComparedRun | None = None
+        self._compared: ComparedRun | None = None
         self._revisions: dict[str, int] = {}
         self._common = 0
 
@@ -116,10 +116,10 @@ class History:
             case WeightsTaken():
                 self._mark(event.step, "weights")
             case ComparisonOpened():
-                self._beside = beside_of(event)
+                self._compared = compared_run(event)
                 self._common += 1
             case ComparisonClosed():
-                self._beside = None
+                self._compared = None
                 self._common += 1
             case SettingChanged():
                 for label in _labels(before.settings, event):
@@ -142,8 +142,8 @@ class History:
                 self._readings[probe] = reading
                 self._touch(probe, frame.step)
 
-        if self._beside is not None:
-            self._look_beside(self._beside, frame)
+        if self._compared is not None:
+            self._read_compared(self._compared, frame)
         return True
 
     def view(self, choices: Mapping[str, str]) -> View:
@@ -160,15 +160,15 @@ class History:
             choices=dict(choices),
             paused=self.state.paused,
             diverged=self.state.diverged,
-            beside=self._beside,
+            compared=self._compared,
         )
 
-    def _look_beside(self, beside: ComparedRun, frame: Frame) -> None:
+    def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
         """What stands still is read once: all of its readings are those of the frame."""
-        known = beside.readings
+        known = compared.readings
         changed = [p for p in {*known, *frame.beside} if known.get(p) is not frame.beside.get(p)]
         if changed:
-            self._beside = replace(beside, readings=dict(frame.beside))
+            self._compared = replace(compared, readings=dict(frame.beside))
         for probe in changed:
             self._touch(probe, frame.step)
 
@@ -202,7 +202,7 @@ def _scores(event: Measured) -> dict[str, float]:
     return {name: value for name, value in measured.items() if value is not None}
 
 
-def beside_of(event: ComparisonOpened) -> ComparedRun:
+def compared_run(event: ComparisonOpened) -> ComparedRun:
     """What stands beside the run, with the scores that its own run recorded."""
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:

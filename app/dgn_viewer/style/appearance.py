@@ -20,7 +20,7 @@ def resolve(choice: str) -> Theme:
     return DARK if choice == "dark" else LIGHT
 
 
-def put_on(application: QApplication, theme: Theme) -> None:
+def apply(application: QApplication, theme: Theme) -> None:
     """Palette and style sheet of everything that is not painted by hand."""
     application.setPalette(stylesheet.palette(theme))
     application.setStyleSheet(stylesheet.stylesheet(theme))

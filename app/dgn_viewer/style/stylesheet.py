@@ -48,9 +48,12 @@ def text_pairs(theme: Theme) -> tuple[tuple[str, str], ...]:
     """Every (text, background) that the style sheet and the painted widgets use."""
     hover = mixed(theme.panel, theme.line, 0.5)
     return (
-        *((theme.text, ground) for ground in (theme.window, theme.panel, theme.line, hover)),
-        *((theme.muted, ground) for ground in (theme.window, theme.panel, hover)),
-        *((theme.refused, ground) for ground in (theme.window, theme.panel)),
+        *(
+            (theme.text, background)
+            for background in (theme.window, theme.panel, theme.line, hover)
+        ),
+        *((theme.muted, background) for background in (theme.window, theme.panel, hover)),
+        *((theme.refused, background) for background in (theme.window, theme.panel)),
         (theme.accent, theme.panel),
         (on_accent(theme), theme.accent),
     )

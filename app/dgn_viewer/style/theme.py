@@ -23,7 +23,7 @@ class Theme:
     value: str  # value network, K^V
     feature: str  # feature network, K^F
     cross: str  # K^X
-    beside: str  # what is compared with (B)
+    compared: str  # what is compared with (B)
     refused: str
     gate_closed: str
     gate_open: str

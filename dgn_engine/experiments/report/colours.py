@@ -6,7 +6,7 @@ import json
 from functools import cache
 from importlib.resources import files
 
-SERIES = ("value", "feature", "cross", "beside", "accent", "text")  # in the order of the curves
+SERIES = ("value", "feature", "cross", "compared", "accent", "text")  # in the order of the curves
 DASHES = ("solid", "dash", "dot", "dashdot")  # a colour that comes again has another dash
 
 

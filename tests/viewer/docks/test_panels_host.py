@@ -269,12 +269,12 @@ def test_what_stands_beside_the_run_can_be_computed_anyway(
 ) -> None:
     host = make_host("ntk")
     view = compared(make_view("hard"))
-    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_beside")
+    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_compared")
     host.show_view(view)
     assert offer.isHidden()
-    assert view.beside is not None
-    dear = costly(replace(view, readings=view.beside.readings)).readings
-    host.show_view(replace(view, beside=replace(view.beside, readings=dear)))
+    assert view.compared is not None
+    dear = costly(replace(view, readings=view.compared.readings)).readings
+    host.show_view(replace(view, compared=replace(view.compared, readings=dear)))
     assert not offer.isHidden()
     assert isinstance(host.shown(), Scene)  # A is shown
     assert "90 s" in offer.toolTip()
@@ -284,9 +284,9 @@ def test_what_stands_beside_the_run_can_be_computed_anyway(
     host.show_view(view)
     assert offer.isHidden()
     assert host.requests()[0].options == (("anyway_beside", True),)
-    host.show_view(replace(view, beside=replace(view.beside, name="larger.pt", readings=dear)))
+    host.show_view(replace(view, compared=replace(view.compared, name="larger.pt", readings=dear)))
     assert host.requests()[0].options == ()  # another one was not asked for
-    both = costly(replace(view, beside=replace(view.beside, readings=dear)))
+    both = costly(replace(view, compared=replace(view.compared, readings=dear)))
     host.show_view(both)
     button(host, "Compute anyway").click()
     assert host.requests()[0].options == (("anyway", True), ("anyway_beside", True))

@@ -344,11 +344,11 @@ def test_the_list_of_runs_shows_and_continues_what_can_be(qtbot: QtBot, viewer: 
     assert not page.go_on.isEnabled()
     assert "being written" in page.message.text()
     page.rows.setCurrentRow(1)
-    page.look.click()
+    page.show_run.click()
     page.go_on.click()
     assert sent == [ShowRun("b"), ContinueRun("b")]
     page.rows.setCurrentRow(2)
-    assert not page.look.isEnabled()
+    assert not page.show_run.isEnabled()
     assert "repair" in page.message.text()
     page.show_runs(RunsListed("nowhere", ()))
     assert page.message.text() == "There are no runs in nowhere."

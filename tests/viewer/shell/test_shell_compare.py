@@ -22,7 +22,7 @@ from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.run_text import short_names
-from dgn_viewer.state.history import History, beside_of
+from dgn_viewer.state.history import History, compared_run
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -68,8 +68,8 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     probes = {"gates", "overlap", "npk", "ntk", "agreement"}
 
     def seen() -> bool:
-        beside = window.history.view({}).beside
-        return beside is not None and set(beside.readings) == probes
+        compared = window.history.view({}).compared
+        return compared is not None and set(compared.readings) == probes
 
     qtbot.waitUntil(seen, timeout=20_000)
     qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent, timeout=20_000)
@@ -110,15 +110,15 @@ def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
     host = window.docks.hosts["ntk"]
     qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=20_000)
     window.send(OpenFile(str(tmp_path / "wide.pt"), "compare"))
-    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_beside")
+    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_compared")
     qtbot.waitUntil(lambda: not offer.isHidden(), timeout=20_000)
     window.send(Pause())  # what stands still is read also while the run stands
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     offer.click()
 
     def read() -> bool:
-        beside = window.history.view({}).beside
-        return beside is not None and not beside.readings["ntk"].absent
+        compared = window.history.view({}).compared
+        return compared is not None and not compared.readings["ntk"].absent
 
     qtbot.waitUntil(read, timeout=20_000)
     qtbot.waitUntil(lambda: offer.isHidden())
@@ -200,14 +200,14 @@ def test_a_closed_window_forgets_the_panels_of_a_comparison(
 def test_a_recorded_run_brings_its_curves() -> None:
     scores = (Measured(5, 0.5, 2.0, 0.3), Measured(10, 1.0, 1.5, 0.5, 1.6, 0.45))
     event = ComparisonOpened("a run", "scores only", "DL", (), scores=scores)
-    series = beside_of(event).series
+    series = compared_run(event).series
     assert series["training", "train_loss"].values.tolist() == [2.0, 1.5]
     assert series["training", "test_accuracy"].steps.tolist() == [10]
     history = History()
     history.on_event(event)
-    beside = history.view({}).beside
-    assert beside is not None
-    assert beside.name == "a run"
+    compared = history.view({}).compared
+    assert compared is not None
+    assert compared.name == "a run"
 
 
 @pytest.mark.parametrize(

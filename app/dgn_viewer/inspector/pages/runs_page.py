@@ -48,9 +48,9 @@ class RunsPage(QWidget):
         self.go_on.setProperty("role", "primary")
         self.go_on.setToolTip("Train on from its last checkpoint")
         self.go_on.clicked.connect(self._continue)
-        self.look = QPushButton("Show")
-        self.look.setToolTip("Its curves and its last readings, without training")
-        self.look.clicked.connect(self._show_run)
+        self.show_run = QPushButton("Show")
+        self.show_run.setToolTip("Its curves and its last readings, without training")
+        self.show_run.clicked.connect(self._show_run)
         self._lay_out()
         self._refresh()
 
@@ -86,7 +86,7 @@ class RunsPage(QWidget):
     def _refresh(self) -> None:
         run = self._chosen()
         why = why_not(run) if run is not None else ""
-        self.look.setEnabled(run is not None and run.status not in ("damaged", "running"))
+        self.show_run.setEnabled(run is not None and run.status not in ("damaged", "running"))
         self.go_on.setEnabled(run is not None and not why)
         if run is not None:
             self.message.setText(why)
@@ -94,7 +94,7 @@ class RunsPage(QWidget):
 
     def _show_run(self) -> None:
         run = self._chosen()
-        if run is not None and self.look.isEnabled():
+        if run is not None and self.show_run.isEnabled():
             self._send(ShowRun(run.folder))
 
     def _continue(self) -> None:
@@ -106,7 +106,7 @@ class RunsPage(QWidget):
         buttons = QHBoxLayout()
         buttons.setSpacing(8)
         buttons.addWidget(self.go_on)
-        buttons.addWidget(self.look)
+        buttons.addWidget(self.show_run)
         buttons.addStretch(1)
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 4, 16, 12)

@@ -78,11 +78,13 @@ def test_the_eigenvalues_of_both_are_inside_the_axes(
     make_view: MakeView, compared: Compare
 ) -> None:
     view = compared(make_view("hard"))
-    assert view.beside is not None
-    reading = view.beside.readings["npk"]
+    assert view.compared is not None
+    reading = view.compared.readings["npk"]
     larger = {**reading.arrays, "eigenvalues": 50 * reading.arrays["eigenvalues"]}
-    readings = {**view.beside.readings, "npk": replace(reading, arrays=larger)}
-    scene = PANELS["spectrum"].draw(replace(view, beside=replace(view.beside, readings=readings)))
+    readings = {**view.compared.readings, "npk": replace(reading, arrays=larger)}
+    scene = PANELS["spectrum"].draw(
+        replace(view, compared=replace(view.compared, readings=readings))
+    )
     assert isinstance(scene, Scene)
     limits = scene.charts[0].y.limits
     assert limits is not None
@@ -93,12 +95,12 @@ def test_a_layer_that_the_other_network_lacks_is_shown_alone_and_said(
     make_view: MakeView, compared: Compare
 ) -> None:
     view = compared(make_view("hard"))
-    assert view.beside is not None
-    reading = view.beside.readings["gates"]
+    assert view.compared is not None
+    reading = view.compared.readings["gates"]
     arrays = {name: a for name, a in reading.arrays.items() if not name.endswith("_2")}
-    readings = {**view.beside.readings, "gates": replace(reading, arrays=arrays)}
-    beside = replace(view.beside, readings=readings)
-    scene = PANELS["gate_maps"].draw(replace(view, beside=beside, choices={"layer": "2"}))
+    readings = {**view.compared.readings, "gates": replace(reading, arrays=arrays)}
+    compared = replace(view.compared, readings=readings)
+    scene = PANELS["gate_maps"].draw(replace(view, compared=compared, choices={"layer": "2"}))
     assert isinstance(scene, Scene)
     assert "B · other.safetensors has no layer 3." in scene.note
 
