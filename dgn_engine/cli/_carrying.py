@@ -34,7 +34,7 @@ def carry(arguments: argparse.Namespace, task: ReproductionTask) -> Document:
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
     from dgn_engine.experiments.report.terminal import print_document
     from dgn_engine.sweep.checks import check_folder, check_start
-    from dgn_engine.sweep.workers.choose import find_executor, works_here
+    from dgn_engine.sweep.workers import find_executor, works_here
 
     check_folder(task.folder)
     if arguments.report_only:

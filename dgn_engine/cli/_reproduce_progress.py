@@ -10,7 +10,7 @@ from rich.progress import Progress as RichBar
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.progress import OVER, ReproductionProgress
-from dgn_engine.sweep.executor import UnitProgress
+from dgn_engine.sweep.schedule import UnitProgress
 
 
 class UnitProgressBar:

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dgn_engine.experiments.report.formatting import NOTHING, duration
-from dgn_engine.sweep.attempt import log_path
 from dgn_engine.sweep.grid import Sweep
 from dgn_engine.sweep.summary import SummaryRow, groups_of
+from dgn_engine.sweep.workers.attempt import log_path
 
 WIDE = 160  # columns where there is no terminal
 

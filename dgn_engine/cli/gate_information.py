@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dgn_engine.experiments._gate_information import gate_information, network_for
     from dgn_engine.experiments.report.reproduce import ReproductionTask
     from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
-    from dgn_engine.sweep.workers.choose import works_here
+    from dgn_engine.sweep.workers import works_here
 
     file: Path = arguments.file.absolute()
     config = _config(arguments, file)

@@ -53,9 +53,9 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._sweep_table import print_failures, print_groups
     from dgn_engine.experiments.report.progress import ProgressTally
     from dgn_engine.sweep.checks import check_folder, check_start
-    from dgn_engine.sweep.executor import UnitProgress
+    from dgn_engine.sweep.schedule import UnitProgress
     from dgn_engine.sweep.summary import rows_of, write_results
-    from dgn_engine.sweep.workers.choose import find_executor, works_here
+    from dgn_engine.sweep.workers import find_executor, works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root)

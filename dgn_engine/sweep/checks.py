@@ -14,8 +14,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import filled
-from dgn_engine.sweep.perform import state_of
 from dgn_engine.sweep.unit import Training, Unit
+from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device
 from dgn_engine.training.initial_weights import read_initial_weights

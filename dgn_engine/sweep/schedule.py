@@ -1,18 +1,30 @@
-"""Which units are ready, which run, and what became of each; knows no processes and no clock."""
+"""Schedules units: which are ready, which run, what became of each; no processes, no clock."""
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from dgn_engine.sweep.executor import Told, UnitProgress
-from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import UnitUpdate
+from dgn_engine.sweep.unit import Unit, UnitUpdate
 
+UnitState = Literal["queued", "running", "done", "skipped", "diverged", "failed", "interrupted"]
 TRIES = 3  # of a unit that fails, or whose worker is lost again and again at the same place
 PATIENCE = 300  # times that a unit whose run another process writes is put back
-SOUND: tuple[Told, ...] = ("done", "skipped", "diverged")
-_OVER: tuple[Told, ...] = (*SOUND, "failed")
+SOUND: tuple[UnitState, ...] = ("done", "skipped", "diverged")
+OVER: tuple[UnitState, ...] = (*SOUND, "failed")
+
+
+@dataclass(frozen=True)
+class UnitProgress:
+    """What became of a unit, or how far it is (`fraction` of its steps, `score` so far)."""
+
+    unit: str
+    state: UnitState
+    fraction: float = 0.0
+    score: float | None = None
+    trouble: str = ""
 
 
 class Schedule:
@@ -30,12 +42,12 @@ class Schedule:
         self._waits = dict.fromkeys(self._units, 0)
         self._furthest = dict.fromkeys(self._units, 0.0)  # at the last loss of its worker
         self._fraction = dict.fromkeys(self._units, 0.0)
-        self.states: dict[str, Told] = dict.fromkeys(self._units, "queued")
+        self.states: dict[str, UnitState] = dict.fromkeys(self._units, "queued")
 
     @property
     def over(self) -> bool:
         """Whether nothing is left to do."""
-        return all(state in _OVER for state in self.states.values())
+        return all(state in OVER for state in self.states.values())
 
     @property
     def running(self) -> list[str]:
@@ -50,68 +62,70 @@ class Schedule:
             if all(self.states[need] in SOUND for need in self._units[name].needs)
         ]
 
-    def skip(self, unit_id: str, state: Told, score: float | None) -> UnitProgress:
-        """There is nothing to do for it."""
+    def skip(self, unit_id: str, state: UnitState, score: float | None) -> UnitProgress:
+        """Take a unit off the queue: there is nothing to do for it."""
         self._queue.remove(unit_id)
         self.states[unit_id] = state
         return UnitProgress(unit_id, state, 1.0, score)
 
     def begin(self, unit_id: str) -> None:
-        """A worker has it."""
+        """Mark a unit as running: a worker has it."""
         self._queue.remove(unit_id)
         self.states[unit_id] = "running"
 
-    def hear(self, news: UnitUpdate, stopping: bool) -> list[UnitProgress]:
-        """What follows from news of a unit that runs, for it and for those that need it."""
-        unit_id = news.unit
+    def apply(self, update: UnitUpdate, stopping: bool) -> list[UnitProgress]:
+        """Return what follows from an update, for its unit and for those that need it."""
+        unit_id = update.unit
         if self.states.get(unit_id) != "running":
-            return []  # its worker had been given up
-        self._fraction[unit_id] = max(self._fraction[unit_id], news.fraction)
-        match news.word:
+            return []  # its worker was given up
+        self._fraction[unit_id] = max(self._fraction[unit_id], update.fraction)
+        match update.state:
             case "running":
-                return [UnitProgress(unit_id, "running", news.fraction, news.score)]
+                return [UnitProgress(unit_id, "running", update.fraction, update.score)]
             case "done" | "diverged":
-                self.states[unit_id] = news.word
-                return [UnitProgress(unit_id, news.word, 1.0, news.score)]
+                self.states[unit_id] = update.state
+                return [UnitProgress(unit_id, update.state, 1.0, update.score)]
             case "interrupted":
-                return [self._back(news, "")] if not stopping else [self._left(news)]
+                return [self._requeue(update, "")] if not stopping else [self._interrupt(update)]
             case "held" | "lost" if stopping:
-                return [self._left(news)]
+                return [self._interrupt(update)]
             case "refused":  # a sentence for the user, who alone can mend it
-                return self._fail(unit_id, news.trouble)
+                return self._fail(unit_id, update.trouble)
             case "held":
                 self._waits[unit_id] += 1
                 if self._waits[unit_id] > PATIENCE:
-                    return self._fail(unit_id, news.trouble)
-                return [self._back(news, news.trouble)]
+                    return self._fail(unit_id, update.trouble)
+                return [self._requeue(update, update.trouble)]
             case "lost" if self._fraction[unit_id] > self._furthest[unit_id]:
                 self._furthest[unit_id] = self._fraction[unit_id]
-                return [self._back(news, news.trouble)]
+                return [self._requeue(update, update.trouble)]
             case _:
                 self._failures[unit_id] += 1
                 if self._failures[unit_id] >= TRIES:
-                    return self._fail(unit_id, news.trouble)
-                return [self._back(news, news.trouble)]
+                    return self._fail(unit_id, update.trouble)
+                return [self._requeue(update, update.trouble)]
 
     def stop(self) -> list[UnitProgress]:
-        """Nothing more will be begun or heard of."""
+        """Give up what runs: nothing more will be begun or heard of."""
         left = self.running
         for unit_id in left:
             self.states[unit_id] = "interrupted"
         return [UnitProgress(unit_id, "interrupted", self._fraction[unit_id]) for unit_id in left]
 
-    def _back(self, news: UnitUpdate, trouble: str) -> UnitProgress:
-        """It is begun again; in its old place, so that what needs it does not wait for all else."""
-        insort(self._queue, news.unit, key=self._place.__getitem__)
-        self.states[news.unit] = "queued"
-        return UnitProgress(news.unit, "queued", self._fraction[news.unit], news.score, trouble)
+    def _requeue(self, update: UnitUpdate, trouble: str) -> UnitProgress:
+        """Queue it again in its old place, so that what needs it does not wait for all else."""
+        insort(self._queue, update.unit, key=self._place.__getitem__)
+        self.states[update.unit] = "queued"
+        return UnitProgress(
+            update.unit, "queued", self._fraction[update.unit], update.score, trouble
+        )
 
-    def _left(self, news: UnitUpdate) -> UnitProgress:
-        self.states[news.unit] = "interrupted"
-        return UnitProgress(news.unit, "interrupted", news.fraction, news.score)
+    def _interrupt(self, update: UnitUpdate) -> UnitProgress:
+        self.states[update.unit] = "interrupted"
+        return UnitProgress(update.unit, "interrupted", update.fraction, update.score)
 
     def _fail(self, unit_id: str, trouble: str) -> list[UnitProgress]:
-        """It and, in turn, whatever needs it."""
+        """Fail the unit and, in turn, whatever needs it."""
         self.states[unit_id] = "failed"
         told = [UnitProgress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
         for other in self._needed_by[unit_id]:

@@ -1,65 +1,101 @@
-"""The one loop behind every executor: begin what is ready, hear how it goes, until all is over."""
+"""Carries units out: begins what is ready, applies updates of the workers, until all is over."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.lock import Lock
-from dgn_engine.storage.runs.folder_layout import LOCK, RUN
-from dgn_engine.sweep.attempt import UnitTask
-from dgn_engine.sweep.executor import Told, UnitProgress
-from dgn_engine.sweep.perform import state_of
-from dgn_engine.sweep.schedule import Schedule
-from dgn_engine.sweep.stale_lock import StaleLock
-from dgn_engine.sweep.unit import Calculation, Unit, check_units, unit_folder
-from dgn_engine.sweep.unit_update import ProcessId, UnitUpdate
-from dgn_engine.sweep.unstartable import find_unstartable, record_unstartable
+from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOCK, LOG, RUN
+from dgn_engine.sweep.schedule import Schedule, UnitProgress, UnitState
+from dgn_engine.sweep.unit import (
+    Calculation,
+    ProcessId,
+    Unit,
+    UnitTask,
+    UnitUpdate,
+    check_units,
+    unit_folder,
+)
+from dgn_engine.sweep.unit_results import (
+    UnitResults,
+    find_unstartable,
+    record_unstartable,
+    state_of,
+)
 
-WAIT = 0.2  # seconds between two looks at whether to stop
+WAIT = 0.2  # seconds between two questions whether to stop
 AGAIN = 1.0  # seconds before a unit whose run another process writes is tried again
 GRACE = 60.0  # seconds that what runs has to save itself
+SILENT = 120.0  # seconds without a change after which the lock of another machine is stale
 
 
 class Workers(Protocol):
-    """Those who carry units out. `tell` and `stop` are theirs from `gather` until its exit."""
+    """A pool that carries units out. `on_update` and `stopped` may be called until its exit."""
 
-    def gather(
-        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
+    def start(
+        self,
+        units: Sequence[Unit],
+        on_update: Callable[[UnitUpdate], None],
+        stopped: Callable[[], bool],
     ) -> AbstractContextManager[None]:
-        """Workers for these units; on exit none is left, whatever they were doing."""
+        """Get ready for these units; on exit no worker is left, whatever it was doing."""
 
-    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
-        """Begin as many as there is room for, and say which; called in the order of the sweep."""
+    def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
+        """Begin as many as there is room for, and return them; called in the sweep's order."""
 
-    def work(self, seconds: float) -> None:
-        """Let them work for about so long, and pass on what they say."""
+    def poll(self, seconds: float) -> None:
+        """Let them work for about so long, and pass on their updates."""
 
     def interrupt(self) -> None:
-        """What runs is to save itself and end; news of it follow."""
+        """Ask what runs to save itself and end; updates of it follow."""
 
 
-def carry_out(
-    crew: Workers,
-    units: Sequence[Unit],
-    root: Path,
-    told: Callable[[UnitProgress], None],
-    stop: Callable[[], bool],
-) -> dict[str, Told]:
-    """`Executor.run` for a crew. Raises `UserError` where `root` holds other work or is in use."""
-    check_units(units)
-    root = root.absolute()
-    with _Writing(root):
-        schedule = Schedule(units)
-        for progress in _already(schedule, units, root):
-            told(progress)
-        if not schedule.over:
-            _Sweep(crew, schedule, root, told, stop).run(units)
-    return schedule.states
+class Executor(ABC):
+    """Carries units out, each after those it needs, wherever its workers have room for them."""
+
+    @abstractmethod
+    def workers_in(self, root: Path) -> Workers:
+        """Return new workers for the folder of one sweep."""
+
+    def run(
+        self,
+        units: Sequence[Unit],
+        root: Path,
+        on_progress: Callable[[UnitProgress], None],
+        stopped: Callable[[], bool],
+    ) -> dict[str, UnitState]:
+        """Carry the units out and return the last state of each.
+
+        A unit that is done already is reported as 'skipped'; one that fails is tried twice again
+        (not where it ends in a `UserError`) and then reported as 'failed' with the end of its log
+        in `trouble`, and whatever needs it fails too.
+
+        Args:
+            units: in an order in which each comes after its needs.
+            root: the folder of the sweep.
+            on_progress: called at each change.
+            stopped: asked often; once it says so, what runs is left so that it can go on later.
+
+        Raises:
+            UserError: `root` holds other work or is in use.
+        """
+        check_units(units)
+        root = root.absolute()
+        with _lock_folder(root):
+            schedule = Schedule(units)
+            for progress in _finished_before(schedule, units, root):
+                on_progress(progress)
+            if not schedule.over:
+                sweep = _Sweep(self.workers_in(root), schedule, root, on_progress, stopped)
+                sweep.run(units)
+        return schedule.states
 
 
 class _Sweep:
@@ -67,98 +103,127 @@ class _Sweep:
 
     def __init__(
         self,
-        crew: Workers,
+        workers: Workers,
         schedule: Schedule,
         root: Path,
-        told: Callable[[UnitProgress], None],
-        stop: Callable[[], bool],
+        on_progress: Callable[[UnitProgress], None],
+        stopped: Callable[[], bool],
     ) -> None:
-        self._crew, self._schedule, self._root = crew, schedule, root
-        self._told, self._stop = told, stop
+        self._workers, self._schedule, self._root = workers, schedule, root
+        self._on_progress, self._stopped = on_progress, stopped
         self._stopping = False
         self._not_before: dict[str, float] = {}
-        self._silence = StaleLock(root)
+        self._stale_locks = StaleLock(root)
         self._ended: set[ProcessId] = set()  # whose locks do not count any more
 
     def run(self, units: Sequence[Unit]) -> None:
-        with self._crew.gather(units, self._hear, self._stop):
-            while not self._schedule.over and not self._stop():
-                self._begin()
-                self._crew.work(WAIT)
-            self._wind_up()
+        with self._workers.start(units, self._apply, self._stopped):
+            while not self._schedule.over and not self._stopped():
+                self._submit()
+                self._workers.poll(WAIT)
+            self._interrupt()
         for progress in self._schedule.stop():
-            self._told(progress)
+            self._on_progress(progress)
 
-    def _begin(self) -> None:
-        self._leave_orphans()
+    def _submit(self) -> None:
+        self._skip_unstartable()
         now = time.monotonic()
         ready = [
             UnitTask(unit, self._root, tuple(self._ended))
             for unit in self._schedule.ready()
             if self._not_before.get(unit.id, 0.0) <= now
         ]
-        for task in self._crew.take(ready) if ready else ():
+        for task in self._workers.submit(ready) if ready else ():
             self._schedule.begin(task.unit.id)
 
-    def _leave_orphans(self) -> None:
+    def _skip_unstartable(self) -> None:
         for unit in self._schedule.ready():
-            orphan = find_unstartable(unit, self._root) if unit.needs else None
-            if orphan is not None:
-                record_unstartable(unit.id, orphan, self._root)
-                self._told(self._schedule.skip(unit.id, "diverged", None))
+            unstartable = find_unstartable(unit, self._root) if unit.needs else None
+            if unstartable is not None:
+                record_unstartable(unit.id, unstartable, self._root)
+                self._on_progress(self._schedule.skip(unit.id, "diverged", None))
 
-    def _wind_up(self) -> None:
+    def _interrupt(self) -> None:
         self._stopping = True
         if not self._schedule.running:
             return
-        self._crew.interrupt()
+        self._workers.interrupt()
         until = time.monotonic() + GRACE
         while self._schedule.running and time.monotonic() < until:
-            self._crew.work(WAIT)
+            self._workers.poll(WAIT)
 
-    def _hear(self, news: UnitUpdate) -> None:
-        if news.word == "held":
-            self._not_before[news.unit] = time.monotonic() + AGAIN
-            if news.holder is not None and self._silence.fell(news.unit, news.holder):
-                self._ended.add(news.holder)
-        for progress in self._schedule.hear(news, self._stopping or self._stop()):
-            self._told(progress)
+    def _apply(self, update: UnitUpdate) -> None:
+        if update.state == "held":
+            self._not_before[update.unit] = time.monotonic() + AGAIN
+            if update.holder is not None and self._stale_locks.is_stale(update.unit, update.holder):
+                self._ended.add(update.holder)
+        for progress in self._schedule.apply(update, self._stopping or self._stopped()):
+            self._on_progress(progress)
 
 
-def _already(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[UnitProgress]:
-    """What was done before; raises `UserError` where a folder holds another unit's work."""
-    told = []
+@dataclass
+class StaleLock:
+    """Finds runs of a sweep that another machine locked and nobody writes any more.
+
+    Locks do not reach over a network, so nobody can see whether that writer lives. But a run that
+    is written gets a checkpoint every few seconds; one that has not changed for long is nobody's.
+    (Its machine has noticed long before that nobody waits for it any more.)
+    """
+
+    root: Path
+    silent: float = SILENT
+    _seen: dict[str, tuple[object, float]] = field(default_factory=dict)
+
+    def is_stale(self, unit_id: str, holder: ProcessId) -> bool:
+        """Whether the run that `holder` has locked has not changed for so long; asked often."""
+        now = time.monotonic()
+        trace = self._trace(unit_id, holder)
+        before, since = self._seen.get(unit_id, (None, now))
+        if trace != before:
+            since = now
+        self._seen[unit_id] = (trace, since)
+        return now - since >= self.silent
+
+    def _trace(self, unit_id: str, holder: ProcessId) -> object:
+        """Return what changes while the run is written."""
+        folder = unit_folder(self.root, unit_id)
+        try:
+            size = (folder / LOG).stat().st_size
+            names = tuple(sorted(path.name for path in (folder / CHECKPOINTS).iterdir()))
+        except OSError:
+            return holder, 0, ()
+        return holder, size, names
+
+
+def _finished_before(schedule: Schedule, units: Sequence[Unit], root: Path) -> list[UnitProgress]:
+    """Skip what is done; raises `UserError` where a folder holds another unit's work."""
+    skipped = []
     for unit in units:
         state = state_of(unit, root)
         if state == "done":
-            told.append(schedule.skip(unit.id, "skipped", _score(unit, root)))
+            skipped.append(schedule.skip(unit.id, "skipped", _score(unit, root)))
         elif state == "diverged":
-            told.append(schedule.skip(unit.id, "diverged", None))
-    return told
+            skipped.append(schedule.skip(unit.id, "diverged", None))
+    return skipped
 
 
 def _score(unit: Unit, root: Path) -> float | None:
     if isinstance(unit, Calculation) or not (unit_folder(root, unit.id) / RUN).exists():
         return None
-    from dgn_engine.sweep.unit_results import UnitResults
-
     best = UnitResults(root).trained(unit.id).best
     return best if best == best else None
 
 
-class _Writing:
-    """One sweep at a time in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._lock = Lock(root / LOCK)
-
-    def __enter__(self) -> None:
-        try:
-            self._root.mkdir(parents=True, exist_ok=True)
-            self._lock.take()
-        except OSError as error:
-            raise UserError(f"Cannot write to {self._root}: {error.strerror}.") from None
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+@contextmanager
+def _lock_folder(root: Path) -> Iterator[None]:
+    """Allow one sweep at a time in a folder; raises `UserError`."""
+    lock = Lock(root / LOCK)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock.take()
+    except OSError as error:
+        raise UserError(f"Cannot write to {root}: {error.strerror}.") from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from dgn_engine.errors import UserError
-from dgn_engine.sweep.capacity import cores
-from dgn_engine.sweep.workers.processes import ONE_THREAD
+from dgn_engine.sweep.workers.processes import ONE_THREAD, cores
 
 INSTALL = "install it with: pip install 'dgn-viewer[cluster]'"
 CONNECT = 15.0  # seconds
@@ -49,7 +48,7 @@ def connected(cluster: str, workers: int) -> Iterator[Any]:
         elif cluster.startswith("slurm"):
             address = stack.enter_context(_slurm(cluster, workers))
         if isinstance(address, str):
-            _knock(address)
+            _require_listener(address)
         try:
             client = Client(address, timeout=CONNECT, set_as_default=False, name="dgn")
         except (OSError, ValueError) as error:
@@ -58,7 +57,7 @@ def connected(cluster: str, workers: int) -> Iterator[Any]:
             yield client
 
 
-def _knock(address: str) -> None:
+def _require_listener(address: str) -> None:
     """Raise `UserError` where nobody listens: a `Client` that cannot connect leaves a thread."""
     place = urlsplit(address)
     try:
@@ -144,7 +143,7 @@ def _slurm(text: str, workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Dask's own log lines would break the progress bar; trouble comes back as news."""
+    """Dask's own log lines would break the progress bar; trouble comes back as updates."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
     before = [logger.level for logger in loggers]
     for logger in loggers:

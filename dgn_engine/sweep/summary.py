@@ -15,15 +15,15 @@ from dgn_engine.errors import UserError
 from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.sweep.executor import Told, UnitProgress
 from dgn_engine.sweep.grid import Sweep, SweepRun
+from dgn_engine.sweep.schedule import UnitProgress, UnitState
 from dgn_engine.sweep.unit import UNITS
 from dgn_engine.sweep.unit_results import UnitResults
 
 JSON, CSV = "results.json", "results.csv"
 FORMAT = "dgn-viewer sweep 1"
 NUMBERS = ("best", "last", "train", "epochs", "seconds")
-_READ: tuple[Told, ...] = ("done", "skipped", "diverged")
+_READ: tuple[UnitState, ...] = ("done", "skipped", "diverged")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SummaryGroup:
 
 
 def rows_of(
-    sweep: Sweep, states: Mapping[str, Told], last: Mapping[str, UnitProgress], root: Path
+    sweep: Sweep, states: Mapping[str, UnitState], last: Mapping[str, UnitProgress], root: Path
 ) -> list[SummaryRow]:
     """Every run of the sweep, read from its folder."""
     results = UnitResults(root)
@@ -99,7 +99,7 @@ def write_results(root: Path, sweep: Sweep, lines: Sequence[SummaryRow], state: 
 
 
 def _line(
-    run: SweepRun, state: Told, last: Mapping[str, UnitProgress], results: UnitResults
+    run: SweepRun, state: UnitState, last: Mapping[str, UnitProgress], results: UnitResults
 ) -> SummaryRow:
     unit_id = run.unit.id
     word = "done" if state == "skipped" else state

@@ -1,20 +1,22 @@
 """Units of work: a run to train, or something to calculate; each has one folder and one result.
 
 A unit is idempotent: what is done is skipped, what was interrupted goes on, and what it needs is
-named by the ids of other units. Units cross between processes and machines as plain JSON.
+named by the ids of other units. Units, tasks and updates cross between processes and machines as
+JSON text: nothing that comes from a worker is unpickled.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.plain_data import from_plain, to_plain
 
 UNITS = "units"  # the folder within a sweep's folder; each unit has one of its own in it
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
@@ -79,6 +81,70 @@ class CalculationInputs:
 
 
 Unit = Training | Calculation
+
+# 'refused': it would be refused again; 'held': another process writes its run; 'lost': its worker
+# is gone.
+UpdateState = Literal[
+    "running", "done", "diverged", "interrupted", "failed", "refused", "held", "lost"
+]
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process of a machine."""
+
+    pid: int
+    host: str
+
+
+@dataclass(frozen=True)
+class UnitTask:
+    """A unit to attempt. `ended`: processes that are known to be dead, whose locks do not count."""
+
+    unit: Unit
+    root: Path
+    ended: tuple[ProcessId, ...] = ()
+
+    def to_text(self) -> str:
+        """Write it as JSON."""
+        return json.dumps(to_plain(self, omit_none=True))
+
+    @staticmethod
+    def from_text(text: str) -> UnitTask:
+        """Read it from JSON."""
+        task: UnitTask = from_plain(UnitTask, json.loads(text))
+        return task
+
+
+@dataclass(frozen=True)
+class UnitUpdate:
+    """What a worker says of a unit. `fraction` of its steps; `score`: best test accuracy so far.
+
+    `trouble`: why it failed, with the end of its log; `holder`: who writes a run that is held on
+    another machine, and may be dead.
+    """
+
+    unit: str
+    state: UpdateState
+    fraction: float = 0.0
+    score: float | None = None
+    trouble: str = ""
+    holder: ProcessId | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the worker is free again."""
+        return self.state != "running"
+
+    def to_text(self) -> str:
+        """Write it as JSON."""
+        return json.dumps(to_plain(self))
+
+    @staticmethod
+    def from_text(text: str) -> UnitUpdate:
+        """Read it from JSON."""
+        update: UnitUpdate = from_plain(UnitUpdate, json.loads(text))
+        return update
 
 
 def unit_folder(root: Path, unit_id: str) -> Path:

@@ -1,19 +1,94 @@
-"""What units came to, read from their folders and nothing else."""
+"""What the folder of a unit says: its state, what came out, and nothing else is asked.
+
+A training cannot begin where the run whose weights or gates it takes diverged before it left them:
+it counts as diverged itself, and its folder says why (`UnstartableUnit`).
+"""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep.calculation import read_result, seconds_taken
-from dgn_engine.sweep.unit import unit_folder
-from dgn_engine.sweep.unstartable import read_unstartable
+from dgn_engine.sweep.calculation import is_calculated, read_result, seconds_taken
+from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
+
+FolderState = Literal["done", "diverged", "begun", "new"]
+UNSTARTABLE = "orphan.json"
+
+
+def state_of(unit: Unit, root: Path) -> FolderState:
+    """Return what a unit's folder says; raises `UserError` where it holds another unit's work."""
+    folder = unit_folder(root, unit.id)
+    if isinstance(unit, Calculation):
+        return "done" if is_calculated(unit, folder) else "new"
+    if not (folder / RUN).exists():
+        return "diverged" if find_unstartable(unit, root) and read_unstartable(folder) else "new"
+    reader = RunReader(folder)
+    if not reader.config.same_run(unit.resolved(root)):
+        raise UserError(
+            f"{folder} holds a run with another configuration; choose another folder with --out."
+        )
+    status = reader.outcome
+    if status in ("finished", "diverged"):
+        return "done" if status == "finished" else "diverged"
+    return "begun"
+
+
+@dataclass(frozen=True)
+class UnstartableUnit:
+    """`source`: the unit that left nothing; `step`: at which the first of them diverged."""
+
+    source: str
+    step: int
+
+
+def find_unstartable(unit: Unit, root: Path) -> UnstartableUnit | None:
+    """Return what keeps a unit from beginning once its needs are over; None where nothing does."""
+    if not isinstance(unit, Training) or (unit_folder(root, unit.id) / RUN).exists():
+        return None
+    for made in (unit.gates_from, unit.weights_from):
+        if made is not None and not made.path(root).exists():
+            step = _diverged_at(unit_folder(root, made.unit))
+            if step is not None:
+                return UnstartableUnit(made.unit, step)
+    return None
+
+
+def record_unstartable(unit_id: str, unstartable: UnstartableUnit, root: Path) -> None:
+    """Say in the unit's folder why it cannot begin, for readers of results."""
+    folder = unit_folder(root, unit_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(folder / UNSTARTABLE, json.dumps(to_plain(unstartable)).encode())
+
+
+def read_unstartable(folder: Path) -> UnstartableUnit | None:
+    """Return why a unit cannot begin, as its folder says where it holds no run."""
+    if (folder / RUN).exists():
+        return None
+    try:
+        tree = json.loads((folder / UNSTARTABLE).read_text(encoding="utf-8"))
+        found: UnstartableUnit = from_plain(UnstartableUnit, tree)
+    except (OSError, ValueError, TypeError):
+        return None
+    return found
+
+
+def _diverged_at(folder: Path) -> int | None:
+    if not (folder / RUN).exists():
+        unstartable = read_unstartable(folder)
+        return None if unstartable is None else unstartable.step
+    return RunReader(folder).diverged_at
 
 
 @dataclass(frozen=True)
@@ -36,12 +111,12 @@ class TrainedRun:
 
     @property
     def train_accuracy(self) -> float:
-        """Of the last batches."""
+        """Train accuracy over the last batches."""
         return self.train[-1] if self.train else math.nan
 
 
 class UnitResults:
-    """The units of one sweep's folder by id; raises `Refusal` where one is not done.
+    """The units of one sweep's folder by id; raises `UserError` where one is not done.
 
     `failed`: trainings that are known to have come to nothing; they have no score.
     """
@@ -53,7 +128,7 @@ class UnitResults:
         self._calculated: dict[str, float] = {}  # seconds
 
     def trained(self, unit_id: str) -> TrainedRun:
-        """Of a training."""
+        """Read a training."""
         if unit_id not in self._trained:
             folder = unit_folder(self.root, unit_id)
             failed = unit_id in self._failed
@@ -61,21 +136,21 @@ class UnitResults:
         return self._trained[unit_id]
 
     def calculated(self, unit_id: str) -> Any:
-        """The JSON value of a calculation."""
+        """Read the JSON value of a calculation."""
         folder = unit_folder(self.root, unit_id)
         value = read_result(folder)
         self._calculated[unit_id] = seconds_taken(folder)
         return value
 
     def seconds_of(self, *unit_ids: str, default: float = math.nan) -> float:
-        """That these units took together, as far as it is known; `default` where it is of none."""
+        """Return the time of these units as far as it is known; `default` where it is of none."""
         told = [self._seconds_of(unit_id) for unit_id in unit_ids]
         known = [seconds for seconds in told if not math.isnan(seconds)]
         return sum(known) if known else default
 
     @property
     def seconds(self) -> float:
-        """That all units read so far took together."""
+        """Time that all units read so far took together."""
         return self.seconds_of(*self._trained, *self._calculated, default=0.0)
 
     def _seconds_of(self, unit_id: str) -> float:
@@ -84,9 +159,9 @@ class UnitResults:
 
 
 def _read(path: Path) -> TrainedRun:
-    orphan = read_unstartable(path)
-    if orphan is not None:
-        return _nothing(path, orphan.step)
+    unstartable = read_unstartable(path)
+    if unstartable is not None:
+        return _nothing(path, unstartable.step)
     reader = RunReader(path)
     scores: list[Measured] = []
     for event in reader.events:
@@ -112,7 +187,7 @@ def _read(path: Path) -> TrainedRun:
 
 
 def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:
-    """Of a run that has not begun."""
+    """Return the result of a run that has not begun."""
     return TrainedRun(path, math.nan, math.nan, (), (), (), (), 0.0, diverged_at)
 
 

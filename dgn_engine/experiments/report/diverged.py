@@ -7,8 +7,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.unit import unit_folder
-from dgn_engine.sweep.unit_results import UnitResults
-from dgn_engine.sweep.unstartable import read_unstartable
+from dgn_engine.sweep.unit_results import UnitResults, read_unstartable
 
 MOST = 12  # runs that are named; more are counted
 

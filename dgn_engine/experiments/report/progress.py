@@ -13,10 +13,10 @@ from dgn_engine.experiments.report.result_layout import PROGRESS
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.sweep.executor import Told, UnitProgress
+from dgn_engine.sweep.schedule import UnitProgress, UnitState
 from dgn_engine.sweep.unit import Training, Unit
 
-OVER: tuple[Told, ...] = ("done", "skipped", "diverged", "failed")
+OVER: tuple[UnitState, ...] = ("done", "skipped", "diverged", "failed")
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs import run_info
-from dgn_engine.sweep.executor import Executor, UnitProgress
-from dgn_engine.sweep.perform import state_of
+from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import (
     Training,
     Unit,
@@ -44,7 +44,7 @@ from dgn_engine.sweep.unit import (
     unit_folder,
     unit_to_plain,
 )
-from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.sweep.unit_results import UnitResults, state_of
 
 EVERY = 0.5  # seconds between two writings of the progress
 Look = Callable[[ReproductionProgress, UnitProgress | None], None]

@@ -1,1 +1,69 @@
-"""Where units are carried out: one by one, in processes, in stacks, on a Dask cluster."""
+"""Where units are carried out: one by one, in processes, in stacks, on a Dask cluster.
+
+The executors by name, and which of them suits a sweep. Nothing is imported before it is chosen: a
+process that trains sets its number of threads before torch is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgn_engine.errors import UserError
+from dgn_engine.sweep.unit import Unit
+
+if TYPE_CHECKING:
+    from dgn_engine.sweep.scheduler import Executor
+
+NAMES = ("auto", "serial", "processes", "packed", "dask")
+
+
+def find_executor(
+    name: str = "auto", units: Sequence[Unit] = (), cluster: str = "", workers: int = 0
+) -> Executor:
+    """Return the executor of this name; 'auto' chooses by the units.
+
+    Args:
+        name: one of `NAMES`.
+        units: what is to be carried out.
+        cluster: for Dask 'tcp://…', 'local' or 'slurm[:options]'; naming one chooses it.
+        workers: at most so many at a time; 0: as many as fit.
+
+    Raises:
+        UserError: the name is not known, or options would have no effect.
+    """
+    if name not in NAMES:
+        raise UserError(f"There is no executor '{name}'; choose one of {', '.join(NAMES)}.")
+    if cluster and name not in ("auto", "dask"):
+        raise UserError(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
+    if workers < 0:
+        raise UserError(f"--workers is {workers}; it must be at least 0.")
+    if cluster or name == "dask":
+        from dgn_engine.sweep.workers.dask_workers import DaskExecutor
+
+        return DaskExecutor(cluster or "local", workers)
+    if name == "serial":
+        from dgn_engine.sweep.workers.serial import SerialExecutor
+
+        return SerialExecutor()
+    if name == "packed" or (name == "auto" and _suits_packs(units)):
+        from dgn_engine.sweep.workers.batched_workers import BatchedExecutor
+
+        return BatchedExecutor(workers)
+    from dgn_engine.sweep.workers.processes import ProcessExecutor
+
+    return ProcessExecutor(workers)
+
+
+def works_here(cluster: str) -> bool:
+    """Whether the units are carried out on this machine, with its devices and its files."""
+    return cluster in ("", "local")
+
+
+def _suits_packs(units: Sequence[Unit]) -> bool:
+    """Whether these are dense networks on a CPU, two or more of which share a stack."""
+    from dgn_engine.sweep.workers.batched_workers import find_stacks
+    from dgn_engine.sweep.workers.processes import gpus
+
+    return not gpus(units) and bool(find_stacks(units, Path(), 1))

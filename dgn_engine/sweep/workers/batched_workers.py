@@ -7,62 +7,54 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.sweep.attempt import UnitTask
-from dgn_engine.sweep.executor import Told, UnitProgress
-from dgn_engine.sweep.scheduler import carry_out
-from dgn_engine.sweep.unit import Training, Unit
-from dgn_engine.sweep.unit_update import UnitUpdate
+from dgn_engine.sweep.scheduler import Executor
+from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 
 
 @dataclass(frozen=True)
-class BatchedExecutor:
-    """`workers`: at most so many stacks at a time; 0: one for each GPU, or for each core."""
+class BatchedExecutor(Executor):
+    """`limit`: at most so many stacks at a time; 0: one for each GPU, or for each core."""
 
-    workers: int = 0
+    limit: int = 0
 
-    def run(
-        self,
-        units: Sequence[Unit],
-        root: Path,
-        told: Callable[[UnitProgress], None],
-        stop: Callable[[], bool],
-    ) -> dict[str, Told]:
-        """Carry the units out in `root`; see `Executor`."""
-        crew = BatchedWorkers(root.absolute(), self.workers)
-        return carry_out(crew, units, root, told, stop)
+    def workers_in(self, root: Path) -> BatchedWorkers:
+        """Return processes for the sweep in `root`."""
+        return BatchedWorkers(root, self.limit)
 
 
 class BatchedWorkers(ProcessWorkers):
     """Hands out stacks: members of one are begun together, when all that it waits for is over."""
 
-    def __init__(self, root: Path, workers: int) -> None:
-        super().__init__(root, workers)
+    def __init__(self, root: Path, limit: int) -> None:
+        super().__init__(root, limit)
         self._stack_of: dict[str, frozenset[str]] = {}
         self._over: set[str] = set()
         self._alone: set[str] = set()  # whose stack failed: perhaps another's fault
 
     @contextmanager
-    def gather(
-        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
+    def start(
+        self,
+        units: Sequence[Unit],
+        on_update: Callable[[UnitUpdate], None],
+        stopped: Callable[[], bool],
     ) -> Iterator[None]:
-        """See `Crew`."""
+        def note(update: UnitUpdate) -> None:
+            if update.state in ("done", "diverged"):
+                self._over.add(update.unit)
+            if update.state in ("failed", "refused"):
+                self._alone.add(update.unit)
+            on_update(update)
 
-        def hear(news: UnitUpdate) -> None:
-            if news.word in ("done", "diverged"):
-                self._over.add(news.unit)
-            if news.word in ("failed", "refused"):
-                self._alone.add(news.unit)
-            tell(news)
-
-        with super().gather(units, hear, stop):
+        with super().start(units, note, stopped):
             stacks = find_stacks(units, self._root, self.places)
             self._stack_of = {name: stack for stack in stacks for name in stack}
             yield
 
     def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
-        """Stacks that are complete, and units that are in none; what waits for others comes last,
-        and only where nothing else is under way that could complete it.
+        """Yield stacks that are complete, and units that are in none.
+
+        What waits for others comes last, and only where nothing that runs could complete it.
         """
         tasks = {task.unit.id: task for task in ready}
         late: list[Batch] = []
@@ -81,7 +73,7 @@ class BatchedWorkers(ProcessWorkers):
 
 
 def find_stacks(units: Sequence[Unit], root: Path, places: int) -> list[frozenset[str]]:
-    """Which units train as one stack, by their ids: two or more each, enough stacks for `places`.
+    """Find units that train as one stack, by their ids: two or more each, stacks for `places`.
 
     A function of the units alone, so that a sweep that goes on has the stacks it had.
     """
@@ -101,7 +93,7 @@ def find_stacks(units: Sequence[Unit], root: Path, places: int) -> list[frozense
 
 
 def waves(units: Sequence[Unit]) -> list[list[Training]]:
-    """The trainings by how many units must be done before, one after another."""
+    """Group the trainings by how many units must be done before, one after another."""
     depth: dict[str, int] = {}
     found: dict[int, list[Training]] = {}
     for unit in units:

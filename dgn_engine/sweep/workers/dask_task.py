@@ -1,7 +1,7 @@
-"""What runs on a Dask worker: one unit, its progress told as events, text in and text out.
+"""What runs on a Dask worker: one unit; its updates are events, tasks and updates are JSON.
 
-Also a preload of workers on this machine: `dask_setup` makes them deaf to Ctrl-C, which the
-terminal sends to them too; who started them tells them to stop.
+Also a preload of workers on this machine: `dask_setup` lets them ignore Ctrl-C, which the terminal
+sends to them too; the process that started them stops them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from distributed import get_worker
 
 from dgn_engine import __version__
 from dgn_engine.storage.runs.folder_layout import LOCK
-from dgn_engine.sweep.attempt import attempt
 
 
 def introduce(root: str) -> str:
-    """Who this worker is, and whether it sees the sweep's folder, as JSON."""
+    """Return who this worker is, and whether it sees the sweep's folder, as JSON."""
     return json.dumps(
         {
             "pid": os.getpid(),
@@ -34,23 +33,27 @@ def introduce(root: str) -> str:
 
 
 def carry_out_here(text: str, topic: str) -> str:
-    """Attempt the task in `text`. Who cancels it, or dies, makes it save itself and end; then its
-    last word goes the way of its progress, because nobody waits for the result.
+    """Attempt the task in `text`.
+
+    Where it is cancelled, or its client dies, it saves itself and ends; then its last update goes
+    the way of its progress, because nobody waits for the result.
     """
+    from dgn_engine.sweep.workers.attempt import attempt
+
     worker: Any = get_worker()
     key = worker.get_current_task()
 
-    def tell(news: str) -> None:
-        worker.log_event(topic, news)
+    def send(update: str) -> None:
+        worker.log_event(topic, update)
 
     def unwanted() -> bool:
         task = worker.state.tasks.get(key)
         wanted = task is not None and task.state in ("executing", "long-running")
         return not wanted or worker.status.name not in ("running", "paused")
 
-    answer = attempt(text, tell, unwanted)
+    answer = attempt(text, send, unwanted)
     if unwanted():
-        tell(answer)
+        send(answer)
     return answer
 
 

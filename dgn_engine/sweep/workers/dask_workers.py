@@ -14,38 +14,28 @@ from typing import Any
 
 from dgn_engine import __version__
 from dgn_engine.errors import UserError
-from dgn_engine.sweep.attempt import UnitTask
-from dgn_engine.sweep.executor import Told, UnitProgress
-from dgn_engine.sweep.scheduler import carry_out
+from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.slurm import check_cluster, connected
-from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import ProcessId, UnitUpdate
+from dgn_engine.sweep.unit import ProcessId, Unit, UnitTask, UnitUpdate
 
-LOOK = 1.0  # seconds between two looks at which workers there are
-SLICE = 0.05  # seconds between two looks at what is over
+REFRESH = 1.0  # seconds between two questions which workers there are
+SLICE = 0.05  # seconds between two questions what is over
 PATIENCE = 30.0  # seconds that a cluster which was there before may be without workers
 
 
 @dataclass(frozen=True)
-class DaskExecutor:
-    """`cluster`: 'tcp://HOST:PORT', 'local' or 'slurm[:options]'; `workers`: of those started."""
+class DaskExecutor(Executor):
+    """`cluster`: 'tcp://HOST:PORT', 'local' or 'slurm[:options]'; `limit`: of those started."""
 
     cluster: str = "local"
-    workers: int = 0
+    limit: int = 0
 
     def __post_init__(self) -> None:
         check_cluster(self.cluster)
 
-    def run(
-        self,
-        units: Sequence[Unit],
-        root: Path,
-        told: Callable[[UnitProgress], None],
-        stop: Callable[[], bool],
-    ) -> dict[str, Told]:
-        """Carry the units out in `root`; see `Executor`. Every worker must see the same folder."""
-        crew = DaskWorkers(self.cluster, self.workers, root.absolute())
-        return carry_out(crew, units, root, told, stop)
+    def workers_in(self, root: Path) -> DaskWorkers:
+        """Return the cluster's workers; every one of them must see the same folder."""
+        return DaskWorkers(self.cluster, self.limit, root)
 
 
 @dataclass
@@ -58,30 +48,32 @@ class _Job:
 
 
 class DaskWorkers:
-    """A crew of Dask workers. Each unit is pinned to one, so that it is known who is lost."""
+    """Dask workers. Each unit is pinned to one, so that it is known which unit is lost with it."""
 
-    def __init__(self, cluster: str, workers: int, root: Path) -> None:
-        self._cluster, self._count, self._root = cluster, workers, root
+    def __init__(self, cluster: str, limit: int, root: Path) -> None:
+        self._cluster, self._limit, self._root = cluster, limit, root
         self._topic = f"dgn-{uuid.uuid4().hex}"
-        self._heard: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._jobs: list[_Job] = []
         self._present: set[str] = set()  # addresses of the workers that are there and will do
         self._known: dict[str, ProcessId] = {}  # who works at which address
         self._gone: set[ProcessId] = set()
         self._unfit: dict[str, str] = {}  # and why not
-        self._looked = 0.0
+        self._refreshed = 0.0
         self._alone_since = time.monotonic()
         self._client: Any  # distributed.Client
-        self._tell: Callable[[UnitUpdate], None]
+        self._on_update: Callable[[UnitUpdate], None]
 
     @contextmanager
-    def gather(
-        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
+    def start(
+        self,
+        units: Sequence[Unit],
+        on_update: Callable[[UnitUpdate], None],
+        stopped: Callable[[], bool],
     ) -> Iterator[None]:
-        """See `Crew`."""
-        self._tell = tell
-        with connected(self._cluster, self._count) as self._client:
-            self._client.subscribe_topic(self._topic, lambda event: self._heard.put(event[1]))
+        self._on_update = on_update
+        with connected(self._cluster, self._limit) as self._client:
+            self._client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))
             self._alone_since = time.monotonic()
             try:
                 yield
@@ -89,27 +81,25 @@ class DaskWorkers:
                 self._cancel()
                 self._client.unsubscribe_topic(self._topic)
 
-    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
-        """See `Crew`."""
-        self._look()
+    def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
+        self._refresh()
         free = sorted(self._present - {job.address for job in self._jobs})
         begun = list(ready[: len(free)])
         for task, address in zip(begun, free, strict=False):
             self._submit(replace(task, ended=(*task.ended, *self._gone)), address)
         return begun
 
-    def work(self, seconds: float) -> None:
-        """See `Crew`."""
+    def poll(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             with suppress(queue.Empty):
-                self._listen(self._heard.get(timeout=SLICE))
+                self._apply(self._events.get(timeout=SLICE))
             if self._collect():
                 break
-        self._look()
+        self._refresh()
 
     def interrupt(self) -> None:
-        """See `Crew`; a unit whose task is cancelled says so in its last event."""
+        """Cancel all tasks; a unit whose task is cancelled says so in its last event."""
         self._cancel()
 
     def _submit(self, task: UnitTask, address: str) -> None:
@@ -127,35 +117,38 @@ class DaskWorkers:
         )
         self._jobs.append(_Job(task, address, future))
 
-    def _listen(self, text: str) -> None:
-        news = UnitUpdate.from_text(text)
-        job = next((job for job in self._jobs if job.task.unit.id == news.unit), None)
+    def _apply(self, text: str) -> None:
+        update = UnitUpdate.from_text(text)
+        job = next((job for job in self._jobs if job.task.unit.id == update.unit), None)
         if job is None:
             return
-        if not news.over:
-            self._tell(news)
+        if not update.over:
+            self._on_update(update)
         elif job.future.cancelled():
-            self._drop(job, news)
+            self._finish(job, update)
 
     def _collect(self) -> bool:
-        """Hear out what is over; whether there was anything."""
+        """Finish what is over; return whether there was anything."""
         over = [job for job in self._jobs if job.future.status in ("finished", "error", "lost")]
         for job in over:
             if job.future.status == "finished":
-                self._drop(job, UnitUpdate.from_text(str(job.future.result())))
+                self._finish(job, UnitUpdate.from_text(str(job.future.result())))
             else:
                 why = str(job.future.exception()) if job.future.status == "error" else "lost"
-                self._drop(
+                self._finish(
                     job, UnitUpdate(job.task.unit.id, "lost", trouble=f"{job.address}: {why}")
                 )
         return bool(over)
 
-    def _look(self) -> None:
-        """Who is there now; whoever had a unit and is gone has lost it. Raises `UserError`."""
+    def _refresh(self) -> None:
+        """Find out which workers are there; units of those that are gone are lost.
+
+        Raises `UserError` where the scheduler or every worker is gone.
+        """
         now = time.monotonic()
-        if now - self._looked < LOOK:
+        if now - self._refreshed < REFRESH:
             return
-        self._looked = now
+        self._refreshed = now
         try:
             there = set(self._client.nthreads())
         except (OSError, RuntimeError, TypeError) as error:
@@ -165,41 +158,41 @@ class DaskWorkers:
             ) from None
         for address in set(self._known) - there:
             self._gone.add(self._known.pop(address))
-        self._meet(there - set(self._known) - set(self._unfit))
+        self._introduce(there - set(self._known) - set(self._unfit))
         self._present = there & set(self._known)
         for job in [job for job in self._jobs if job.address not in there]:
             words = f"The Dask worker {job.address} that had it is gone."
             job.future.cancel()
-            self._drop(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
+            self._finish(job, UnitUpdate(job.task.unit.id, "lost", trouble=words))
         self._require_workers(there)
 
-    def _meet(self, strangers: set[str]) -> None:
+    def _introduce(self, addresses: set[str]) -> None:
         """Ask new workers who they are."""
-        if not strangers:
+        if not addresses:
             return
         from dgn_engine.sweep.workers.dask_task import introduce
 
         answers = self._client.run(
-            introduce, str(self._root), workers=sorted(strangers), on_error="return"
+            introduce, str(self._root), workers=sorted(addresses), on_error="return"
         )
         for address, answer in answers.items():
             if isinstance(answer, str) and not (why := self._unfitness(json.loads(answer))):
-                told = json.loads(answer)
-                self._known[address] = ProcessId(told["pid"], told["host"])
+                said = json.loads(answer)
+                self._known[address] = ProcessId(said["pid"], said["host"])
             elif isinstance(answer, str):
                 self._unfit[address] = f"The Dask worker {address} {why}."
             else:
                 self._unfit[address] = f"The Dask worker {address} cannot run dgn: {answer}."
 
-    def _unfitness(self, told: dict[str, Any]) -> str:
-        if told["version"] != __version__:
-            return f"has dgn-viewer {told['version']}, here it is {__version__}; use one version"
-        if not told["sees"]:
+    def _unfitness(self, said: dict[str, Any]) -> str:
+        if said["version"] != __version__:
+            return f"has dgn-viewer {said['version']}, here it is {__version__}; use one version"
+        if not said["sees"]:
             return f"does not see {self._root}; choose a folder that all machines share"
         return ""
 
     def _require_workers(self, there: set[str]) -> None:
-        """A cluster of others that has no fit worker is refused; jobs of Slurm may wait."""
+        """Raise `UserError` for a running cluster without a fit worker; jobs of Slurm may wait."""
         now = time.monotonic()
         if self._present:
             self._alone_since = now
@@ -208,10 +201,10 @@ class DaskWorkers:
         elif now - self._alone_since > PATIENCE and not self._cluster.startswith("slurm"):
             raise UserError(f"The Dask cluster {self._cluster} has no workers; start some.")
 
-    def _drop(self, job: _Job, news: UnitUpdate) -> None:
+    def _finish(self, job: _Job, update: UnitUpdate) -> None:
         self._jobs.remove(job)
         job.future.release()
-        self._tell(news)
+        self._on_update(update)
 
     def _cancel(self) -> None:
         for job in self._jobs:

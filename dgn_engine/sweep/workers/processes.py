@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.sweep.attempt import LOGS, UnitTask, last_lines, log_path, write_log
-from dgn_engine.sweep.capacity import cores, gpus, threads
-from dgn_engine.sweep.executor import Told, UnitProgress
-from dgn_engine.sweep.scheduler import carry_out
-from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import UnitUpdate
+from dgn_engine.config import NetConfig
+from dgn_engine.errors import UserError
+from dgn_engine.sweep.scheduler import Executor
+from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
 from dgn_engine.sweep.workers.unit_child import STOP, serve
 
 if TYPE_CHECKING:
@@ -26,24 +27,20 @@ if TYPE_CHECKING:
 
 Batch = tuple[UnitTask, ...]  # what a process is given at once
 LEAVE = 20.0  # seconds a process has to save and end when nobody waits for it any more
+_SHAPE, _CLASSES = (3, 32, 32), 10  # any images: only the kinds of the layers matter here
+_GPU = ("auto", "cuda")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # more slow dense networks down
 
 
 @dataclass(frozen=True)
-class ProcessExecutor:
-    """`workers`: at most so many at a time; 0: one for each GPU, or what the cores carry."""
+class ProcessExecutor(Executor):
+    """`limit`: at most so many processes at a time; 0: one for each GPU, or as the cores carry."""
 
-    workers: int = 0
+    limit: int = 0
 
-    def run(
-        self,
-        units: Sequence[Unit],
-        root: Path,
-        told: Callable[[UnitProgress], None],
-        stop: Callable[[], bool],
-    ) -> dict[str, Told]:
-        """Carry the units out in `root`; see `Executor`."""
-        return carry_out(ProcessWorkers(root.absolute(), self.workers), units, root, told, stop)
+    def workers_in(self, root: Path) -> ProcessWorkers:
+        """Return processes for the sweep in `root`."""
+        return ProcessWorkers(root, self.limit)
 
 
 @dataclass
@@ -58,15 +55,15 @@ class _Worker:
 
 
 class ProcessWorkers:
-    """A crew of processes, each started when there is work for it."""
+    """Processes, each started when there is work for it."""
 
-    def __init__(self, root: Path, workers: int) -> None:
+    def __init__(self, root: Path, limit: int) -> None:
         self._root = root
-        self._limit = workers
+        self._limit = limit
         self._workers: list[_Worker] = []
         self._places: list[str] = []  # the GPU of each place; '' where there is none
         self._logs = 0
-        self._tell: Callable[[UnitUpdate], None]
+        self._on_update: Callable[[UnitUpdate], None]
 
     @property
     def places(self) -> int:
@@ -75,15 +72,17 @@ class ProcessWorkers:
 
     @property
     def busy(self) -> bool:
-        """Whether anybody has a task."""
+        """Whether any process has a task."""
         return any(worker.tasks for worker in self._workers)
 
     @contextmanager
-    def gather(
-        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
+    def start(
+        self,
+        units: Sequence[Unit],
+        on_update: Callable[[UnitUpdate], None],
+        stopped: Callable[[], bool],
     ) -> Iterator[None]:
-        """See `Crew`."""
-        self._tell = tell
+        self._on_update = on_update
         found = gpus(units)
         if found:
             count = self._limit or len(found)
@@ -94,20 +93,19 @@ class ProcessWorkers:
         try:
             yield
         finally:
-            self._dismiss()
+            self._shut_down()
 
-    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
-        """See `Crew`."""
+    def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         begun: list[UnitTask] = []
         for batch in self.batches(ready):
             if not self._fits(batch):
                 break  # those behind it wait too, or it would wait for ever
-            self._hand(batch)
+            self._assign(batch)
             begun += batch
         return begun
 
     def batches(self, ready: Sequence[UnitTask]) -> Iterator[Batch]:
-        """What is given to one process at once: here one unit each."""
+        """Yield what one process is given at once: here one unit each."""
         yield from ((task,) for task in ready)
 
     def _fits(self, batch: Batch) -> bool:
@@ -118,8 +116,7 @@ class ProcessWorkers:
             return True
         return sum(threads(one.unit) for one in (*busy, batch[0])) <= cores()
 
-    def work(self, seconds: float) -> None:
-        """See `Crew`."""
+    def poll(self, seconds: float) -> None:
         pipes = {worker.pipe: worker for worker in self._workers}
         if not pipes:
             time.sleep(seconds)
@@ -129,22 +126,21 @@ class ProcessWorkers:
             worker = pipes[pipe]
             try:
                 while pipe.poll():
-                    self._hear(worker, UnitUpdate.from_text(pipe.recv_bytes().decode()))
+                    self._apply(worker, UnitUpdate.from_text(pipe.recv_bytes().decode()))
             except (EOFError, OSError):
-                self._lose(worker)
+                self._on_loss(worker)
 
     def interrupt(self) -> None:
-        """See `Crew`."""
         for worker in self._workers:
             _send(worker, STOP)
 
-    def _hand(self, batch: Batch) -> None:
+    def _assign(self, batch: Batch) -> None:
         idle = [worker for worker in self._workers if not worker.tasks]
-        worker = idle[0] if idle else self._start()
+        worker = idle[0] if idle else self._start_process()
         worker.tasks = {task.unit.id: task for task in batch}
         _send(worker, json.dumps([task.to_text() for task in batch]))
 
-    def _start(self) -> _Worker:
+    def _start_process(self) -> _Worker:
         used = [worker.gpu for worker in self._workers]
         gpu = next(place for place in self._places if used.count(place) < self._places.count(place))
         environment = dict(ONE_THREAD, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}))
@@ -161,13 +157,13 @@ class ProcessWorkers:
         self._workers.append(worker)
         return worker
 
-    def _hear(self, worker: _Worker, news: UnitUpdate) -> None:
-        if news.over:
-            worker.tasks.pop(news.unit, None)
-        self._tell(news)
+    def _apply(self, worker: _Worker, update: UnitUpdate) -> None:
+        if update.over:
+            worker.tasks.pop(update.unit, None)
+        self._on_update(update)
 
-    def _lose(self, worker: _Worker) -> None:
-        """Its end of the pipe is closed: it was killed, or fell."""
+    def _on_loss(self, worker: _Worker) -> None:
+        """Report the units of a process that closed its end of the pipe: killed, or crashed."""
         self._workers.remove(worker)
         code = _end(worker)
         text = f"The process that had it ended with exit code {code}."
@@ -177,10 +173,10 @@ class ProcessWorkers:
             worker.log.unlink()
         for unit_id in worker.tasks:
             write_log(self._root, unit_id, text)
-            self._tell(UnitUpdate(unit_id, "lost", trouble=text))
+            self._on_update(UnitUpdate(unit_id, "lost", trouble=text))
 
-    def _dismiss(self) -> None:
-        """Nobody is left, whatever happened."""
+    def _shut_down(self) -> None:
+        """End every process, whatever happened."""
         self.interrupt()
         for worker in self._workers:
             worker.process.join(LEAVE)
@@ -194,12 +190,12 @@ class ProcessWorkers:
 
 
 def _send(worker: _Worker, text: str) -> None:
-    with contextlib.suppress(OSError):  # `work` finds the pipe closed and says so
+    with contextlib.suppress(OSError):  # `poll` finds the pipe closed and says so
         worker.pipe.send_bytes(text.encode())
 
 
 def _end(worker: _Worker) -> int | None:
-    """Kill it where it has not ended; its exit code."""
+    """Kill it where it has not ended, and return its exit code."""
     if worker.process.is_alive():
         worker.process.join(1.0)
         worker.process.kill()
@@ -208,3 +204,41 @@ def _end(worker: _Worker) -> int | None:
     code = worker.process.exitcode
     worker.process.close()
     return code
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def threads(unit: Unit) -> int:
+    """Return the threads of a unit on a CPU: one; what convolves takes all cores but one."""
+    if not isinstance(unit, Training) or not _convolves(unit.config.net):
+        return 1
+    return max(1, (os.cpu_count() or 1) - 1)
+
+
+def gpus(units: Sequence[Unit]) -> tuple[str, ...]:
+    """Return the GPUs that these units would use, as CUDA_VISIBLE_DEVICES names them."""
+    if not any(isinstance(one, Training) and one.config.device in _GPU for one in units):
+        return ()
+    import torch
+
+    count = torch.cuda.device_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    named = [name.strip() for name in named if name.strip()]
+    return tuple(named[:count]) if named else tuple(str(index) for index in range(count))
+
+
+@lru_cache(maxsize=256)
+def _convolves(net: NetConfig) -> bool:
+    from dgn_engine.model.architecture import Conv
+    from dgn_engine.model.nets import build_architecture
+
+    try:
+        architecture = build_architecture(net, _SHAPE, _CLASSES)
+    except UserError:  # the run itself will say so
+        return False
+    return any(isinstance(node, Conv) for node in architecture.nodes)

@@ -7,52 +7,47 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from dgn_engine.sweep.attempt import UnitTask, attempt_task
-from dgn_engine.sweep.executor import Told, UnitProgress
-from dgn_engine.sweep.scheduler import carry_out
-from dgn_engine.sweep.unit import Unit
-from dgn_engine.sweep.unit_update import UnitUpdate
+from dgn_engine.sweep.scheduler import Executor
+from dgn_engine.sweep.unit import Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.workers.attempt import attempt_unit
 
 
-class SerialExecutor:
-    """The simplest executor; see `Executor`."""
+class SerialExecutor(Executor):
+    """The simplest executor."""
 
-    def run(
-        self,
-        units: Sequence[Unit],
-        root: Path,
-        told: Callable[[UnitProgress], None],
-        stop: Callable[[], bool],
-    ) -> dict[str, Told]:
-        """Carry the units out in `root`."""
-        return carry_out(_Alone(), units, root, told, stop)
+    def workers_in(self, root: Path) -> SerialWorker:
+        """Return the worker: this process."""
+        return SerialWorker()
 
 
-class _Alone:
-    """A crew of one: it works while it is waited for."""
+class SerialWorker:
+    """One worker, who works while it is polled."""
 
     def __init__(self) -> None:
         self._task: UnitTask | None = None
-        self._tell: Callable[[UnitUpdate], None]
-        self._stop: Callable[[], bool]
+        self._on_update: Callable[[UnitUpdate], None]
+        self._stopped: Callable[[], bool]
 
     @contextmanager
-    def gather(
-        self, units: Sequence[Unit], tell: Callable[[UnitUpdate], None], stop: Callable[[], bool]
+    def start(
+        self,
+        units: Sequence[Unit],
+        on_update: Callable[[UnitUpdate], None],
+        stopped: Callable[[], bool],
     ) -> Iterator[None]:
-        self._tell, self._stop = tell, stop
+        self._on_update, self._stopped = on_update, stopped
         yield
 
-    def take(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
+    def submit(self, ready: Sequence[UnitTask]) -> Sequence[UnitTask]:
         self._task = ready[0]
         return ready[:1]
 
-    def work(self, seconds: float) -> None:
+    def poll(self, seconds: float) -> None:
         if self._task is not None:
             task, self._task = self._task, None
-            self._tell(attempt_task(task, self._tell, self._stop))
+            self._on_update(attempt_unit(task, self._on_update, self._stopped))
         else:
             time.sleep(seconds)
 
     def interrupt(self) -> None:
-        """It has asked for itself."""
+        """Nothing runs while the scheduler does; a unit asks `stopped` itself."""

@@ -1,4 +1,4 @@
-"""A process that carries out one unit after another: tasks and news go through a pipe as text."""
+"""A process that carries out one unit after another; tasks and updates cross a pipe as JSON."""
 
 from __future__ import annotations
 
@@ -12,58 +12,57 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-LOOK = 0.1  # seconds between two looks at the pipe while a unit runs
+EVERY = 0.1  # seconds between two readings of the pipe while a unit runs
 STOP = "stop"  # parent → child: save what runs, then end
 
 
 def serve(pipe: Connection, environment: Mapping[str, str], log: str) -> None:
-    """In the child, until its parent says stop or is gone. Its output goes to the file `log`."""
+    """Serve the parent until it says stop or is gone; output goes to the file `log`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
     os.environ.update(environment)  # before torch is imported and looks
     _redirect(Path(log))
-    ear = _Ear(pipe)
+    parent = _Parent(pipe)
     with contextlib.suppress(EOFError, OSError):  # the parent is gone
-        while not ear.stopped:
+        while not parent.stopped:
             text = pipe.recv_bytes().decode()
             if text == STOP:
                 break
-            _carry_out([str(task) for task in json.loads(text)], ear)
+            _carry_out([str(task) for task in json.loads(text)], parent)
     pipe.close()
 
 
-def _carry_out(tasks: list[str], ear: _Ear) -> None:
-    """One unit by itself, several as a pack."""
-    from dgn_engine.sweep.attempt import UnitTask, attempt
+def _carry_out(tasks: list[str], parent: _Parent) -> None:
+    """Attempt one unit by itself, several as a pack."""
+    from dgn_engine.sweep.unit import UnitTask
+    from dgn_engine.sweep.workers.attempt import attempt, attempt_pack
 
     if len(tasks) == 1:
-        ear.say(attempt(tasks[0], ear.say, ear.told_to_stop))
+        parent.send(attempt(tasks[0], parent.send, parent.wants_stop))
         return
-    from dgn_engine.sweep.attempt_pack import attempt_pack
-
     pack = [UnitTask.from_text(text) for text in tasks]
-    for news in attempt_pack(pack, lambda news: ear.say(news.to_text()), ear.told_to_stop):
-        ear.say(news.to_text())
+    for update in attempt_pack(pack, lambda one: parent.send(one.to_text()), parent.wants_stop):
+        parent.send(update.to_text())
 
 
-class _Ear:
-    """Asks now and then whether the parent wants it to stop, or is gone."""
+class _Parent:
+    """The parent at the other end of the pipe, asked now and then whether it wants a stop."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._looked = 0.0
+        self._asked = 0.0
         self.stopped = False
 
-    def told_to_stop(self) -> bool:
+    def wants_stop(self) -> bool:
         now = time.monotonic()
-        if not self.stopped and now - self._looked >= LOOK:
-            self._looked = now
+        if not self.stopped and now - self._asked >= EVERY:
+            self._asked = now
             try:
                 self.stopped = self._pipe.poll() and self._pipe.recv_bytes().decode() == STOP
             except (EOFError, OSError):
                 self.stopped = True
         return self.stopped
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         try:
             self._pipe.send_bytes(text.encode())
         except OSError:

@@ -34,7 +34,7 @@ from dgn_engine.experiments.report.reproduce import (
 )
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
-from dgn_engine.sweep.workers.choose import find_executor
+from dgn_engine.sweep.workers import find_executor
 
 EXPERIMENTS = all_experiments()
 TINY = Request(epochs=1, seeds=1)

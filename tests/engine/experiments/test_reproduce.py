@@ -27,7 +27,7 @@ from dgn_engine.experiments.report.result_folders import default_folder
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol.results import Figure, PlottedLine, Printed
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep.executor import UnitProgress
+from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor

@@ -11,7 +11,8 @@ from safetensors.numpy import load
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep.executor import Executor, Told, UnitProgress
+from dgn_engine.sweep.schedule import UnitProgress, UnitState
+from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.unit import Training, Unit, UnitFile, unit_folder
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
@@ -63,7 +64,7 @@ def run(
     root: Path,
     told: Callable[[UnitProgress], None] = lambda _: None,
     stop: Callable[[], bool] = never,
-) -> dict[str, Told]:
+) -> dict[str, UnitState]:
     return executor.run(units, root, told, stop)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from dgn_engine.errors import UserError
-from dgn_engine.sweep.executor import UnitProgress
-from dgn_engine.sweep.workers.choose import find_executor
+from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.workers import find_executor
 from dgn_engine.sweep.workers.dask_workers import DaskExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import LONG, Seen, content, mixed, run

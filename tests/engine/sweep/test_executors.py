@@ -21,11 +21,11 @@ from dgn_engine.storage import lock
 from dgn_engine.storage.runs.folder_layout import LOCK, LOG
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.sweep import scheduler, stale_lock
-from dgn_engine.sweep.executor import UnitProgress
-from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
+from dgn_engine.sweep import scheduler
+from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.unit import Calculation, ProcessId, Training, Unit, unit_folder
+from dgn_engine.sweep.workers import find_executor
 from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, find_stacks
-from dgn_engine.sweep.workers.choose import find_executor
 from dgn_engine.sweep.workers.processes import ProcessExecutor
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import LONG, Seen, content, learnt, mixed, run, small
@@ -102,7 +102,7 @@ def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scheduler, "AGAIN", 0.0)
-    monkeypatch.setattr(stale_lock.StaleLock, "fell", lambda *_: True)
+    monkeypatch.setattr(scheduler.StaleLock, "is_stale", lambda *_: True)
     unit = small(0)
     RunFolder.create(unit_folder(tmp_path, unit.id), unit.config).close()
     path = unit_folder(tmp_path, unit.id) / LOCK
@@ -111,16 +111,14 @@ def test_a_lock_of_a_dead_machine_is_freed_when_its_run_has_long_been_silent(
     assert run(SerialExecutor(), [unit], tmp_path) == {unit.id: "done"}
 
 
-def test_silence_is_a_run_that_does_not_change(tmp_path: Path) -> None:
-    from dgn_engine.sweep.unit_update import ProcessId
-
-    unit, whose = small(0), ProcessId(7, "elsewhere")
+def test_a_lock_is_stale_when_its_run_does_not_change(tmp_path: Path) -> None:
+    unit, holder = small(0), ProcessId(7, "elsewhere")
     folder = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
-    listening = stale_lock.StaleLock(tmp_path, quiet=0.0)
-    patient = stale_lock.StaleLock(tmp_path, quiet=1e9)
-    assert listening.fell(unit.id, whose)
-    assert not patient.fell(unit.id, whose)
-    assert not patient.fell(unit.id, whose)
+    impatient = scheduler.StaleLock(tmp_path, silent=0.0)
+    patient = scheduler.StaleLock(tmp_path, silent=1e9)
+    assert impatient.is_stale(unit.id, holder)
+    assert not patient.is_stale(unit.id, holder)
+    assert not patient.is_stale(unit.id, holder)
     folder.close()
 
 

@@ -1,0 +1,243 @@
+"""One attempt at a unit, or at a pack of units, in whatever process.
+
+A unit is skipped where it is done and continued where it was begun; whatever goes wrong comes back
+as an update. torch is imported when a training begins, after its process has set the number of
+threads.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Event, Measured, RegimeSwapped, RunStarted
+from dgn_engine.storage.lock import LockHeldError, free
+from dgn_engine.storage.runs.folder_layout import LOCK
+from dgn_engine.sweep.unit import (
+    Calculation,
+    ProcessId,
+    Training,
+    UnitTask,
+    UnitUpdate,
+    UpdateState,
+    unit_folder,
+)
+
+if TYPE_CHECKING:
+    from dgn_engine.training.batched import Job, JobProgress, JobResult
+    from dgn_engine.training.headless_run import RunWatcher
+
+LOGS = "logs"  # in the sweep's folder: what went wrong with which unit, attempt by attempt
+LAST_LINES = 20  # of a log, in a report
+EVERY = 0.2  # seconds between two updates of one unit
+_STATES: dict[str, UpdateState] = {
+    "finished": "done",
+    "diverged": "diverged",
+    "stopped": "interrupted",
+}
+
+
+def attempt(text: str, on_update: Callable[[str], None], interrupted: Callable[[], bool]) -> str:
+    """Carry out the task in `text`; tasks and updates are JSON.
+
+    Never raises an `Exception`: what goes wrong is an update as well.
+
+    Args:
+        text: a `UnitTask`.
+        on_update: called on the way.
+        interrupted: asked between two steps.
+
+    Returns:
+        The last update.
+    """
+    task = UnitTask.from_text(text)
+    return attempt_unit(task, lambda update: on_update(update.to_text()), interrupted).to_text()
+
+
+def attempt_unit(
+    task: UnitTask, on_update: Callable[[UnitUpdate], None], interrupted: Callable[[], bool]
+) -> UnitUpdate:
+    """Carry out a task within one process; see `attempt`."""
+    unit, root = task.unit, task.root
+    watcher = _UpdateWatcher(unit.id, on_update)
+    on_update(UnitUpdate(unit.id, "running"))
+    try:
+        _free_locks(task)
+        state = _perform(task, watcher, interrupted)
+    except UserError as refusal:
+        return _refused(task, refusal, "refused")
+    except Exception:
+        write_log(root, unit.id, traceback.format_exc())
+        return UnitUpdate(unit.id, "failed", trouble=last_lines(traceback.format_exc()))
+    return UnitUpdate(unit.id, state, watcher.fraction, watcher.score)
+
+
+def attempt_pack(
+    tasks: Sequence[UnitTask],
+    on_update: Callable[[UnitUpdate], None],
+    interrupted: Callable[[], bool],
+) -> list[UnitUpdate]:
+    """Carry out trainings of dense networks as one batched stack; see `attempt`.
+
+    Returns:
+        The last update of each task, in order.
+    """
+    from dgn_engine.training.batched import train_pack
+
+    root = tasks[0].root
+    names = {unit_folder(root, task.unit.id): task.unit.id for task in tasks}
+    for task in tasks:
+        on_update(UnitUpdate(task.unit.id, "running"))
+
+    def on_progress(progress: JobProgress) -> None:
+        fraction = progress.step / progress.total_steps if progress.total_steps else 0.0
+        score = _number(progress.outcome.best_accuracy)
+        on_update(UnitUpdate(names[progress.job.folder], "running", min(1.0, fraction), score))
+
+    try:
+        jobs = [_job(task) for task in tasks]
+        results = train_pack(jobs, on_progress, interrupted, most=len(jobs))
+        return [_job_update(task, result) for task, result in zip(tasks, results, strict=True)]
+    except UserError as refusal:
+        text = str(refusal)
+    except Exception:
+        text = traceback.format_exc()
+    for task in tasks:
+        write_log(root, task.unit.id, text)
+    return [UnitUpdate(task.unit.id, "failed", trouble=last_lines(text)) for task in tasks]
+
+
+def write_log(root: Path, unit_id: str, text: str) -> None:
+    """Add an attempt that failed to the unit's log; a full disk must not hide the cause."""
+    head = f"{datetime.now():%Y-%m-%d %H:%M:%S} process {os.getpid()} on {platform.node()}\n"
+    try:
+        (root / LOGS).mkdir(parents=True, exist_ok=True)
+        with log_path(root, unit_id).open("a", encoding="utf-8") as log:
+            log.write(f"{head}{text.rstrip()}\n\n")
+    except OSError:
+        pass
+
+
+def log_path(root: Path, unit_id: str) -> Path:
+    """Return the log of a unit's attempts that failed."""
+    return root / LOGS / f"{unit_id}.txt"
+
+
+def last_lines(text: str) -> str:
+    """Return the end of a log."""
+    return "\n".join(text.rstrip().splitlines()[-LAST_LINES:])
+
+
+def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Callable[[], bool]) -> UpdateState:
+    """Return what became of the unit; raises whatever goes wrong."""
+    from dgn_engine.sweep.calculation import calculate
+    from dgn_engine.sweep.unit_results import state_of
+
+    unit, root = task.unit, task.root
+    state = state_of(unit, root)
+    if state in ("done", "diverged"):
+        return "done" if state == "done" else "diverged"
+    if isinstance(unit, Calculation):
+        calculate(unit, root)
+        return "done"
+    diverged = _train(unit, root, state == "begun", watcher, interrupted)
+    if diverged:
+        return "diverged"
+    return "interrupted" if interrupted() and state_of(unit, root) != "done" else "done"
+
+
+def _train(
+    unit: Training, root: Path, begun: bool, watcher: RunWatcher, interrupted: Callable[[], bool]
+) -> bool:
+    """Train, or go on with, a run; return whether it diverged."""
+    from dgn_engine.storage.runs.run_folder import RunFolder
+    from dgn_engine.training.headless_run import HeadlessRun
+
+    path = unit_folder(root, unit.id)
+    headless = HeadlessRun(watcher, interrupted)
+    folder = RunFolder(path) if begun else RunFolder.create(path, unit.resolved(root))
+    try:
+        outcome = headless.go_on(folder) if begun else headless.train(folder.config, folder)
+    except UserError:
+        if not folder.begun:
+            folder.discard()  # it never began
+        raise
+    finally:
+        folder.close()
+    if outcome.unsaved:
+        raise UserError(outcome.unsaved)
+    return outcome.diverged
+
+
+def _job(task: UnitTask) -> Job:
+    from dgn_engine.training.batched import Job
+
+    assert isinstance(task.unit, Training)
+    _free_locks(task)
+    return Job(task.unit.resolved(task.root), unit_folder(task.root, task.unit.id))
+
+
+def _job_update(task: UnitTask, result: JobResult) -> UnitUpdate:
+    if result.refusal is not None:
+        return _refused(task, result.refusal, "failed")
+    score = _number(result.outcome.best_accuracy)
+    return UnitUpdate(task.unit.id, _STATES[result.status], 1.0, score)
+
+
+def _refused(task: UnitTask, refusal: UserError, state: UpdateState) -> UnitUpdate:
+    """Return the update of a refusal: 'held' where another process writes the run."""
+    if isinstance(refusal, LockHeldError):
+        other = refusal.elsewhere
+        holder = None if other is None else ProcessId(other.pid, other.host)
+        return UnitUpdate(task.unit.id, "held", trouble=str(refusal), holder=holder)
+    write_log(task.root, task.unit.id, str(refusal))
+    return UnitUpdate(task.unit.id, state, trouble=str(refusal))
+
+
+def _free_locks(task: UnitTask) -> None:
+    for process in task.ended:
+        free(unit_folder(task.root, task.unit.id) / LOCK, process.pid, process.host)
+
+
+def _number(accuracy: float) -> float | None:
+    return accuracy if accuracy == accuracy else None
+
+
+class _UpdateWatcher:
+    """Watches a training; sends an update now and then."""
+
+    def __init__(self, unit_id: str, on_update: Callable[[UnitUpdate], None]) -> None:
+        self._unit, self._on_update = unit_id, on_update
+        self._sent = time.monotonic()
+        self._steps = 0
+        self._total = 0
+        self.score: float | None = None
+
+    @property
+    def fraction(self) -> float:
+        return min(1.0, self._steps / self._total) if self._total else 0.0
+
+    def stepped(self, step: int) -> None:
+        self._steps = step
+        now = time.monotonic()
+        if now - self._sent >= EVERY:
+            self._sent = now
+            self._on_update(UnitUpdate(self._unit, "running", self.fraction, self.score))
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                self._total = event.total_steps
+            case RegimeSwapped():
+                self.score = None
+            case Measured(test_accuracy=float(accuracy)):
+                self.score = accuracy if self.score is None else max(self.score, accuracy)
+            case _:
+                pass
