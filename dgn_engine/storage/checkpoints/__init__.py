@@ -1,1 +1,1 @@
-"""Reading weights that others wrote, safely, and writing our own, whole or not at all."""
+"""Untrusted checkpoints are read in a confined process; our own are written whole or not at all."""

@@ -1,7 +1,7 @@
-"""What the reading process gives up before it looks at a stranger's bytes.
+"""Confines the reading process before it parses untrusted bytes.
 
-After `confine` it has little time and memory, can open nothing (no file, no connection, no
-process), and whatever would run code ends the reading.
+After `confine` it has little time and memory and can open no file, connection or process; whatever
+would run code ends the reading.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from dgn_engine.storage.checkpoints.contents import UnreadableFile
 
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
 CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
-# What Python itself reports before it does them; see 'Audit events table' in its documentation.
+# Prefixes of Python's audit events, which are raised before the thing itself happens.
 _RUNS = ("exec", "import", "marshal.", "pickle.", "code.", "function.", "cpython.run_")
 _REACHES = ("open", "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "mmap.")
 
 
 def cut_off() -> bool:
-    """Take the network away where the kernel lets anyone do so; whether it did.
+    """Take the network away where the kernel lets anyone do so; returns whether it did.
 
-    Before any thread is started: the kernel asks for that.
+    The kernel wants this done before any thread starts.
     """
     if sys.platform != "linux":
         return False
@@ -37,9 +37,9 @@ def cut_off() -> bool:
 
 
 def confine(seconds: int, size: int) -> None:
-    """Bound what reading a file of `size` bytes may take; nothing can be opened any more."""
+    """Bound the resources for reading a file of `size` bytes; nothing can be opened any more."""
     for coding in CODINGS:
-        codecs.lookup(coding)  # imported where it is first met; afterwards nothing is
+        codecs.lookup(coding)  # imports the codec now, because later nothing may be imported
     if sys.platform != "win32":
         import resource
 
@@ -52,7 +52,7 @@ def confine(seconds: int, size: int) -> None:
 
 
 def _limit_memory(more: int) -> None:
-    """Bound the address space: what is mapped now, and `more`."""
+    """Bound the address space to what is mapped now and `more` bytes."""
     if sys.platform != "linux":  # macOS does not honour the limit
         return
     import resource

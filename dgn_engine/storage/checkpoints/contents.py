@@ -61,9 +61,9 @@ class CheckpointContents:
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:
-    """Text that can be shown: unprintable characters escaped, cut to `longest`.
+    """Text that can be shown: cut to `longest`, unprintable characters escaped.
 
-    Escaped are also line breaks and the marks that turn the direction of writing.
+    Line breaks and marks that change the direction of writing are escaped as well.
     """
     shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape", "replace").decode()
@@ -80,7 +80,7 @@ def is_sound(shape: tuple[Any, ...]) -> bool:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """Key that sorts 'weights.10' after 'weights.2'."""
+    """A key that sorts 'weights.10' after 'weights.2'."""
     parts: list[tuple[int, int, str]] = []
     run = ""
     for c in name[: limits.NAME]:
@@ -96,7 +96,7 @@ def _part(run: str) -> tuple[int, int, str]:
 
 
 def whole_bytes(array: Array) -> memoryview:
-    """The bytes of a contiguous array; also of one without axes or without numbers."""
+    """The bytes of a contiguous array, which may be a scalar or empty."""
     return array.reshape(-1).view(np.uint8).data
 
 
@@ -135,7 +135,7 @@ def sent_as(dtype: str) -> str:
 
 
 def decoded(bits: Array, dtype: str) -> Array:
-    """The numbers themselves, contiguous, in the type that `sent_as` tells."""
+    """The numbers themselves, contiguous, in the type of `sent_as`."""
     if dtype == "bfloat16":  # the upper half of a float32
         return (bits.astype(np.uint32, order="C") << 16).view(np.float32)
     if dtype == "float8_e5m2":  # the upper half of a float16
@@ -149,8 +149,10 @@ def decoded(bits: Array, dtype: str) -> Array:
 
 
 def _e4m3() -> Array:
-    """All 256 values: 1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinity, NaN at S.1111.111
-    (Micikevicius et al. 2022, arXiv:2209.05433).
+    """All 256 values of float8 e4m3fn, by their bits.
+
+    1 sign, 4 exponent (bias 7), 3 mantissa bits; no infinity, NaN at S.1111.111. Source:
+    Micikevicius et al. 2022, arXiv:2209.05433.
     """
     bits = np.arange(256)
     exponent, mantissa = bits >> 3 & 15, bits & 7

@@ -1,4 +1,4 @@
-"""How much of a stranger's file is taken, and how much its reader may use."""
+"""How much of an untrusted file is read, and how much memory its reader may use."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ FILE = 2 << 30  # bytes of a file
 MEMBERS = 20_000  # tensors, or members of an archive
 HEADER = 8 << 20  # bytes of a safetensors header
 PICKLE = 32 << 20  # bytes of a torch file's pickle, and of the text in any pickle
-OPERATIONS = 4_000_000  # steps of a pickle; a state dict takes about 30 a tensor
+OPERATIONS = 4_000_000  # instructions of a pickle; a state dict takes about 30 a tensor
 INTEGER = 256  # bytes of one whole number in a pickle
 DIMENSIONS = 16
-NODES = 200_000  # things met on the way through nested dictionaries
+NODES = 200_000  # visited on the way through nested containers
 DEPTH = 100  # containers in each other
 NAME = 300  # characters of a tensor's name
 EXTENT = 1 << 42  # product of the sides of a shape, those of 0 left out
@@ -24,7 +24,8 @@ def expanded(size: int) -> int:
 
 
 def working_memory(size: int) -> int:
-    """Bytes of memory that the reader may use on top of its own code: what a pickle may make,
-    the file, its tensors unpacked and one of them once more.
+    """Bytes of memory that the reader may use on top of its own code.
+
+    For the objects of a pickle, the file, its unpacked tensors and a copy of one of them.
     """
     return (512 << 20) + 2 * size + expanded(size)

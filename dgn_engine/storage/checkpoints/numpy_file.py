@@ -1,4 +1,8 @@
-"""Reading .npy and .npz from bytes: headers first, never a Python object."""
+"""Reads .npy and .npz from bytes: headers first, never a Python object.
+
+The header is a literal of Python with three keys. `np.lib.format` would hand it to Python's
+compiler and give fewer reasons for a refusal, so three patterns take the values out.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ def read_npy(content: bytes) -> ParsedFile:
 
 
 def read_npz(archive: ZipArchive) -> ParsedFile:
-    """Every array of numbers by its name; members that hold Python objects are left aside."""
+    """Every array of numbers by its name; members that hold Python objects are ignored."""
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
@@ -63,7 +67,7 @@ def read_npz(archive: ZipArchive) -> ParsedFile:
 
 
 def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
-    """The array, or None where it is not of real numbers; and the type in words."""
+    """The array, or None where it does not hold real numbers; and the type in words."""
     shape, fortran, code = _header(name, stream)
     if "O" in code:
         return None, "Python objects"
@@ -73,7 +77,7 @@ def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
     if not is_sound(shape):
         raise UnreadableFile(f"declares an impossible shape for {plain(name)}")
     wanted = math.prod(shape) * dtype.itemsize
-    if wanted > size:  # before a byte is asked for: a header can declare any size
+    if wanted > size:  # checked before anything is allocated
         raise UnreadableFile(f"is cut off, or its header lies: {plain(name)} is not all there")
     content = stream.read(wanted)
     if len(content) != wanted or stream.read(1):
@@ -83,11 +87,7 @@ def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
 
 
 def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, str]:
-    """Shape, whether in the order of Fortran, and the code of the type.
-
-    The header is a literal of Python with three keys (`numpy.lib.format`); no parser of Python
-    touches it.
-    """
+    """The shape, whether the order is Fortran's, and the code of the type."""
     start = stream.read(8)
     width = {b"\1\0": 2, b"\2\0": 4, b"\3\0": 4}.get(start[6:8], 0)
     length = int.from_bytes(stream.read(width), "little")

@@ -5,8 +5,8 @@ name, call something, hash a key or reserve memory for what the file merely anno
 
 What a hostile pickle tries, and what stops it:
 
-- code (GLOBAL, REDUCE, NEWOBJ, INST, OBJ, BUILD): `find_class` returns a `GlobalName`, a call an
-  `InertObject`; the names of all calls are recorded for the verdict
+- code (GLOBAL, REDUCE, NEWOBJ, INST, OBJ, BUILD): `find_class` returns a `GlobalName`, a call
+  results in an `InertObject`, and only that takes a state
 - a length that the file does not have (BYTEARRAY8, BINBYTES8, LONG4, BINUNICODE8): `read` compares
   it with the bytes that are there before anything is allocated
 - keys that take for ever to hash, or collide: `InertDict` keeps pairs; sets are inert as well
@@ -63,12 +63,12 @@ class InertDict:
 
 @dataclass(eq=False, slots=True)
 class InertObject:
-    """A call that was not made: of which name, with what, and what would have gone into its result.
+    """The result of a call that did not happen: of what, with what, and what was put into it.
 
     The methods are those by which the machine fills lists, sets and dictionaries.
     """
 
-    maker: str
+    callee: str
     arguments: Any
     state: Any = None
     items: list[Any] = field(default_factory=list)
@@ -93,10 +93,13 @@ Persistent = Callable[[Any], Any]
 def read_pickle(
     content: bytes, start: int, build: Build, persistent: Persistent
 ) -> tuple[Any, int]:
-    """The tree of the pickle that begins at `start`, and the place behind it.
+    """Read the pickle that begins at `start`; raises `UnreadableFile`.
 
-    `build(name, arguments)` says what a call stands for, `persistent(id)` what a reference out of
-    the pickle does. Raises `UnreadableFile`.
+    Args:
+        build: gives what stands for the result of a call, from its name and arguments.
+        persistent: gives what stands for a reference out of the pickle, from its id.
+
+    Returns: the tree, and the position behind the pickle.
     """
     machine = InertUnpickler(content, start, build, persistent)
     try:
@@ -108,7 +111,7 @@ def read_pickle(
         ValueError,
         TypeError,
         AttributeError,
-    ):  # its stack, its memo or its text do not hold what an instruction needs
+    ):  # the stack, the memo or a text does not hold what an instruction needs
         raise UnreadableFile("has a damaged pickle") from None
 
 
@@ -143,7 +146,7 @@ _REFUSED = b"".join(
 
 
 class InertUnpickler(pickle._Unpickler):
-    """The standard machine, where a name stays a name and a call is not made.
+    """The standard machine, with inert objects in the place of imported names and calls.
 
     `build` and `persistent` as for `read_pickle`; `at`: the place of the next byte.
     """
@@ -195,14 +198,14 @@ class InertUnpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         return self.persistent(pid)
 
-    def call(self, maker: Any, arguments: Any) -> Any:
-        """What a call stands for; it is not made."""
-        if isinstance(maker, GlobalName) and isinstance(arguments, tuple):
-            return self.build(maker, arguments)
-        return InertObject(kind(maker), arguments)
+    def call(self, callee: Any, arguments: Any) -> Any:
+        """What stands for the result of a call; nothing is called."""
+        if isinstance(callee, GlobalName) and isinstance(arguments, tuple):
+            return self.build(callee, arguments)
+        return InertObject(type_name(callee), arguments)
 
-    def _instantiate(self, maker: Any, arguments: list[Any]) -> None:  # of INST and OBJ
-        self.append(self.call(maker, tuple(arguments)))
+    def _instantiate(self, callee: Any, arguments: list[Any]) -> None:  # INST and OBJ use it
+        self.append(self.call(callee, tuple(arguments)))
 
     def _reduce(self) -> None:
         arguments = self.stack.pop()
@@ -211,9 +214,8 @@ class InertUnpickler(pickle._Unpickler):
     def _new_with_names(self) -> None:
         named = self.stack.pop()
         self._reduce()
-        made = self.stack[-1]
-        if isinstance(made, InertObject) and isinstance(named, InertDict):
-            made.pairs.extend(named.pairs)
+        if isinstance(result := self.stack[-1], InertObject) and isinstance(named, InertDict):
+            result.pairs.extend(named.pairs)
 
     def _build(self) -> None:
         state = self.stack.pop()
@@ -245,24 +247,24 @@ class InertUnpickler(pickle._Unpickler):
     }
 
 
-def kind(node: Any) -> str:
-    """What a thing is, in the words of Python; for a call, the name of what was to be called."""
+def type_name(node: Any) -> str:
+    """The name of a thing's type; for a call, the name of what would have been called."""
     match node:
         case InertObject():
-            return node.maker
+            return node.callee
         case InertDict():
             return node.name
         case GlobalName():
             return str(node)
         case None:
             return "None"
-    return str(getattr(node, "kind", type(node).__name__))
+    return str(getattr(node, "type_name", type(node).__name__))
 
 
 def is_container(node: Any) -> bool:
     """Whether there can be tensors of the model inside; an optimiser only repeats them."""
     if isinstance(node, InertObject):
-        return not node.maker.startswith("torch.optim.")
+        return not node.callee.startswith("torch.optim.")
     return isinstance(node, (InertDict, list, tuple))
 
 
@@ -300,4 +302,4 @@ def key_text(key: Any) -> str:
         return str(key)
     if isinstance(key, bytes):
         return key[:1000].decode("latin-1")
-    return f"<{kind(key)}>"
+    return f"<{type_name(key)}>"

@@ -1,8 +1,9 @@
-"""Tensors and arrays inside pickles: from the calls that describe them to views on their bytes.
+"""Rebuilds tensors and arrays from the calls in a pickle that describe them; calls nothing.
 
-Nothing is called. The names and arguments are those of `torch/_utils.py`, `torch/_tensor.py` and
-`torch/serialization.py` of torch 0.4 to 2.13, and of numpy 1 and 2. A description is believed only
-after every number was found inside the record that it names.
+Open it when a new torch or numpy pickles its tensors by another function. The names and arguments
+are those of `torch/_utils.py`, `torch/_tensor.py` and `torch/serialization.py` of torch 0.4 to
+2.13, and of numpy 1 and 2. A tensor becomes a view on the bytes of its record, once every number of
+it is known to lie inside.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from dgn_engine.storage.checkpoints.pickle_file import (
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TensorStorage:
-    """Where the numbers of tensors lie: a record of the file, or a file inside the pickle.
+    """Where the numbers of tensors are: a record of the file, or a file inside the pickle.
 
     `first`: the number at which a view on the record begins. `inner`: the numbers themselves, as
     plain pickles have them, in this `order`.
     """
 
-    kind: ClassVar[str] = "storage"
+    type_name: ClassVar[str] = "storage"
     key: str
     dtype: str
     count: int
@@ -52,9 +53,9 @@ class TensorStorage:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StridedTensor:
-    """A dense tensor as it was described; nothing of it is believed yet."""
+    """A dense tensor as the file describes it; not checked yet."""
 
-    kind: ClassVar[str] = "tensor"
+    type_name: ClassVar[str] = "tensor"
     storage: TensorStorage
     offset: Any
     shape: Any
@@ -66,7 +67,7 @@ class StridedTensor:
 class Unsupported:
     """A tensor that is not dense numbers, and why."""
 
-    kind: ClassVar[str] = "tensor"
+    type_name: ClassVar[str] = "tensor"
     reason: str
 
 
@@ -103,7 +104,7 @@ _STORAGES = {
 
 
 def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-    """What a call gives: a tensor still to be checked, a container, or an inert `InertObject`."""
+    """What stands for the result of a call: unchecked tensor, container or `InertObject`."""
     builder = _BUILDERS.get(str(name))
     if builder is None:
         return InertObject(str(name), arguments)
@@ -113,30 +114,29 @@ def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
         raise UnreadableFile("describes a tensor in a way that makes no sense") from None
 
 
-class TensorRebuilder:
-    """`build`, and the names of the globals that a pickle would have had called, in its order."""
+class CallRecorder:
+    """`build`, which records the names of unknown calls, also of those with unused results."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
 
     def __call__(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-        """As `build`."""
-        made = build(name, arguments)
-        if isinstance(made, InertObject) and made.maker == str(name):
-            self._names[made.maker] = None
-        return made
+        result = build(name, arguments)
+        if isinstance(result, InertObject) and result.callee == str(name):
+            self._names[result.callee] = None
+        return result
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Each once; also of calls whose result the pickle throws away."""
+        """Each name once, in the order of the pickle."""
         return tuple(self._names)
 
 
 def storage(reference: Any) -> Any:
-    """What a reference out of the pickle stands for: the record of a storage."""
+    """The storage that a reference out of the pickle names; raises `UnreadableFile`."""
     if not isinstance(reference, tuple) or not reference:
         raise UnreadableFile("refers out of its pickle to something that is no storage")
-    if reference[0] == "module" and len(reference) == 4:  # old: with the source, for a warning
+    if reference[0] == "module" and len(reference) == 4:  # before 1.6: a class with its source code
         return reference[1]
     if reference[0] != "storage" or len(reference) not in (5, 6):
         raise UnreadableFile("refers out of its pickle to something that is no storage")
@@ -178,24 +178,24 @@ def _strided(
 
 
 def _first(arguments: tuple[Any, ...]) -> Any:
-    """A parameter is its tensor; so is what stands for one on another device."""
+    """The tensor of a parameter, or of a wrapper for another device."""
     return arguments[0] if arguments else None
 
 
 def _subclass(arguments: tuple[Any, ...]) -> Any:
-    """(function, type, arguments, state): the tensor inside counts."""
+    """A tensor of a subclass, as (function, type, arguments, state): the plain tensor inside."""
     function, kind, inner = arguments[:3]
     if isinstance(function, GlobalName) and isinstance(inner, tuple) and str(function) in _PLAIN:
         return build(function, inner)
     return InertObject(str(kind) if isinstance(kind, GlobalName) else "tensor", inner)
 
 
-def _odd(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
+def _unsupported(reason: str) -> Callable[[tuple[Any, ...]], Unsupported]:
     return lambda _arguments: Unsupported(reason)
 
 
 def _ordered(arguments: tuple[Any, ...]) -> InertDict:
-    """A dictionary; Python 2 gave its pairs to the call."""
+    """A dictionary; Python 2 passed its pairs to the call."""
     table = InertDict()
     for argument in arguments[-1:]:
         if isinstance(argument, InertDict):
@@ -210,7 +210,7 @@ def _defaulting(arguments: tuple[Any, ...]) -> InertDict:
 
 
 def _latin(arguments: tuple[Any, ...]) -> bytes:
-    """Bytes, as protocols before 3 have them."""
+    """Bytes, as protocols before 3 pickle them."""
     text, coding = arguments
     if coding not in ("latin1", "latin-1"):
         raise ValueError
@@ -223,7 +223,7 @@ def _sequence(arguments: tuple[Any, ...]) -> Any:
 
 
 def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
-    """copyreg's way to an object of some class: its state follows."""
+    """An object of some class by way of copyreg; its state follows."""
     kind, *inner = arguments
     inner = [thing for thing in inner if is_container(thing)]
     return InertObject(str(kind) if isinstance(kind, GlobalName) else "object", tuple(inner))
@@ -231,12 +231,7 @@ def _reconstructed(arguments: tuple[Any, ...]) -> InertObject:
 
 def _numpy_scalar(arguments: tuple[Any, ...]) -> InertObject:
     """One number of numpy, by the name of its type."""
-    return InertObject(f"numpy.{_SCALARS.get(_type_code(arguments[0]), 'scalar')}", ())
-
-
-def _type_code(dtype: Any) -> str:
-    code = dtype.arguments[0] if isinstance(dtype, InertObject) and dtype.arguments else ""
-    return code if isinstance(code, str) else ""
+    return InertObject(f"numpy.{_SCALARS.get(_numpy_type(arguments[0])[0], 'scalar')}", ())
 
 
 _SCALARS = {
@@ -267,12 +262,12 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
     "torch._tensor._rebuild_from_type_v2": _subclass,
     "torch.nn.parameter.Parameter": _first,
     "torch.nn.parameter.Buffer": _first,
-    "torch._utils._rebuild_qtensor": _odd("a quantised tensor"),
-    "torch._utils._rebuild_sparse_tensor": _odd("a sparse tensor"),
-    "torch._utils._rebuild_sparse_csr_tensor": _odd("a sparse tensor"),
-    "torch._utils._rebuild_nested_tensor": _odd("a nested tensor"),
-    "torch._utils._rebuild_meta_tensor_no_storage": _odd("a tensor without numbers"),
-    "torch._utils._rebuild_wrapper_subclass": _odd("a tensor without numbers"),
+    "torch._utils._rebuild_qtensor": _unsupported("a quantised tensor"),
+    "torch._utils._rebuild_sparse_tensor": _unsupported("a sparse tensor"),
+    "torch._utils._rebuild_sparse_csr_tensor": _unsupported("a sparse tensor"),
+    "torch._utils._rebuild_nested_tensor": _unsupported("a nested tensor"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _unsupported("a tensor without numbers"),
+    "torch._utils._rebuild_wrapper_subclass": _unsupported("a tensor without numbers"),
     "torch.Size": _sequence,
     "collections.OrderedDict": _ordered,
     "collections.defaultdict": _defaulting,
@@ -286,19 +281,19 @@ _BUILDERS: dict[str, Callable[[tuple[Any, ...]], Any]] = {
 
 
 def read_leaf(leaf: Leaf, records: Records) -> tuple[Array, str] | Unsupported:
+    """The array with the name of its type; raises `UnreadableFile` where it cannot be there."""
     if isinstance(leaf, Unsupported):
         return leaf
     if isinstance(leaf, InertObject):
         return _numpy_array(leaf)
-    trouble = _trouble(leaf)
-    if trouble:
-        return Unsupported(trouble)
+    if reason := _unsupported_reason(leaf):
+        return Unsupported(reason)
     array = _array(leaf, records)
     return array if isinstance(array, Unsupported) else (array, leaf.dtype)
 
 
-def _trouble(tensor: StridedTensor) -> str:
-    """Why a tensor is not taken; empty where its numbers may be looked for."""
+def _unsupported_reason(tensor: StridedTensor) -> str:
+    """Why a tensor is not read; empty where its record may be opened."""
     shape, strides = tensor.shape, tensor.strides
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
         return "a tensor without a shape"
@@ -314,9 +309,9 @@ def _trouble(tensor: StridedTensor) -> str:
 
 
 def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
-    """A view on the record, after every number was found to lie inside it.
+    """A view on the record, once all its numbers are known to lie inside.
 
-    Stride 0 makes a giant of one number: there must be as many in the record as in the tensor.
+    Stride 0 repeats one number without end, so the record must have as many as the tensor.
     """
     content, order = records(tensor.storage)
     layout = np.dtype(order + LAYOUT[tensor.dtype][1:])
@@ -337,21 +332,21 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
 
 def is_array(node: Any) -> bool:
     """Whether this is an array of numpy, of whatever type."""
-    return isinstance(node, InertObject) and node.maker in _RECONSTRUCT + _FROM_BUFFER
+    return isinstance(node, InertObject) and node.callee in _RECONSTRUCT + _FROM_BUFFER
 
 
-def _numpy_array(made: InertObject) -> tuple[Array, str] | Unsupported:
-    """The array with the name of its type. Raises `UnreadableFile` where its description lies."""
-    if made.maker in _RECONSTRUCT:  # state: version, shape, type, whether in Fortran's order, bytes
-        told = made.state if isinstance(made.state, tuple) else ()
-        if len(told) != 5:
+def _numpy_array(call: InertObject) -> tuple[Array, str] | Unsupported:
+    match call:
+        case InertObject(callee=callee, state=(_, shape, dtype, fortran, content)) if (
+            callee in _RECONSTRUCT
+        ):
+            pass
+        case InertObject(callee=callee, arguments=(content, dtype, shape, order)) if (
+            callee in _FROM_BUFFER
+        ):
+            fortran = order == "F"
+        case _:
             return Unsupported("an array that is not all there")
-        _, shape, dtype, fortran, content = told
-    else:  # bytes, type, shape, order
-        if not isinstance(made.arguments, tuple) or len(made.arguments) != 4:
-            return Unsupported("an array that is not all there")
-        content, dtype, shape, order = made.arguments
-        fortran = order == "F"
     code, byte_order = _numpy_type(dtype)
     if isinstance(content, str):  # Python 2: bytes as text
         content = content.encode("latin-1", "replace")
@@ -368,9 +363,10 @@ def _numpy_array(made: InertObject) -> tuple[Array, str] | Unsupported:
 
 def _numpy_type(dtype: Any) -> tuple[str, str]:
     """The code of a pickled dtype, such as f4, and its byte order."""
-    if not isinstance(dtype, InertObject) or dtype.maker != "numpy.dtype":
+    if not isinstance(dtype, InertObject) or dtype.callee != "numpy.dtype":
         return "", "<"
     code = dtype.arguments[0] if isinstance(dtype.arguments, tuple) and dtype.arguments else ""
-    told = dtype.state[1] if isinstance(dtype.state, tuple) and len(dtype.state) > 1 else "<"
-    order = ">" if told == ">" or (isinstance(code, str) and code.startswith(">")) else "<"
-    return (code.lstrip("<>|=") if isinstance(code, str) else ""), order
+    if not isinstance(code, str):
+        return "", "<"
+    stated = dtype.state[1] if isinstance(dtype.state, tuple) and len(dtype.state) > 1 else "<"
+    return code.lstrip("<>|="), ">" if stated == ">" or code.startswith(">") else "<"

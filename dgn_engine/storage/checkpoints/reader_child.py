@@ -3,7 +3,7 @@
 `python -m dgn_engine.storage.checkpoints.reader_child`
 
 The file is its standard input, the answer its standard output. It may use little memory, little
-time and no files, and all it can say is numbers and text. torch is not imported here.
+time and no files, and can answer only numbers and text. torch is not imported here.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def read(content: bytes) -> ParsedFile:
 
 
 def tidy(contents: ParsedFile) -> ParsedFile:
-    """Names that can be shown, without the wrapping of DataParallel or torch.compile."""
+    """Make names printable, and take off the prefixes of DataParallel and torch.compile."""
     names, layers = list(contents.arrays), contents.layers
     while names and any(all(n.startswith(p) and n != p for n in names) for p in _PREFIXES):
         names = [n.partition(".")[2] for n in names]
@@ -115,7 +115,7 @@ def tidy(contents: ParsedFile) -> ParsedFile:
 
 
 def _instead(contents: ParsedFile) -> str:
-    """What a file without tensors holds, as the end of a sentence."""
+    """What a file without tensors holds or would call, as the end of a sentence."""
     if contents.calls:
         return f"; {_would([plain(name) for name in contents.calls])}"
     return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
@@ -127,7 +127,7 @@ def _would(calls: Sequence[str]) -> str:
 
 
 def answer_pipe() -> IO[bytes]:
-    """Standard output for the answer alone: what libraries print goes to standard error."""
+    """Keep standard output for the answer: what libraries print goes to standard error."""
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return pipe

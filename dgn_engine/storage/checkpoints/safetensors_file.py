@@ -1,4 +1,8 @@
-"""Reading safetensors from bytes: a JSON header with caps, then plain numbers."""
+"""Reads safetensors from bytes: a JSON header with caps, then plain numbers.
+
+The `safetensors` library accepts a name twice, copies every tensor and does not say which tensor is
+wrong, so the header is checked here.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +68,14 @@ def read_safetensors(content: bytes) -> ParsedFile:
     dtypes: dict[str, str] = {}
     ignored: list[str] = []
     room = len(content) - start
-    entries = {name: _entry(name, told, room) for name, told in head.items()}
+    entries = {name: _entry(name, entry, room) for name, entry in head.items()}
     _check_cover([(begin, end) for _, _, begin, end in entries.values()], room)
-    # The format sorts by name, letter by letter: '10' before '2'. Layers count naturally.
+    # The format sorts by letters, '10' before '2'; layers are in natural order.
     for name in sorted(head, key=natural):
-        told, shape, begin, _ = entries[name]
-        dtype = _DTYPES.get(told)
+        code, shape, begin, _ = entries[name]
+        dtype = _DTYPES.get(code)
         if dtype is None:
-            ignored.append(f"{name} ({plain(told, 40)})")
+            ignored.append(f"{name} ({plain(code, 40)})")
             continue
         flat = np.frombuffer(content, np.dtype(LAYOUT[dtype]), math.prod(shape), start + begin)
         arrays[name], dtypes[name] = flat.reshape(shape), dtype
@@ -80,9 +84,10 @@ def read_safetensors(content: bytes) -> ParsedFile:
     return ParsedFile(arrays, dtypes, tuple(ignored), words, "safetensors")
 
 
-def _entry(name: str, told: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
+def _entry(name: str, entry: Any, room: int) -> tuple[str, tuple[int, ...], int, int]:
+    """Type, shape, begin and end of a tensor among the `room` bytes behind the header."""
     try:
-        dtype, shape, (begin, end) = told["dtype"], tuple(told["shape"]), told["data_offsets"]
+        dtype, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     except (TypeError, KeyError, ValueError):
         raise UnreadableFile(
             f"has a header without type, shape and place of {plain(name)}"
@@ -98,7 +103,7 @@ def _entry(name: str, told: Any, room: int) -> tuple[str, tuple[int, ...], int, 
 
 
 def _check_cover(places: list[tuple[int, int]], room: int) -> None:
-    """Each byte belongs to one tensor, as the format asks: nothing hides between them."""
+    """Each byte belongs to one tensor, as the format demands, so nothing hides between them."""
     reached = 0
     for begin, end in sorted(places):
         if begin < reached:

@@ -1,11 +1,12 @@
-"""What a saved `nn.Sequential` says of its layers: their kinds and plain numbers, nothing made.
+"""The layers that a saved `nn.Sequential` states: kinds and plain numbers, checked, no objects.
 
-The attributes are those of `torch/nn/modules` of torch 0.4 to 2.13; what an old file lacks has the
-value that torch had then.
+The attributes are those of `torch/nn/modules` of torch 0.4 to 2.13; where an old file lacks one, it
+has the value that torch used then.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.pickle_file import InertDict, InertObject, key_text
 
-LAYERS = 1000  # told of one file
+LAYERS = 1000  # of one file
 _DEPTH = 20  # sequences in each other
 _LARGEST = 1 << 24  # of a number of features, a kernel, a stride
 
@@ -24,8 +25,11 @@ Value = bool | int | float | str | tuple[int, int] | None
 
 @dataclass(frozen=True)
 class StatedLayer:
-    """`name` as its tensors have it ('0', 'body.3'); `kind`: one of `KINDS` with just those
-    numbers, else the class that it was, which nothing can be made of."""
+    """A layer, by the `name` that its tensors have ('0', 'body.3').
+
+    `kind`: one of `KINDS`, with just those numbers; otherwise the name of a class that is not known
+    here, without numbers.
+    """
 
     name: str
     kind: str
@@ -148,31 +152,27 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 def stated_layers(tree: Any) -> tuple[StatedLayer, ...]:
-    """The layers of a saved `nn.Sequential` in their order, nested ones opened.
+    """The layers of a saved `nn.Sequential` in their order, nested sequences flattened.
 
-    Empty where the file is none, or says more layers than a network has.
+    Empty where the tree is no sequence, or has more than `LAYERS` layers.
     """
     prefix = ""
     for _ in range(3):
-        if not isinstance(tree, InertObject) or tree.maker not in _WRAPPERS:
+        if not isinstance(tree, InertObject) or tree.callee not in _WRAPPERS:
             break
         children = _children(tree)
         if len(children) != 1:
             return ()
         name, tree = children[0]
         prefix = f"{prefix}{name}."
-    if not isinstance(tree, InertObject) or tree.maker != _SEQUENTIAL:
+    if not isinstance(tree, InertObject) or tree.callee != _SEQUENTIAL:
         return ()
-    found: list[StatedLayer] = []
-    for layer in _leaves(tree, prefix):
-        found.append(layer)
-        if len(found) > LAYERS:
-            return ()
-    return tuple(found)
+    layers = tuple(itertools.islice(_leaves(tree, prefix), LAYERS + 1))
+    return layers if len(layers) <= LAYERS else ()
 
 
 def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
-    """Without recursion; a sequence that holds itself ends at the depth that is allowed."""
+    """Without recursion; a sequence that contains itself ends at the deepest level allowed."""
     open_ones = [iter(_children(sequence))]
     names = [prefix]
     steps = 0
@@ -185,7 +185,7 @@ def _leaves(sequence: InertObject, prefix: str) -> Iterator[StatedLayer]:
             continue
         whole = f"{names[-1]}{name}"[: limits.NAME + 1]
         hooked = isinstance(child, InertObject) and _hooked(child)
-        if child.maker == _SEQUENTIAL and len(names) < _DEPTH and not hooked:
+        if child.callee == _SEQUENTIAL and len(names) < _DEPTH and not hooked:
             open_ones.append(iter(_children(child)))
             names.append(f"{whole}.")
         else:
@@ -199,7 +199,7 @@ def _children(module: InertObject) -> list[tuple[str, InertObject]]:
 
 
 def _hooked(module: InertObject) -> bool:
-    """Whether something else runs with it, or in its place."""
+    """Whether hooks, or another `forward`, change what it computes."""
     state = module.state
     if not isinstance(state, InertDict):
         return False
@@ -210,9 +210,9 @@ def _hooked(module: InertObject) -> bool:
 
 
 def _described(module: InertObject) -> tuple[str, dict[str, Value]]:
-    kind = _CLASSES.get(module.maker, "")
+    kind = _CLASSES.get(module.callee, "")
     if not kind or not isinstance(module.state, InertDict):
-        return module.maker, {}
+        return module.callee, {}
     if _hooked(module) or _children(module):
         return f"{kind} with hooks", {}
     numbers: dict[str, Value] = {}
@@ -230,15 +230,15 @@ def _described(module: InertObject) -> tuple[str, dict[str, Value]]:
 
 
 def as_json(layers: tuple[StatedLayer, ...]) -> list[dict[str, Any]]:
-    """For the answer of the reading child."""
+    """The layers as the reading child sends them."""
     return [{"name": one.name, "kind": one.kind, "numbers": one.numbers} for one in layers]
 
 
-def received(told: Any) -> tuple[StatedLayer, ...]:
-    """What the child told, checked anew; raises `ValueError` or `TypeError` where it cannot be."""
-    if not isinstance(told, list) or len(told) > LAYERS:
+def received(entries: Any) -> tuple[StatedLayer, ...]:
+    """Check the layers of the child's answer again; raises `ValueError` or `TypeError`."""
+    if not isinstance(entries, list) or len(entries) > LAYERS:
         raise ValueError("these are no layers")
-    return tuple(_received(one["name"], one["kind"], one["numbers"]) for one in told)
+    return tuple(_received(one["name"], one["kind"], one["numbers"]) for one in entries)
 
 
 def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
@@ -252,7 +252,7 @@ def _received(name: Any, kind: Any, numbers: Any) -> StatedLayer:
 
 
 def in_words(layer: StatedLayer) -> str:
-    """A layer as it is written down: 'Conv2d 3 → 16, 3×3, stride 2, padding 1'."""
+    """A layer as text: 'Conv2d 3 → 16, 3×3, stride 2, padding 1'."""
     n = layer.numbers
     match layer.kind:
         case "Linear":

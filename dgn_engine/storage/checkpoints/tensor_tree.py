@@ -13,8 +13,8 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
     is_container,
-    kind,
     members,
+    type_name,
 )
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     Leaf,
@@ -53,7 +53,7 @@ def parsed_tree(
             inner = _model_in(tree)
             if inner is None:
                 break
-            walk.ignored += [_said(name, v) for name, v in members(tree) if v is not inner]
+            walk.ignored += [_in_words(name, v) for name, v in members(tree) if v is not inner]
             tree = inner
         walk.over(tree)
     except RecursionError:  # objects whose states or arguments are objects, a thousand deep
@@ -98,7 +98,7 @@ def _model_in(tree: Any) -> Any:
 
 
 def _holds_tensors(tree: Any) -> bool:
-    """Looks at every container once."""
+    """Whether there is a tensor anywhere below; visits every container once."""
     stack, met = [tree], {id(tree)}
     while stack:
         node = stack.pop()
@@ -115,8 +115,8 @@ def _is_leaf(node: Any) -> bool:
     return isinstance(node, (StridedTensor, Unsupported)) or is_array(node)
 
 
-def _said(path: str, node: Any) -> str:
-    return f"{path} ({kind(node)})" if path else kind(node)
+def _in_words(path: str, node: Any) -> str:
+    return f"{path} ({type_name(node)})" if path else type_name(node)
 
 
 @dataclass
@@ -187,4 +187,4 @@ class _Walk:
 
     def _ignore(self, path: str, node: Any, quiet: bool) -> None:
         if not quiet:
-            self.ignored.append(_said(path, node))
+            self.ignored.append(_in_words(path, node))

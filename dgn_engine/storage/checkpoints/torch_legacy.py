@@ -1,7 +1,7 @@
-"""What torch saved before 1.6, pickles with raw storages behind them, and plain pickles of arrays.
+"""Reads torch files from before 1.6 and plain pickles of arrays or tensors.
 
-Layout: magic number, protocol version, facts of the system, the tree, the list of storage keys,
-then for each key its count as 64 bits and its numbers (`torch/serialization.py`).
+A legacy torch file: magic number, protocol version, facts of the system, the tree, the list of
+storage keys, then for each key its count as 64 bits and its numbers (`torch/serialization.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
 from dgn_engine.storage.checkpoints.pickle_file import Build, GlobalName, InertDict, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import (
+    CallRecorder,
     Records,
-    TensorRebuilder,
     TensorStorage,
     build,
     storage,
@@ -34,22 +34,22 @@ def read_pickled(content: bytes, most: int) -> ParsedFile:
         if place != len(content):
             raise UnreadableFile("has bytes behind its end")
         return parsed_tree(tree, _inside, most, "pickle of arrays", embedded.calls.names)
-    calls = TensorRebuilder()
+    calls = CallRecorder()
     tree, records = _legacy(content, place, calls)
     return parsed_tree(tree, records, most, "PyTorch, before 1.6", calls.names)
 
 
 def _legacy(content: bytes, place: int, build: Build = build) -> tuple[Any, Records]:
-    """The tree behind the magic number, and where its storages lie."""
+    """The tree behind the magic number, and the records of its storages."""
     declared: dict[str, TensorStorage] = {}
 
     def persistent(reference: Any) -> Any:
-        found = storage(reference)
-        if isinstance(found, TensorStorage):
-            known = declared.setdefault(found.key, found)
-            if (known.dtype, known.count) != (found.dtype, found.count):
+        store = storage(reference)
+        if isinstance(store, TensorStorage):
+            known = declared.setdefault(store.key, store)
+            if (known.dtype, known.count) != (store.dtype, store.count):
                 raise UnreadableFile("describes one storage in two ways")
-        return found
+        return store
 
     version, place = read_pickle(content, place, build, storage)
     system, place = read_pickle(content, place, build, storage)
@@ -85,21 +85,21 @@ def _legacy(content: bytes, place: int, build: Build = build) -> tuple[Any, Reco
 
 
 class _Embedded:
-    """The storages of a plain pickle of tensors: each is a whole little torch file."""
+    """Builds the tensors of a plain pickle, where each storage is a small torch file of its own."""
 
     def __init__(self) -> None:
-        self.met = 0
-        self.calls = TensorRebuilder()
+        self.storages = 0
+        self.calls = CallRecorder()
 
     def build(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-        """As everywhere, and the storage out of such a file."""
+        """As `CallRecorder`, and the storage of such a small file."""
         if str(name) != "torch.storage._load_from_bytes" or len(arguments) != 1:
             return self.calls(name, arguments)
-        self.met += 1
+        self.storages += 1
         content = arguments[0]
         if isinstance(content, str):  # protocol 2: bytes as text
             content = content.encode("latin-1", "replace")
-        if not isinstance(content, bytes) or self.met > limits.MEMBERS:
+        if not isinstance(content, bytes) or self.storages > limits.MEMBERS:
             raise UnreadableFile("holds a storage that torch did not write")
         magic, place = read_pickle(content, 0, build, storage)
         if magic != _MAGIC:

@@ -1,18 +1,18 @@
-"""What torch has saved since 1.6: a zip archive of one pickle and one record for each storage."""
+"""Reads torch files since 1.6: a zip archive of one pickle and one record for each storage."""
 
 from __future__ import annotations
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain, width
 from dgn_engine.storage.checkpoints.pickle_file import read_pickle
-from dgn_engine.storage.checkpoints.pickled_tensors import TensorRebuilder, TensorStorage, storage
+from dgn_engine.storage.checkpoints.pickled_tensors import CallRecorder, TensorStorage, storage
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
 
 
 def check_torch_zip(archive: ZipArchive) -> str:
-    """The folder of the one pickle; nothing compressed, no program. Raises `UnreadableFile`."""
+    """The folder of the only pickle; raises `UnreadableFile` for programs and compression."""
     names = list(archive.members)
     if archive_format.ABOUT in names:
         raise UnreadableFile(
@@ -31,20 +31,20 @@ def check_torch_zip(archive: ZipArchive) -> str:
         raise UnreadableFile("does not hold one small list of tensors, as torch writes it")
     if not all(name.startswith(folder) for name in names):
         raise UnreadableFile("holds more than one folder, which torch never writes")
-    archive.require_stored()  # torch never compresses: what is compressed was made to expand
+    archive.require_stored()  # torch never compresses, so a compressed archive is a bomb
     return folder
 
 
 def read_torch_zip(archive: ZipArchive, most: int) -> ParsedFile:
-    """The tensors, at most `most` bytes of them; raises `UnreadableFile`."""
+    """The tensors of a torch file, at most `most` bytes of them; raises `UnreadableFile`."""
     folder = check_torch_zip(archive)
     archive.check_sums()
     order = "<"
     if f"{folder}byteorder" in archive.members:
-        told = bytes(archive.stored(f"{folder}byteorder"))
-        if told not in (b"little", b"big"):
+        stated = bytes(archive.stored(f"{folder}byteorder"))
+        if stated not in (b"little", b"big"):
             raise UnreadableFile("names a byte order that does not exist")
-        order = "<" if told == b"little" else ">"
+        order = "<" if stated == b"little" else ">"
 
     def record(store: TensorStorage) -> tuple[memoryview, str]:
         name = f"{folder}data/{store.key}"
@@ -55,6 +55,6 @@ def read_torch_zip(archive: ZipArchive, most: int) -> ParsedFile:
             raise UnreadableFile(f"declares a size for {plain(name)} that its bytes do not fill")
         return content, order
 
-    calls = TensorRebuilder()
+    calls = CallRecorder()
     tree, _ = read_pickle(bytes(archive.stored(f"{folder}data.pkl")), 0, calls, storage)
     return parsed_tree(tree, record, most, "PyTorch", calls.names)

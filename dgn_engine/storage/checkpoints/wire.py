@@ -1,4 +1,4 @@
-"""What the reading child says to its parent: one JSON line of bounded size, then raw numbers."""
+"""How the reading child answers its parent: one JSON line of bounded size, then raw numbers."""
 
 from __future__ import annotations
 

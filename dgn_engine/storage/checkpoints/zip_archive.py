@@ -1,4 +1,4 @@
-"""Looking at a zip archive before anything in it is read, and reading its members."""
+"""Checks a zip archive before anything in it is read, and gives the bytes of its members."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ EMPTY = b"PK\x05\x06"
 _ENCRYPTED = 0x1 | 0x40
 _LOCAL = 30  # bytes of a member's header without its name
 _END = 22  # bytes of the last record without its comment
-_ENTRY = 500  # bytes that a member takes in the list at most, on the average
+_ENTRY = 500  # bytes that a member takes in the list on the average, at most
 
 
 @dataclass(frozen=True)
 class ZipArchive:
-    """A zip archive whose members were found to be few, distinct, plain, apart from each other and
-    no larger than allowed; `places`: where the bytes of each begin.
+    """A checked zip archive: its members are few, distinct, disjoint and no larger than allowed.
+
+    `places`: where the bytes of each begin.
     """
 
     content: memoryview
@@ -36,20 +37,20 @@ class ZipArchive:
         return self.content[begin : begin + self.members[name].file_size]
 
     def require_stored(self, why: str = "torch never does") -> None:
-        """Nothing is compressed."""
+        """Raise `UnreadableFile` where a member is compressed."""
         for member in self.members.values():
             if member.compress_type != zipfile.ZIP_STORED:
                 raise UnreadableFile(f"compresses {plain(member.filename)}, which {why}")
 
     def check_sums(self) -> None:
-        """Every member is what was written; of archives without compression."""
+        """Raise `UnreadableFile` where a member of an uncompressed archive is damaged."""
         for name, member in self.members.items():
             if zlib.crc32(self.stored(name)) != member.CRC:
                 raise UnreadableFile(f"is damaged: the checksum of {plain(name)} is wrong")
 
 
 def checked_zip(content: bytes) -> ZipArchive:
-    """The archive, or `UnreadableFile`; nothing is unpacked."""
+    """The archive, with nothing unpacked; raises `UnreadableFile`."""
     _check_end(content)
     try:
         file = zipfile.ZipFile(io.BytesIO(content))
@@ -69,14 +70,14 @@ def checked_zip(content: bytes) -> ZipArchive:
 
 
 def _check_end(content: bytes) -> None:
-    """The last record ends the file, and the list that it announces is of bearable length."""
+    """The last record ends the file, and the list of members that it announces is not too long."""
     end = content.rfind(EMPTY)
     if end < 0 or len(content) < end + _END:
         raise UnreadableFile("is a zip archive that was cut off")
     if len(content) != end + _END or content[end + 20 :] != b"\0\0":
         raise UnreadableFile("has bytes behind the end of its archive")
     size = int.from_bytes(content[end + 12 : end + 16], "little")
-    if size == 0xFFFFFFFF:  # then a record of 64 bits has it; its place stands before the end
+    if size == 0xFFFFFFFF:  # then a 64-bit record has it, whose place is given before the end
         far = int.from_bytes(content[end - 12 : end - 4], "little")
         size = int.from_bytes(content[far + 40 : far + 48], "little")
     if size > limits.MEMBERS * _ENTRY:
@@ -99,15 +100,15 @@ def _check_member(member: zipfile.ZipInfo) -> None:
 
 
 def _places(content: bytes, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
-    """Where each member's bytes begin: as its own header says, and no two on the same ground."""
+    """Where each member's bytes begin, as its own header says; no two members overlap."""
     places: dict[str, int] = {}
-    ground = 0
+    reached = 0
     for member in sorted(listed, key=lambda m: m.header_offset):
         at = member.header_offset
         header = content[at : at + _LOCAL]
         if len(header) < _LOCAL or not header.startswith(START):
             raise UnreadableFile(f"has no {plain(member.filename)} where its list says")
-        if at < ground or (not places and at != 0):
+        if at < reached or (not places and at != 0):
             raise UnreadableFile("has members that overlap, or bytes before its archive")
         named = int.from_bytes(header[26:28], "little")
         begin = at + _LOCAL + named + int.from_bytes(header[28:30], "little")
@@ -115,8 +116,8 @@ def _places(content: bytes, listed: list[zipfile.ZipInfo]) -> dict[str, int]:
         coding = "utf-8" if member.flag_bits & 0x800 else "cp437"
         if own != member.orig_filename.encode(coding, "replace"):
             raise UnreadableFile(f"has another name for {plain(member.filename)} in its list")
-        ground = begin + member.compress_size
-        if ground > len(content):
+        reached = begin + member.compress_size
+        if reached > len(content):
             raise UnreadableFile("is a zip archive that was cut off")
         places[member.filename] = begin
     return places
