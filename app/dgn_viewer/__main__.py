@@ -1,4 +1,4 @@
-"""dgn-viewer: arguments, a look at the display, then the window. Qt is imported after that."""
+"""dgn-viewer: reads its arguments, checks the display, then imports Qt and opens the window."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def _seed(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
     result = argparse.ArgumentParser(
         prog="dgn-viewer", description="Train deep gated networks live and see what gates know."
     )

@@ -1,4 +1,4 @@
-"""The last line of defence: every exception and Qt warning that nobody caught becomes a notice."""
+"""The last line of defence: uncaught exceptions and Qt errors become notices."""
 
 from __future__ import annotations
 

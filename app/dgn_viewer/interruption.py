@@ -1,4 +1,4 @@
-"""Ctrl-C, where an exception in the middle of a call would be lost or worse."""
+"""Ctrl-C as a callback: `KeyboardInterrupt` inside a call from Qt would be lost, or crash."""
 
 from __future__ import annotations
 

@@ -101,8 +101,6 @@ def notice_of(event: Event) -> Notice | None:
 
 
 class NoticeCard(QFrame):
-    """One notice on screen."""
-
     closed = Signal(object)
 
     def __init__(self, notice: Notice, parent: QWidget) -> None:

@@ -48,7 +48,6 @@ class Pump(QObject):
         self.stopped = False  # the engine said its last word
 
     def start(self) -> None:
-        """Begin to poll."""
         self._timer.start()
 
     def take_over(self, engine: EngineClient) -> None:

@@ -30,7 +30,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class ScreenshotOptions:
-    """Until which step, and where the picture goes; the facts lie beside it as .json."""
+    """Until which step, and where the picture goes; the facts go next to it as .json."""
 
     steps: int
     picture: Path
@@ -46,7 +46,7 @@ def take(options: Options, shot: ScreenshotOptions) -> int:
     _check_writable(shot)
     training = dataclasses.replace(options.config.training, pace=0.0)
     config = dataclasses.replace(options.config, training=training)
-    with tempfile.TemporaryDirectory() as folder:  # the user's window is not the picture's
+    with tempfile.TemporaryDirectory() as folder:  # the picture does not take the user's settings
         own = dataclasses.replace(
             options,
             config=config,
@@ -180,7 +180,7 @@ def describe_array(values: Array) -> dict[str, Any]:
 
 
 def _check_writable(shot: ScreenshotOptions) -> None:
-    """Before minutes of training, not after."""
+    """Check that both files can be written, before minutes of training."""
     if shot.picture.suffix.lower() != ".png":
         raise UserError(f"{shot.picture} is no .png file; the picture is saved as PNG.")
     for path in (shot.picture, shot.facts):

@@ -1,4 +1,4 @@
-"""What the user's window looked like last time; a broken file keeps its good keys."""
+"""The user's settings file: theme, layout, folders; a broken file keeps its good keys."""
 
 from __future__ import annotations
 

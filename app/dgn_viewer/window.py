@@ -104,7 +104,6 @@ class Window(QMainWindow):
             self.event_taken.emit(event, state)
 
     def on_frame(self, frame: Frame) -> None:
-        """Take in the newest frame."""
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
             self.display.refresh()

@@ -69,14 +69,11 @@ class ShortcutSheet(QFrame):
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Any key."""
         self.hide()
         self._window.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Any click."""
         self.hide()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        """A click elsewhere."""
         self.hide()

@@ -1,6 +1,6 @@
-"""Where the docks lie, as plain JSON: a tree of rows and columns, for other windows and machines.
+"""The layout of the docks as plain JSON: a tree of rows and columns, for session files.
 
-Qt's own `saveState` is bytes that only Qt reads, and no reader for bytes of a stranger.
+Qt's own `saveState` is opaque bytes; it is not safe to restore them from an untrusted file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def described(window: QMainWindow, docks: Docks) -> dict[str, Any]:
 
 
 def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
-    """Arrange the docks so; False, and nothing is changed, where it makes no sense."""
+    """Arrange the docks so; False, and nothing is changed, where the layout makes no sense."""
     tree = _checked(layout.get("tree"), set(docks), 0) if isinstance(layout, dict) else None
     if tree is None:
         return False

@@ -93,10 +93,10 @@ class PanelDock(QWidget):
         self.set_theme(theme)
         self.show_view(self._view)
 
-    # Face
+    # What others use
 
     def show_view(self, view: View, every: float = 0.0) -> None:
-        """Draw what was seen, with this panel's own choices; `every`: seconds between drawings."""
+        """Draw the view with this panel's own choices; `every`: seconds between drawings."""
         self._every = every
         if view.run is not self._view.run:
             self._anyway = False
@@ -167,11 +167,9 @@ class PanelDock(QWidget):
         return self._view
 
     def state(self) -> State:
-        """Where the panel stands."""
         return self._state
 
     def scene_view(self) -> SceneView:
-        """The picture."""
         return self._scene
 
     def words(self) -> tuple[str, str, str]:
@@ -183,7 +181,6 @@ class PanelDock(QWidget):
         return self._footer.text()
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour everything."""
         self._about.setIcon(icon("about", theme, colour=theme.muted))
         self._export.setIcon(icon("export", theme, colour=theme.muted))
         for part in (self._facts, self._footer, self._scene):
@@ -264,7 +261,7 @@ class PanelDock(QWidget):
         return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
 
     def _compute_anyway(self) -> None:
-        """Of the run, and of what stands beside it where that costs too much as well."""
+        """Request the costly reading of the run, and that of the compared network."""
         self._anyway = True
         self._offer.wanted = expected_compared_seconds(self.spec, self._view) > 0
         self._ask_anew()

@@ -1,4 +1,4 @@
-"""One dock per discovered panel: the default layout, which panels are seen, which is in front."""
+"""One dock per discovered panel: the layout, which panels are visible, which is in front."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class DockTitle(QFrame):
         row.addWidget(self._close)
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour the buttons."""
         self._float.setIcon(icon("float", theme, colour=theme.muted))
         self._close.setIcon(icon("close", theme, colour=theme.muted))
 
@@ -98,7 +97,7 @@ class PanelDocks(QObject):
         self._docks[name] = dock
 
     def visible(self) -> tuple[str, ...]:
-        """Panels that can be seen now: open and not behind another tab."""
+        """Panels that are visible: open and not behind another tab."""
         return tuple(name for name in self.hosts if name in self._seen)
 
     def is_open(self, name: str) -> bool:
@@ -106,7 +105,7 @@ class PanelDocks(QObject):
         return not self._docks[name].isHidden()
 
     def toggle(self, name: str) -> None:
-        """Close a panel that is seen; open or raise one that is not."""
+        """Close a visible panel; open or raise one that is not visible."""
         dock = self._docks[name]
         if name in self._seen:
             dock.hide()
@@ -181,15 +180,14 @@ class PanelDocks(QObject):
             window.resizeDocks(column, [each] * len(column), Qt.Orientation.Vertical)
 
     def layout(self) -> dict[str, Any]:
-        """Where the panels lie, as JSON; see `board.layout`."""
+        """The layout of the panels as JSON; see `dock_layout.described`."""
         return described(self.window, self._docks)
 
-    def put_layout(self, told: Any) -> bool:
+    def put_layout(self, layout: Any) -> bool:
         """Arrange the panels so; False where that makes no sense, and nothing is changed."""
-        return arranged(self.window, self._docks, told)
+        return arranged(self.window, self._docks, layout)
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour every panel."""
         for host in self.hosts.values():
             host.set_theme(theme)
         for title in self._titles:

@@ -24,7 +24,7 @@ def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
 
 
 def expected_seconds(spec: PanelSpec, view: View) -> float:
-    """What a reading would take that is held too expensive; 0 where none is."""
+    """Seconds of the reading that was left out as too expensive; 0 where none was."""
     return max((reading.too_expensive for reading in readings_of(spec, view)), default=0.0)
 
 
@@ -80,7 +80,7 @@ def in_seconds(seconds: float) -> str:
 class PanelMessage(QWidget):
     """A calm sentence in the middle of the panel; for a fault the traceback can be opened."""
 
-    accepted = Signal()  # what was offered is wanted
+    accepted = Signal()  # the button was pressed
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -144,7 +144,7 @@ class PanelMessage(QWidget):
 
 
 class ComparisonButton(QPushButton):
-    """'Compute B anyway', for as long as the same B stands beside the run."""
+    """'Compute B anyway': requests the costly reading, until something else is compared."""
 
     def __init__(self, spec: PanelSpec) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class ComparisonButton(QPushButton):
 
 
 def expected_compared_seconds(spec: PanelSpec, view: View) -> float:
-    """Seconds that a reading of B would take that is held too expensive; 0 where none is."""
+    """Seconds of the reading of B that was left out as too expensive; 0 where none was."""
     known = view.compared.readings if view.compared is not None else {}
     found = (known.get(probe) for probe in spec.probes)
     return max((reading.too_expensive for reading in found if reading is not None), default=0.0)

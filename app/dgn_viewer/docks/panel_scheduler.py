@@ -1,4 +1,4 @@
-"""Draws the panels in sight when their data changed, and asks the engine for their probes only."""
+"""Draws visible panels when their data changed, and requests only their probes from the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dgn_viewer.docks.redraw_budget import LONGEST, RedrawBudget
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.state.history import TRAINING, History
 
-OVERDUE = 2.0  # seconds after which a panel is told the time again, to see that its data are late
+OVERDUE = 2.0  # seconds after which a panel is drawn without new data, to say that they are late
 
 
 class PanelScheduler(QObject):
@@ -56,7 +56,6 @@ class PanelScheduler(QObject):
             self._timer.start(0)
 
     def stop(self) -> None:
-        """Draw no more."""
         self._timer.stop()
 
     def stale(self) -> tuple[str, ...]:
@@ -72,7 +71,7 @@ class PanelScheduler(QObject):
         self._watch()
 
     def watch_again(self) -> None:
-        """Tell an engine that knows nothing yet what is looked at."""
+        """Tell a new engine which probes are watched."""
         self._watched = None
         self._watch()
 
@@ -81,7 +80,7 @@ class PanelScheduler(QObject):
         self.refresh()
 
     def _chosen_in(self, name: str) -> None:
-        self._when.pop(name, None)  # what the user asked for is not kept waiting
+        self._when.pop(name, None)  # a user's choice is drawn at once
         self._look_elsewhere()
 
     def _due(self, name: str) -> float:

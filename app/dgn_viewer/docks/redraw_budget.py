@@ -65,5 +65,5 @@ class RedrawBudget:
 
 
 def _rounded(seconds: float) -> float:
-    """The next longer one of a few intervals, so that what a panel says of itself stands still."""
+    """The next longer one of a few intervals, so that the footer does not flicker."""
     return next((step for step in _STEPS if step >= seconds), LONGEST)

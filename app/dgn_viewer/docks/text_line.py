@@ -24,7 +24,6 @@ class TextLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def set_text(self, text: str) -> None:
-        """Show this line."""
         if text != self._text:
             self._text = text
             self.setToolTip(html(text))
@@ -32,20 +31,16 @@ class TextLine(QWidget):
             self.update()
 
     def text(self) -> str:
-        """The whole line."""
         return self._text
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour."""
         self._theme = theme
         self.update()
 
     def sizeHint(self) -> QSize:
-        """One line."""
         return QSize(120, round(self._type().height) + 4)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Set the line."""
         type_ = self._type()
         painter = QPainter(self)
         shown = type_.shortened(self._text, self.width())
@@ -66,7 +61,6 @@ class FactsLine(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
 
     def set_facts(self, facts: tuple[Fact, ...]) -> None:
-        """Show these."""
         if facts != self._facts:
             self._facts = facts
             words = (f"{plain(fact.name)} {fact.value}" for fact in facts)
@@ -74,12 +68,10 @@ class FactsLine(QWidget):
             self.update()
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour."""
         self._theme = theme
         self.update()
 
     def sizeHint(self) -> QSize:
-        """One line."""
         return QSize(120, 24)
 
     def paintEvent(self, event: QPaintEvent) -> None:

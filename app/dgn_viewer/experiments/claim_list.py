@@ -28,7 +28,6 @@ class ClaimList(QWidget):
         self._grid.setColumnStretch(0, 1)
 
     def show_claims(self, claims: tuple[Claim, ...], theme: Theme) -> None:
-        """In their order."""
         self._clear()
         self._claims = claims
         for place, claim in enumerate(claims):
@@ -50,7 +49,6 @@ class ClaimList(QWidget):
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the verdicts."""
         colours = {"held": theme.cross, "not held": theme.refused}
         for label, claim in zip(self.verdicts, self._claims, strict=True):
             weight = "600" if claim.verdict in colours else "normal"

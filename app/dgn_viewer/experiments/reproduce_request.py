@@ -50,7 +50,6 @@ class ReproduceRequest:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What follows `dgn`."""
         said = ["reproduce", self.name, f"--{self.scale}", "--protocol", self.protocol]
         for name in _NUMBERS_AND_WORDS:
             value = getattr(self, name)

@@ -13,7 +13,6 @@ from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, R
 
 
 def scene_of(figures: tuple[Figure, ...]) -> Scene:
-    """One below the other."""
     return Scene(tuple(_chart(figure, row) for row, figure in enumerate(figures)))
 
 

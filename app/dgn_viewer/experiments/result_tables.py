@@ -14,7 +14,7 @@ _ROW = 26
 
 
 class RowTable(QTableWidget):
-    """Measured beside printed. The labels take what is left; a column without numbers is hidden."""
+    """Measured and printed numbers; a column without numbers is hidden."""
 
     def __init__(self) -> None:
         super().__init__(0, len(HEADS))
@@ -39,7 +39,6 @@ class RowTable(QTableWidget):
                 item.setTextAlignment(_side(head))
 
     def show_rows(self, rows: tuple[ReportRow, ...]) -> None:
-        """Fill it anew."""
         cells = [_cells(row) for row in rows]
         self.setRowCount(len(rows))
         figures = font(self)

@@ -127,7 +127,6 @@ class ResultsPanel(QFrame):
         self._complain(trouble)
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour figures and verdicts."""
         self._theme = theme
         self.figures.set_theme(theme)
         self.setStyleSheet(
@@ -232,7 +231,6 @@ class ResultsDock(QDockWidget):
         self.raise_()
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour the panel and its title."""
         self.panel.set_theme(theme)
         self._title.set_theme(theme)
 

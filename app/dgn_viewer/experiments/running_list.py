@@ -66,7 +66,6 @@ class _Line:
             grid.addWidget(widget, row, column)
 
     def show_unit(self, one: RunningUnit | None) -> None:
-        """Nothing hides the line."""
         for widget in self._widgets:
             widget.setVisible(one is not None)
         if one is None:

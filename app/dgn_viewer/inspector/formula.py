@@ -27,7 +27,6 @@ class FormulaView(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw in this theme."""
         self._theme = theme
         self.update()
 

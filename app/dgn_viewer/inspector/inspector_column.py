@@ -69,11 +69,9 @@ class Inspector(QFrame):
         self.set_theme(LIGHT)
 
     def show_run_settings(self) -> None:
-        """The form of a new run."""
         self._open(self.run_page)
 
     def show_runs(self) -> None:
-        """The list of recorded runs."""
         self._open(RunsPage(self._send, self._theme))
 
     def show_page(self, page: ExperimentPage) -> None:
@@ -81,7 +79,6 @@ class Inspector(QFrame):
         self._open(page)
 
     def show_about(self, spec: PanelSpec) -> None:
-        """What this panel shows."""
         self._open(AboutPage(spec, self._theme))
 
     def on_event(self, event: Event, state: RunState) -> None:
@@ -109,7 +106,6 @@ class Inspector(QFrame):
                 pass
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw in this theme."""
         self._theme = theme
         self._close.setIcon(icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
@@ -124,11 +120,9 @@ class Inspector(QFrame):
         self._put_away()
 
     def sizeHint(self) -> QSize:
-        """One column."""
         return QSize(WIDTH, 600)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape closes."""
         if event.key() == Qt.Key.Key_Escape:
             self.leave()
         else:

@@ -24,11 +24,11 @@ from dgn_viewer.layer_strip.strip_state import Order, StripState, exchanged, ide
 from dgn_viewer.style.stylesheet import font, icon
 from dgn_viewer.style.theme import LIGHT, Theme
 
-_REASON_MS = 4000  # how long a reason stands after a key was refused
+_REASON_MS = 4000  # how long a reason is shown after a key was refused
 
 
 class StripCanvas(QWidget):
-    """Shows a `StripState`; asks for another order with `wanted`."""
+    """Shows a `StripState`; emits `wanted` with the order that the user chose."""
 
     wanted = Signal(object)  # Order
     turned = Signal(int, int)  # a feature layer, by this many units
@@ -41,7 +41,7 @@ class StripCanvas(QWidget):
         self._state = StripState()
         self._pending: Order | None = None  # asked for, not yet answered
         self._chips: list[GateChip] = []
-        self._held: int | None = None  # the column whose chip is in the hand
+        self._held: int | None = None  # the column whose chip is being dragged
         self._over: int | None = None  # the column under it
         self._reason: tuple[int, str] | None = None
         self._forget = QTimer(self)
@@ -54,7 +54,7 @@ class StripCanvas(QWidget):
     # what is shown
 
     def show_state(self, state: StripState) -> None:
-        """Show the engine's word; a drag in progress goes on where it still makes sense."""
+        """Show this state; a drag in progress goes on where it still makes sense."""
         if len(state.layers) != len(self._state.layers):
             self._make_chips(len(state.layers))
         self._state = state
@@ -64,24 +64,22 @@ class StripCanvas(QWidget):
         self._refresh()
 
     def answered(self) -> None:
-        """The engine has spoken: what was asked for is no longer pending."""
+        """Forget the pending order: the engine has answered."""
         self._pending = None
         self._refresh()
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw in this theme."""
         self._theme = theme
         self._brushes = self._make_brushes()
         self._refresh()
 
     @property
     def chips(self) -> tuple[GateChip, ...]:
-        """The chips by feature layer."""
         return tuple(self._chips)
 
     @property
     def shown_order(self) -> Order:
-        """The order in the picture: the engine's, one that is asked for, or a preview."""
+        """The order in the picture: the engine's, the pending one, or a preview."""
         order = self._pending or self._state.order
         if self._held is not None and self._over not in (None, self._held) and not self._reason:
             assert self._over is not None
@@ -90,7 +88,7 @@ class StripCanvas(QWidget):
 
     @property
     def reason(self) -> str:
-        """Why the chip in the hand, or the last key, cannot do what is wanted; empty if it can."""
+        """Why the dragged chip, or the last key, changes nothing; empty where it can."""
         return self._reason[1] if self._reason else ""
 
     def place_of(self, column: int) -> QPointF:
@@ -101,7 +99,7 @@ class StripCanvas(QWidget):
         """As wide as it is given."""
         return QSize(640, HEIGHT)
 
-    # the hand
+    # dragging
 
     def _grab(self, feature: int) -> None:
         self._held = self.shown_order.index(feature)
@@ -228,7 +226,7 @@ class StripCanvas(QWidget):
         self._refresh()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Rows, then places for a chip in the hand, then links, then a reason."""
+        """Paint rows, then places for a dragged chip, then links, then a reason."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         order = self.shown_order

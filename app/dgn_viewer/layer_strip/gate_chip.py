@@ -38,10 +38,10 @@ class ChipContent:
 
 
 class GateChip(QWidget):
-    """One chip. It only reports what the hand does; the canvas decides what it means."""
+    """One chip. It only reports what the user does; the canvas decides what it means."""
 
     grabbed = Signal(int)
-    dragged = Signal(int, QPointF)  # where the chip's centre is wanted, in the parent
+    dragged = Signal(int, QPointF)  # the chip's new centre, in the parent
     released = Signal(int, QPointF)
     cancelled = Signal(int)
     moved = Signal(int, int)  # by this many places (keyboard)
@@ -60,7 +60,6 @@ class GateChip(QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     def show_content(self, content: ChipContent, theme: Theme) -> None:
-        """Show this from now on."""
         if content == self._content and theme is self._theme:
             return
         self._content, self._theme = content, theme
@@ -76,7 +75,6 @@ class GateChip(QWidget):
 
     @property
     def dragging(self) -> bool:
-        """The hand holds it."""
         return self._dragging
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -86,7 +84,6 @@ class GateChip(QWidget):
             self._pressed_at = event.position()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        """Drag."""
         if self._pressed_at is None:
             return
         way = event.position() - self._pressed_at
@@ -100,7 +97,6 @@ class GateChip(QWidget):
         self.dragged.emit(self.feature, self._centre_wanted(event))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """Let go."""
         if event.button() == Qt.MouseButton.LeftButton and self._pressed_at is not None:
             self._finish(self._centre_wanted(event))
 
@@ -144,7 +140,6 @@ class GateChip(QWidget):
             self.menu_wanted.emit(self.feature, self.mapToGlobal(self.rect().bottomLeft()))
 
     def focusInEvent(self, event: QFocusEvent) -> None:
-        """Show the ring."""
         self.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
@@ -238,5 +233,5 @@ class GateChip(QWidget):
 
 
 def chip_fill(theme: Theme, colour: str) -> str:
-    """The ground of a chip: a tint that its text stays readable on."""
+    """The fill of a chip: a tint on which its text stays readable."""
     return mixed(theme.panel, colour, 0.14)

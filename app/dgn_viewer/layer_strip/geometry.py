@@ -1,4 +1,4 @@
-"""Where things stand in the layers strip: columns by layer, rows for feature, gates and value."""
+"""Positions in the layers strip: columns by layer, rows for feature, gates and value."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ class StripGrid:
         return QRectF(self.middle(column) - 12, 8, 24, 18)
 
     def chip(self, column: int) -> QRectF:
-        """A gate chip's place."""
         return QRectF(self.middle(column) - self.box_width / 2, 46, self.box_width, 24)
 
     def value(self, column: int) -> QRectF:

@@ -75,7 +75,7 @@ def paint_link(
 
 
 def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, under: bool) -> None:
-    """A place for the chip in the hand: legal ones are outlined, others fade."""
+    """Paint a place for the dragged chip: legal ones are outlined, others fade."""
     theme = brushes.theme
     if legal:
         colour = QColor(theme.accent)
@@ -95,7 +95,7 @@ def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, u
 
 
 def paint_origin(painter: QPainter, area: QRectF, colour: str) -> None:
-    """The empty place that a chip in the hand has left."""
+    """Paint the empty place of the dragged chip."""
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.setPen(QPen(QColor(colour), 1, Qt.PenStyle.DashLine))
     painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
@@ -150,7 +150,7 @@ def _own_gates(painter: QPainter, grid: StripGrid, state: StripState, brushes: B
 
 
 def _feature_network(painter: QPainter, grid: StripGrid, brushes: Brushes, drawn: bool) -> None:
-    """Its layers in a chain from x; coins hang on nothing."""
+    """Its layers in a chain from x; Bernoulli gates are not chained."""
     theme = brushes.theme
     middle = round(grid.node(0).center().y()) + 0.5
     start = LABELS + TERMINAL - 24.0
@@ -206,7 +206,7 @@ def _value_layer(painter: QPainter, box: QRectF, text: str, brushes: Brushes) ->
 
 
 def _names(layers: Sequence[LayerInfo], room: float, brushes: Brushes) -> list[str]:
-    """What stands in the value layers: the longest form that fits into all of them."""
+    """Names of the value layers: the longest form that fits into all of them."""
     metrics = QFontMetricsF(brushes.font)
     numbers = [str(layer.index + 1) for layer in layers]
     short = [f"{n} · {layer.shape[0]}" for n, layer in zip(numbers, layers, strict=True)]

@@ -1,4 +1,4 @@
-"""How far gate layers are turned: what is shown, asked for, and chosen in a chip's menu."""
+"""Turning gate layers: the menu of a chip, and the turns that the engine has not answered yet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MOST = 10**6
 
 
 class RotationRequests:
-    """Asks for turns and holds what was asked until the engine has said so, or refused."""
+    """Sends `Rotate` and keeps each turn until the engine confirms or refuses it."""
 
     def __init__(self, ask: Callable[[Rotate], None]) -> None:
         self._ask = ask
         self._asked: dict[int, Turn] = {}  # by feature layer
 
     def shown(self, state: StripState) -> StripState:
-        """The state with what is asked for in the place of what is."""
+        """The state with unanswered turns in the place of the confirmed ones."""
         self._asked = {f: turn for f, turn in self._asked.items() if turn != state.turn_of(f)}
         return state.with_turns(self._asked)
 
@@ -68,7 +68,7 @@ class RotationMenu(QMenu):
             field.lineEdit().returnPressed.connect(self.close)
 
     def open_at(self, place: QPoint) -> None:
-        """Beside the chip, with the rotation ready to be typed."""
+        """Open next to the chip, with the keyboard in the field of the rotation."""
         self.popup(place)
         self.rotation.setFocus()
         self.rotation.selectAll()

@@ -72,12 +72,12 @@ class StripState:
 
     @property
     def drawn_gates(self) -> bool:
-        """Each gate is a coin: there is no feature network."""
+        """Each gate is a Bernoulli variable: there is no feature network."""
         return self.entry is not None and self.entry.drawn_gates
 
     @property
     def frozen(self) -> bool:
-        """There is a feature network, and it stands still."""
+        """There is a feature network, and it does not train."""
         return self.entry is not None and not self.own_gates and not self.entry.trains_feature
 
     @property

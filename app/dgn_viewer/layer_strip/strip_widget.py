@@ -84,7 +84,6 @@ class LayersStrip(QFrame):
         return self._state.sentence()
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw in this theme."""
         self.canvas.set_theme(theme)
         self.setStyleSheet(
             f"#layers_strip {{ background: {theme.window}; border: none; "

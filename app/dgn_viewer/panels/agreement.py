@@ -1,4 +1,4 @@
-"""A and B: how many gates of the run are those of the network beside it, layer by layer."""
+"""A and B: how many gates of the run equal those of the compared network, layer by layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEFT = Option("left", "Equal gates", _left)
 
 
 def draw(view: View) -> Shown:
-    """The share of equal gates beside the map of those that differ in the chosen layer."""
+    """The share of equal gates, and the map of those that differ in the chosen layer."""
     if view.compared is None:
         return Empty("Drop a checkpoint or a recorded run on 'Compare' to see it beside the run.")
     if not view.compared.layers:

@@ -47,7 +47,7 @@ UNIT = Option("unit", "Channel", _units, engine=True)
 
 
 def draw(view: View) -> Shown:
-    """Overviews of all layers above the chosen layer's map, and a channel's maps beside it."""
+    """Overviews of all layers above the chosen layer's map, and a channel's maps on its right."""
     reading = view.readings.get("gates")
     if reading is None:
         return Empty("The gates of every layer for the probe examples, with the first frame.")
@@ -148,7 +148,7 @@ def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> 
 
 
 def _side_by_side(view: View, reading: Reading, layer: int) -> list[Chart]:
-    """The layer in A beside the same layer in B; with channels one below the other.
+    """The layer in A left of the same layer in B; with channels one below the other.
 
     Empty where B has no such layer. The overviews give way: both maps want their room.
     """

@@ -48,7 +48,7 @@ MEASURE = Option("measure", "Over steps", _measures)
 
 
 def draw(view: View) -> Shown:
-    """Traces over steps beside the matrices of the parts that exist."""
+    """Traces over steps, and the matrices of the parts that exist."""
     reading = view.readings.get("ntk")
     if reading is None:
         return Empty("The traces and matrices of the neural tangent kernel, with the first frame.")
@@ -96,7 +96,7 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
 
 
 def _with(view: View, reading: Reading, other: Reading, name: str, traces: Chart) -> Scene:
-    """K^V of A and of B in one scale; the traces of B are lines across, as it stands still."""
+    """K^V of A and of B in one scale; the traces of B, which does not train, are lines across."""
     unit = choice(view, SCALE) == "unit"
     pair = [(_unit(one) if unit else _as_computed(one))("value") for one in (reading, other)]
     reach = max(reach for _, reach in pair)

@@ -27,7 +27,7 @@ def _scales(view: View) -> tuple[tuple[str, str], ...]:
 
 
 def _kinds(view: View) -> tuple[tuple[str, str], ...]:
-    """Beside another network there is room for one of the two."""
+    """Offer Λ or S: in a comparison there is room for one of the two."""
     if compared_reading(view, "overlap") is None:
         return ()
     return (("active", "active"), ("sensitive", "sensitive"))
@@ -39,7 +39,7 @@ SCALE = Option("scale", "Colours", _scales)
 
 
 def draw(view: View) -> Shown:
-    """Λ beside S, examples in the same order, both with unit diagonal."""
+    """Λ and S, examples in the same order, both with unit diagonal."""
     reading = view.readings.get("overlap")
     if reading is None:
         return Empty("The overlap of active and of sensitive sub-networks, with the first frame.")
@@ -68,7 +68,7 @@ def draw(view: View) -> Shown:
 
 
 def _compared(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
-    """One of Λ and S for the run (A) and for what stands beside it (B), in the same colours."""
+    """Λ or S for the run (A) and for the compared network (B), in the same colours."""
     other = compared_reading(view, "overlap")
     assert view.compared is not None
     assert other is not None  # else there is no choice of a kind

@@ -34,7 +34,7 @@ SHOW = Option("show", "Show", _shows)
 
 
 def draw(view: View) -> Shown:
-    """Eigenvalues on a logarithmic axis beside a second view of the same kernel."""
+    """Eigenvalues on a logarithmic axis, and a second view of the same kernel."""
     reading = view.readings.get("npk")
     if reading is None:
         return Empty("The spectrum of the neural path kernel, with the first frame.")

@@ -18,7 +18,7 @@ SCALE = Option("scale", "Loss", _scales)
 
 
 def draw(view: View) -> Shown:
-    """Loss beside accuracy; train thin, test thick; swaps are marked."""
+    """Loss and accuracy; train thin, test thick; swaps are marked."""
     if view.run is not None and view.run.inspected:
         return Empty(f"{view.run.inspected} is inspected, not trained: it has no curves here.")
     loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
@@ -51,7 +51,7 @@ def draw(view: View) -> Shown:
 
 
 def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
-    """The curves of the run over those of a recorded run beside it (B), which are dashed."""
+    """The curves of the run over those of the compared run (B), which are dashed."""
     compared = compared_view(view)
     others = () if compared is None else _curves(compared, quantity, scale)
     return (

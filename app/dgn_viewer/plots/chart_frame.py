@@ -1,4 +1,4 @@
-"""Paints what stands around a chart's data: title, axes, grid, colour bar, and measures it."""
+"""Paints and measures what surrounds a chart's data: title, axes, grid, colour bar."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from dgn_viewer.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
 
-OVERHANG = 20.0  # how far a title may stand out of its chart
+OVERHANG = 20.0  # pixels that a title may reach over its chart
 BAR = 8.0  # width of a colour bar
 PAD = 4.0
-State = tuple[object, ...]  # all that a frame depends on; equal states look the same
+State = tuple[object, ...]  # all that a frame depends on
 
 
 def drawn_values(values: Any, axis: Axis) -> Any:
@@ -263,7 +263,7 @@ def frame_state(chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Marg
 
 
 class FramePicture:
-    """Paints a frame, from memory where nothing in it has changed."""
+    """Paints a frame, from its cached pixels where nothing in it has changed."""
 
     def __init__(self) -> None:
         self._state: State = ()

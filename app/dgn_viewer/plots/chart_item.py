@@ -145,7 +145,6 @@ class ChartItem(QGraphicsObject):
         self._repaint()
 
     def set_style(self, style: ChartStyle) -> None:
-        """Recolour everything."""
         self.style = style
         self.show_chart(self.chart)
 
@@ -179,7 +178,7 @@ class ChartItem(QGraphicsObject):
         return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
 
     def boundingRect(self) -> QRectF:
-        """Data, labels and what may stand out of them."""
+        """Data and labels, with what may reach over them."""
         return self._outer
 
     def paint(
@@ -203,7 +202,7 @@ class ChartItem(QGraphicsObject):
         return not self.following and follow_box(self.plot_area(), self.style.label).contains(place)
 
     def point(self, place: QPointF | None) -> None:
-        """The cursor stands here, or has left."""
+        """Show the cursor here, or none."""
         if place != self._pointed:
             self._pointed = place
             self._notes.update()

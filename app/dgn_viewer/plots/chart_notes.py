@@ -44,7 +44,7 @@ def paint_cursor(
 
 
 def follow_box(plot_area: PlotArea, type_: TextStyle) -> QRectF:
-    """Where the button stands that takes the chart back to all of its data."""
+    """The rectangle of the button that shows all of the chart's data again."""
     wide = type_.width(FOLLOW) + 12
     return QRectF(plot_area.box.right() - wide - 4, plot_area.box.top() + 4, wide, type_.height + 4)
 

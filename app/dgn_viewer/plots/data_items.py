@@ -77,7 +77,6 @@ class PictureItem(QGraphicsObject):
         self._image = QImage()
 
     def show_matrix(self, matrix: Matrix, theme: Theme) -> None:
-        """Show these values."""
         rows, columns = matrix.values.shape
         if self._indices.shape != (rows, columns):
             self.prepareGeometryChange()
@@ -88,7 +87,6 @@ class PictureItem(QGraphicsObject):
         self.update()
 
     def boundingRect(self) -> QRectF:
-        """In columns and rows."""
         rows, columns = self._indices.shape
         return QRectF(-0.5, -0.5, columns, rows)
 

@@ -11,7 +11,7 @@ from dgn_viewer.style.theme import LIGHT
 
 
 class ReadoutCard(QGraphicsObject):
-    """Stands beside the cursor; hidden while it has no lines."""
+    """Next to the cursor; hidden while it has no lines."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,19 +23,17 @@ class ReadoutCard(QGraphicsObject):
         self.lines: tuple[str, ...] = ()
 
     def show_lines(self, place: QPointF, lines: tuple[str, ...]) -> None:
-        """Show these lines beside a place; none hides the card."""
+        """Show these lines next to a place; none hides the card."""
         if (place, lines) != (self.place, self.lines):
             self.place, self.lines = place, lines
             self.update()
 
     def boundingRect(self) -> QRectF:
-        """The whole scene."""
         return self.room
 
     def paint(
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
-        """The card."""
         if self.lines:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             _paint(painter, self.style, self.place, self.lines, self.room)
@@ -49,7 +47,7 @@ class ReadoutCard(QGraphicsObject):
 def _paint(
     painter: QPainter, style: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
 ) -> None:
-    """The values in a small card beside the cursor, kept inside `room`."""
+    """Paint the values in a small card next to the cursor, kept inside `room`."""
     type_ = style.label
     wide = max(type_.width(line) for line in lines) + 12
     tall = type_.height * len(lines) + 8

@@ -25,7 +25,6 @@ class TextStyle:
 
     @property
     def height(self) -> float:
-        """Height of a line."""
         return _metrics(self, 0, False).height()
 
     @property

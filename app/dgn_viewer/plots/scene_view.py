@@ -81,13 +81,11 @@ class SceneView(QWidget):
             self._canvas.scene().prepareForPaint()
 
     def clear(self) -> None:
-        """Show nothing."""
         for key in list(self._charts):
             self._remove(key)
         self._point()
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour everything that is shown."""
         self._style = ChartStyle(theme, self.font().family())
         self._canvas.setBackground(theme.panel)
         self._readout.style = self._style
@@ -110,7 +108,7 @@ class SceneView(QWidget):
         return plot_area.x, plot_area.y
 
     def area(self, key: str) -> QRectF:
-        """Where the data of a chart stand in this widget, in pixels."""
+        """The rectangle of a chart's data in this widget, in pixels."""
         return QRectF(self._charts[key].box)
 
     def readout(self) -> tuple[str, ...]:
@@ -130,7 +128,6 @@ class SceneView(QWidget):
     # Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Arrange the charts anew."""
         super().resizeEvent(event)
         self._arrange()
 
@@ -145,7 +142,6 @@ class SceneView(QWidget):
         return super().eventFilter(watched, event)
 
     def sizeHint(self) -> QSize:
-        """A comfortable size."""
         return QSize(480, 240)
 
     def minimumSizeHint(self) -> QSize:

@@ -11,7 +11,7 @@ from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, finite_range
 from dgn_viewer.scene.panel_spec import View
 
 Range = tuple[float, float]
-_LEAST = 4.0  # steps, so that no tick stands at half a step
+_LEAST = 4.0  # steps, so that no tick falls on half a step
 
 
 def chart_range(chart: Chart) -> tuple[Range, Range]:
@@ -68,7 +68,7 @@ def thinned(x: Array, y: Array, low: float, high: float, most: int = 2000) -> tu
 
 
 def step_axis(curves: Sequence[Curve]) -> Axis:
-    """From step 0 to the last one; first points stand inside the frame, where they are seen."""
+    """From step 0 to the last one; a first point lies inside the frame, where it is visible."""
     last = max((float(curve.x[-1]) for curve in curves if curve.x.size), default=0.0)
     alone = all(curve.x.size <= 1 for curve in curves)
     return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)))

@@ -1,4 +1,4 @@
-"""Where the charts of a scene stand: rows and columns to rectangles, for screen and paper alike."""
+"""Layout of the charts of a scene: rows and columns to rectangles, for screen and paper alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dgn_viewer.scene.elements import Chart
 
 GAP = 8.0
-NARROW = 440.0  # below this width charts stand where `Chart.narrow` says
+NARROW = 440.0  # below this width charts are placed by `Chart.narrow`
 SMALL_ROW = (40.0, 76.0)  # least and most height of an overview's picture
 
 
@@ -34,7 +34,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a chart's data stand, and the room around them as aligned with its neighbours."""
+    """The box of a chart's data, and the margins around it as aligned with its neighbours."""
 
     box: Box
     room: Margins
@@ -140,7 +140,7 @@ def _widths(
     """Columns of square charts are as wide as their height asks; the others share what is left."""
     count = max(cell.column + cell.column_span for cell in cells.values())
     free = all_ - GAP * (count - 1)
-    around: dict[int, float] = {}  # what stands beside the data of a column of squares
+    around: dict[int, float] = {}  # margins left and right of the data of a column of squares
     inside: dict[int, float] = {}  # how wide its data would be in full height
     others: set[int] = set()
     for chart in charts:

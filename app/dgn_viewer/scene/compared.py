@@ -1,4 +1,4 @@
-"""The run (A) and what stands beside it (B): names, and B seen as a run of its own."""
+"""The run (A) and what it is compared with (B): names, and the view of B alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def b_name(compared: ComparedRun) -> str:
 
 
 def compared_view(view: View) -> View | None:
-    """B as if it were the run; None where nothing stands beside the run."""
+    """The view as if B were the run; None where nothing is compared."""
     compared = view.compared
     if compared is None:
         return None

@@ -1,4 +1,4 @@
-"""Names above the marks of a time axis: marks that stand close share one name, none overlap."""
+"""Names above the marks of a time axis: close marks share one name, none overlap."""
 
 from __future__ import annotations
 

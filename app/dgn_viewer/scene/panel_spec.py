@@ -1,4 +1,4 @@
-"""A panel is a function of what was seen and how one looks at it; this is all it may know."""
+"""What a panel is given and what it declares: `View`, `Option`, `PanelSpec`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Series:
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """What stands beside the run (B): a network of a file or a recorded run, and how it was seen.
+    """What the run is compared with (B): a network of a file or a recorded run, and its readings.
 
     Its readings are of the same probe examples as those of the run (A).
     """

@@ -154,7 +154,6 @@ def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
 
 
 def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
-    """Ticks of a colour bar."""
     matrix = chart.matrix
     if matrix is None or not matrix.bar:
         return ()

@@ -33,7 +33,6 @@ class DropZones(QWidget):
         self.hide()
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw in this theme."""
         self._theme = theme
         self.update()
 
@@ -68,7 +67,6 @@ class DropZones(QWidget):
         return ""
 
     def room_of(self, purpose: Purpose) -> QRectF:
-        """Where a zone lies."""
         places = [zone.purpose for zone in USES]
         return self._rooms()[places.index(purpose)]
 

@@ -75,7 +75,7 @@ def write_panel(host: PanelDock, path: Path) -> tuple[Path, ...]:
 
 
 def write_panels(hosts: Sequence[PanelDock], path: Path) -> tuple[tuple[Path, ...], list[str]]:
-    """Write each panel beside `path` as NAME-PANEL.SUFFIX; those that show nothing are skipped.
+    """Write each panel next to `path` as NAME-PANEL.SUFFIX; those that show nothing are skipped.
 
     Returns the files and the titles that were skipped; raises `UserError` where all of them are.
     """
@@ -92,7 +92,7 @@ def write_panels(hosts: Sequence[PanelDock], path: Path) -> tuple[tuple[Path, ..
 def export_panel(
     parent: QWidget, host: PanelDock, settings: ExportSettings, tell: Callable[[Notice], None]
 ) -> QFileDialog:
-    """Ask for a name, without stopping the window, and write the panel; `tell` says what came."""
+    """Ask for a name, without stopping the window, and write the panel; `tell` gets the outcome."""
 
     def write(path: Path) -> str:
         return _saved(write_panel(host, path), [])
@@ -107,7 +107,7 @@ def export_all(
     settings: ExportSettings,
     tell: Callable[[Notice], None],
 ) -> QFileDialog:
-    """Ask for one name for all panels and write each beside it."""
+    """Ask for one name for all panels and write each next to it."""
 
     def write(path: Path) -> str:
         return _saved(*write_panels(hosts, path))

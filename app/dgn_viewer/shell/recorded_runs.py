@@ -101,7 +101,6 @@ class RecordedRuns(QObject):
             self._send(ContinueRun(shown.aside))
 
     def on_event(self, event: Event) -> None:
-        """Follow the engine."""
         match event:
             case EngineReady() if not self._offered:
                 self._send(ListRuns())

@@ -108,7 +108,6 @@ class StatusBar(QStatusBar):
             self._later()
 
     def show_frame(self, frame: Frame) -> None:
-        """The newest frame."""
         self._frame = frame
         self._later()
 

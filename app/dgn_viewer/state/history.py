@@ -164,7 +164,7 @@ class History:
         )
 
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
-        """What stands still is read once: all of its readings are those of the frame."""
+        """The compared network does not train: all of its readings are those of the frame."""
         known = compared.readings
         changed = [p for p in {*known, *frame.beside} if known.get(p) is not frame.beside.get(p)]
         if changed:
@@ -203,7 +203,7 @@ def _scores(event: Measured) -> dict[str, float]:
 
 
 def compared_run(event: ComparisonOpened) -> ComparedRun:
-    """What stands beside the run, with the scores that its own run recorded."""
+    """The compared network, with the scores that its own run recorded."""
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
         for name, value in _scores(score).items():

@@ -1,4 +1,4 @@
-"""The look of the whole application: style sheet, palette, fonts and recoloured icons."""
+"""Style of the whole application: style sheet, palette, fonts and recoloured icons."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def palette(theme: Theme) -> QPalette:
 def stylesheet(theme: Theme) -> str:
     """The style sheet of the whole application.
 
-    Labels choose their look by the dynamic property `role`: 'muted', 'small', 'title', 'refused';
+    Labels choose their style by the dynamic property `role`: 'muted', 'small', 'title', 'refused';
     a push button with `role` 'primary' is the one that acts.
     """
     tokens = {

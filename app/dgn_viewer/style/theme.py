@@ -29,7 +29,6 @@ class Theme:
     gate_open: str
 
     def role(self, role: Role) -> str:
-        """The colour of a role."""
         colour: str = getattr(self, role)
         return colour
 

@@ -43,7 +43,6 @@ class ChoiceBox(QComboBox):
         self.activated.connect(self._ask)
 
     def offer(self, choices: Sequence[BoxChoice]) -> None:
-        """The entries of the list."""
         self._choices = tuple(choices)
         self.clear()
         for place, choice in enumerate(self._choices):
@@ -58,14 +57,12 @@ class ChoiceBox(QComboBox):
         self.updateGeometry()
 
     def show_value(self, value: str) -> None:
-        """What the engine says."""
         self._shown = value
         self.setCurrentIndex(self.findData(value))
         self.update()
 
     @property
     def value(self) -> str:
-        """What is shown."""
         return self._shown
 
     def sizeHint(self) -> QSize:
@@ -75,7 +72,6 @@ class ChoiceBox(QComboBox):
         return QSize(width + 36, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
-        """The same."""
         return self.sizeHint()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

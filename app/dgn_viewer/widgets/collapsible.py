@@ -35,12 +35,11 @@ class Collapsible(QWidget):
         self.button.setChecked(wanted)
 
     def say(self, note: str) -> None:
-        """What the heading says beside its title while the content is hidden."""
+        """Set what the heading adds to its title while the content is hidden."""
         self._note = note
         self._show()
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the arrow."""
         self._theme = theme
         self._show()
 

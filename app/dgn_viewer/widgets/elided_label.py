@@ -34,7 +34,6 @@ class ElidedLabel(QLabel):
         return QSize(self._least, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
-        """The same."""
         return self.sizeHint()
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -12,8 +12,6 @@ from dgn_viewer.style.theme import Theme
 
 
 class AboutPage(QWidget):
-    """About one panel."""
-
     def __init__(self, spec: PanelSpec, theme: Theme) -> None:
         super().__init__()
         self.title = spec.title

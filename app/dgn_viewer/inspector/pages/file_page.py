@@ -102,7 +102,6 @@ class FilePage(QWidget):
         self._send(CloseFile(self.listed.ticket))
 
     def set_theme(self, theme: Theme) -> None:
-        """Recolour the table."""
         self.table.set_theme(theme)
 
     def _chosen(self, on: bool) -> None:

@@ -62,7 +62,6 @@ class RunPage(QFrame):
         self._show()
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the form's icons."""
         self.form.set_theme(theme)
 
     def _start(self) -> None:

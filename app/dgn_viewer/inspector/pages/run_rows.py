@@ -1,4 +1,4 @@
-"""Two lines a row: what a run is, and how it stands."""
+"""Two lines a row: what a run is, and its status."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ class RunRows(QStyledItemDelegate):
     def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
-        """Room for two lines."""
         return QSize(0, _HEIGHT)
 
     def paint(

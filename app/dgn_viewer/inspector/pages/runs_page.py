@@ -1,4 +1,4 @@
-"""The inspector's page of recorded runs: what there is, to look at or to go on with."""
+"""The inspector's page of recorded runs: show one, or continue it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ class RunsPage(QWidget):
         self._refresh()
 
     def show_runs(self, listed: RunsListed) -> None:
-        """What the engine found."""
         chosen = self._chosen()
         self._runs = listed.runs
         now = time.time()
@@ -75,7 +74,6 @@ class RunsPage(QWidget):
         self._refresh()
 
     def set_theme(self, theme: Theme) -> None:
-        """Paint in this theme."""
         self._painter.set_theme(theme)
         self.rows.viewport().update()
 
@@ -117,7 +115,7 @@ class RunsPage(QWidget):
 
 
 def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
-    """What it is, and how it stands: 'DL · fc · digits · seed 0', 'stopped at step 1,200 · …'."""
+    """What it is, and its status: 'DL · fc · digits · seed 0', 'stopped at step 1,200 · …'."""
     if run.status == "damaged":
         return run.name, f"damaged: 'dgn runs repair {run.name}' keeps what is sound"
     headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
