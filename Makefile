@@ -9,11 +9,12 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test faults fuzz safety-report lint bench bench-peers package screenshot clean ready
+.PHONY: help run test plugins faults fuzz safety-report lint bench bench-peers package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
+	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
 	@echo "make faults      kill, starve and mislead it (minutes)"
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
 	@echo "make lint        ruff, mypy, import-linter"
@@ -26,13 +27,17 @@ run: ready $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
 # No display is needed; one thread, because more of them slow small networks down.
-test screenshot: export QT_QPA_PLATFORM := offscreen
-test screenshot: export OMP_NUM_THREADS := 1
+test plugins screenshot: export QT_QPA_PLATFORM := offscreen
+test plugins screenshot: export OMP_NUM_THREADS := 1
 
 # So many tests side by side; worksteal, because a few take as long as hundreds of others.
 WORKERS ?= 2
 test: ready $(VENV)/installed-test
 	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+# The same in a copy that holds every example of docs/adding.md.
+plugins: ready $(VENV)/installed-test
+	$(IN) -m tests.architecture.examples --numprocesses $(WORKERS) --dist worksteal
 
 # -s: it prints tables of what was injected and what was survived.
 faults: export QT_QPA_PLATFORM := offscreen
@@ -54,7 +59,7 @@ fuzz: ready $(VENV)/installed-test
 safety-report: $(VENV)/installed-test
 	$(IN) -m tests.faults.report build/faults.json build/fuzz.json --into docs/safety.md
 
-lint: $(VENV)/installed-dev
+lint: $(VENV)/installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(IN) -m mypy
@@ -111,8 +116,3 @@ $(VENV)/installed-fast: pyproject.toml | $(IN)
 	@echo "Installing dgn-viewer and numba into $(VENV)."
 	@$(PIP) --editable '.[fast]'
 	@touch $@ $(VENV)/installed
-
-$(VENV)/installed-dev: pyproject.toml | $(IN)
-	@echo "Installing dgn-viewer and what its developers need into $(VENV)."
-	@$(PIP) --editable '.[dev]'
-	@touch $@ $(VENV)/installed $(VENV)/installed-test

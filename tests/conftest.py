@@ -9,9 +9,28 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.plugins import concerns
+
 # A slow machine makes no statement false.
 settings.register_profile("facts", deadline=None)
 settings.load_profile("facts")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--plug-in",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run only what concerns the plug-in in the file NAME.py (see tests/plugins.py)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if names := config.getoption("--plug-in"):
+        chosen = [item for item in items if concerns(item, names)]
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = chosen
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +47,7 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         wiring=(1, 0, 2),
         step=step,
         readings=readings,
-        series={} if kind == "absent" else _series(kind, step),
+        series={} if kind == "absent" else _recorded(readings, step) | _series(kind, step),
         marks=marks,
         compared=ComparedRun("other.safetensors", "ReLU", run.layers),
     )
@@ -174,6 +174,16 @@ def _ntk(kind: str, labels: Array, step: int) -> Reading:
         scalars |= {f"trace_{part}": float(np.trace(arrays[part])), f"norm_{part}": 2.0}
     facts = {} if kind == "soft" else {"feature": "K^F = 0 in FL: the feature network is fixed."}
     return Reading("ntk", step, 0.01, 0.5, arrays, scalars, facts)
+
+
+def _recorded(readings: Mapping[str, Reading], step: int) -> dict[tuple[str, str], Series]:
+    """Every scalar of every reading, as large at each step."""
+    steps = np.arange(1, step + 1, 10, dtype=np.int64)
+    return {
+        (probe, name): Series(steps, np.full(len(steps), value))
+        for probe, reading in readings.items()
+        for name, value in reading.scalars.items()
+    }
 
 
 def _series(kind: str, step: int) -> dict[tuple[str, str], Series]:

@@ -16,7 +16,7 @@ from dgn_engine.training.batched.dense import ChainPass, DenseChain, backward, f
 from dgn_engine.training.batched.stacked_wiring import StackedWiring
 from dgn_engine.training.device_data import DeviceData
 
-MOST_BYTES = 2 << 30  # of the gates of frozen features, one byte each, in one stack
+MOST_BYTES = 2 << 30  # of the gates of frozen features in one stack
 _CHUNK = 1000  # examples whose gates are made at once
 
 
@@ -173,9 +173,10 @@ def _slope(gate: Gate, made: Tensor) -> Tensor:
 
 
 def table_bytes(network: GatedNetwork, data: DeviceData) -> int:
-    """Of the frozen gates of one feature network for every example, one byte each."""
+    """Of the frozen gates of one feature network for every example: a byte each where hard."""
     units = sum(math.prod(shape) for shape in network.feature.architecture.gated_shapes)
-    return units * (len(data.train_x) + len(data.test_x))
+    size = next(network.parameters()).itemsize if network.gate.soft else 1
+    return units * size * (len(data.train_x) + len(data.test_x))
 
 
 def _alike(
@@ -194,14 +195,15 @@ def _alike(
 
 @torch.no_grad()
 def _table(network: GatedNetwork, x: Tensor) -> Tensor:
-    """(n, layers, units) bool: the hard gates of the feature network before any wiring."""
+    """(n, layers, units), bool where hard: gates of the feature network before any wiring."""
     linear = network.feature_activation == "linear"
 
     def activity(_: int, q: Tensor) -> Tensor:
         return torch.ones_like(q) if linear else HARD(q)
 
+    gate = network.gate if network.gate.soft else (lambda q: q > 0)
     parts = [
-        torch.stack([q > 0 for q in network.feature.run(part, activity).pre], dim=1)
+        torch.stack([gate(q) for q in network.feature.run(part, activity).pre], dim=1)
         for part in (x[begin : begin + _CHUNK] for begin in range(0, len(x), _CHUNK))
     ]
     return torch.cat(parts)

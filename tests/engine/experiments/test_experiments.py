@@ -35,13 +35,14 @@ from dgn_engine.experiments.report.reproduce import (
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers import find_executor
+from tests.plugins import each
 
 EXPERIMENTS = all_experiments()
 TINY = Request(epochs=1, seeds=1)
 
 
 @pytest.mark.timeout(900)  # on a busy machine; a minute for all of them on an idle one
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_an_experiment_runs_three_steps_and_makes_its_report(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +70,7 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
     assert (tmp_path / "report.html").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", each(EXPERIMENTS))
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_a_plan_is_sound_at_both_scales_and_in_every_protocol(name: str, scale: str) -> None:
     experiment = EXPERIMENTS[name]
@@ -80,12 +81,12 @@ def test_a_plan_is_sound_at_both_scales_and_in_every_protocol(name: str, scale: 
         assert plan.scaled_down or scale == "full", "how it was scaled down must be said"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_an_experiment_names_claims_that_the_papers_make(name: str) -> None:
     assert set(EXPERIMENTS[name].claims) <= set(claim_ids())
 
 
-@pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if one.rows])
+@pytest.mark.parametrize("name", each(name for name, one in EXPERIMENTS.items() if one.rows))
 def test_the_rows_of_an_experiment_are_its_whole_plan_and_each_can_be_asked_for(name: str) -> None:
     plan, rows = EXPERIMENTS[name].plan, EXPERIMENTS[name].rows
     parts = [plan(Request(scale="full", only=row)).units for row in rows]
@@ -96,7 +97,7 @@ def test_the_rows_of_an_experiment_are_its_whole_plan_and_each_can_be_asked_for(
     assert plan(Request(only="no such row")).units == ()
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: str) -> None:
     experiment = EXPERIMENTS[name]
     before = experiment.plan(Request(scale="full"))
@@ -211,7 +212,7 @@ def test_a_networks_noise_gates_are_told_of_at_the_step_that_is_reported() -> No
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_what_was_never_trained_leaves_holes_and_no_trouble(
     name: str, scale: str, tmp_path: Path
 ) -> None:
@@ -270,6 +271,7 @@ def _short(unit: Unit) -> Unit:
     )
 
 
+@pytest.mark.discovery
 def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
     for entry in experiment_entries():
         experiment = EXPERIMENTS[entry.id]

@@ -12,6 +12,7 @@ import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.nets import all_nets
 from tests.engine.kernels.enumeration import bundles, chain_features, features, without_skips
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
@@ -21,7 +22,9 @@ from tests.engine.kernels.tiny import (
     make_network,
     random_gates,
     random_masks,
+    smallest,
 )
+from tests.plugins import each
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -33,6 +36,18 @@ def test_the_npk_counts_every_bundle_of_paths(name: str, hard: bool) -> None:
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard)
     masks = random_masks(architecture, 4)
     phi = features(architecture, gates, x, masks)
+    found = k.neural_path_kernel(architecture, gates, x, masks=masks)
+    torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
+
+
+@pytest.mark.parametrize("name", each(all_nets()))
+def test_the_npk_of_every_network_counts_every_bundle_of_paths(name: str) -> None:
+    architecture = smallest(all_nets()[name])
+    assert architecture.gated
+    x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
+    masks = random_masks(architecture, 3)
+    phi = features(architecture, gates, x, masks)
+    assert phi.shape[1] > 10
     found = k.neural_path_kernel(architecture, gates, x, masks=masks)
     torch.testing.assert_close(found, phi @ phi.T, **TIGHT)
 

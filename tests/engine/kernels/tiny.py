@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+from math import prod
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,9 +22,12 @@ from dgn_engine.model.architecture import (
     GlobalMaxPool,
     MaxPool,
     Merge,
+    Node,
     Skip,
 )
+from dgn_engine.model.architecture.shapes import shape_after
 from dgn_engine.model.gates import Gate
+from dgn_engine.model.nets import Net
 from dgn_engine.model.network import GatedNetwork
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -139,6 +146,68 @@ ONE_GATE_A_LAYER = [
 ]
 
 every_architecture = pytest.mark.parametrize("name", list(ARCHITECTURES))
+
+
+def smallest(net: Net) -> Architecture:
+    """A network of the discovery on 8×8 images, with small numbers in its form, and as few channels
+    and as small windows as leave it less than 5,000 paths."""
+    options = {
+        field.name: min(field.default, field.least + 1)  # type: ignore[type-var]
+        if isinstance(field.default, int) and field.least is not None
+        else field.default
+        for field in net.options
+    }
+    whole = net.build((1, 8, 8), 2, options)
+    sizes = itertools.product((3, 1), (8, 2, 1))
+    return next(small for size in sizes if _paths(small := _reduced(whole, *size)) < 5000)
+
+
+def _paths(architecture: Architecture) -> int:
+    """At most so many: all of a network whose blocks are not skipped, for each choice of skips."""
+    number = 2 ** sum(isinstance(node, Merge) for node in architecture.nodes)
+    shape = architecture.input_shape
+    for node, after in architecture.shapes():
+        match node:
+            case Conv():
+                number *= node.outputs * node.kernel**2
+            case Dense():
+                number *= node.outputs
+            case Flatten():
+                number *= prod(shape[1:])
+        shape = after
+    return number * architecture.weighted[0].inputs
+
+
+def _reduced(architecture: Architecture, window: int, channels: int) -> Architecture:
+    """Windows and channels of at most so many; the sides of maps stay as they are."""
+    nodes: list[Node] = []
+    kept: list[tuple[int, ...]] = []
+    shape = architecture.input_shape
+    for place, node in enumerate(architecture.nodes):
+        match node:
+            case Fork():
+                kept.append(shape)
+            case Skip():
+                shape, kept[-1] = kept[-1], shape
+            case Merge():
+                kept.pop()
+            case Conv():
+                kernel = min(node.kernel, window)
+                padding = node.padding - (node.kernel - kernel) // 2
+                node = replace(
+                    node,
+                    inputs=shape[0],
+                    outputs=min(node.outputs, channels),
+                    kernel=kernel,
+                    padding=padding,
+                )
+            case Dense() if node is not architecture.nodes[-1]:
+                node = replace(node, inputs=prod(shape), outputs=min(node.outputs, channels))
+            case Dense():
+                node = replace(node, inputs=prod(shape))
+        nodes.append(node)
+        shape = shape_after(node, shape, place)
+    return Architecture(architecture.input_shape, tuple(nodes))
 
 
 def images(architecture: Architecture, n: int, seed: int = 0) -> Tensor:

@@ -10,8 +10,10 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, RegimeSwapped
 from dgn_engine.regimes import all_regimes, find_regime, regime_entries
+from dgn_engine.regimes._regime import GROUPS
+from tests.plugins import each
 
-NAMES = [regime.name for regime in all_regimes()]
+REGIMES = {regime.name: regime for regime in all_regimes()}
 
 
 def weights(network):
@@ -22,23 +24,38 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_every_row_of_the_table_is_there():
-    groups: dict[str, list[str]] = {}
-    for entry in regime_entries():
-        groups.setdefault(entry.group, []).append(entry.id)
-    assert groups == {
-        "One network": ["ReLU", "soft-ReLU", "DLN"],
-        "Fixed gates": ["FR-II", "FR-DI", "FL", "FRG"],
-        "Learnt gates": ["DL", "gates-only"],
-        "Linear features": ["DL-linear", "FL-linear", "FR-linear"],
-    }
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        ("One network", ["ReLU", "soft-ReLU", "DLN"]),
+        ("Fixed gates", ["FR-II", "FR-DI", "FL", "FRG"]),
+        ("Learnt gates", ["DL", "gates-only"]),
+        ("Linear features", ["DL-linear", "FL-linear", "FR-linear"]),
+    ],
+)
+def test_every_row_of_the_table_is_there_in_order(group, names):
+    offered = [entry.id for entry in regime_entries() if entry.group == group]
+    assert [name for name in offered if name in names] == names
+
+
+@pytest.mark.discovery
+def test_regimes_stand_together_in_groups_and_by_their_order():
+    places = [(GROUPS.index(regime.group), regime.order) for regime in all_regimes()]
+    assert places == sorted(places)
+    assert [entry.id for entry in regime_entries()] == list(REGIMES)
+
+
+@pytest.mark.parametrize("name", each(REGIMES))
+def test_a_regime_is_found_by_its_names_whatever_their_case(name):
+    for known in (name, *REGIMES[name].aliases):
+        assert find_regime(known.upper()) == find_regime(known.lower()) == REGIMES[name]
 
 
 @pytest.mark.parametrize(
     "alias", ["FRNPF(II)", "fr-ii", "DNPFL", "twin", "FLNPF", "dnn", "GaLU", "soft-GaLU", "DLGN"]
 )
 def test_the_papers_own_names_are_understood(alias):
-    assert find_regime(alias).name in NAMES
+    assert find_regime(alias) in REGIMES.values()
 
 
 def test_an_unknown_regime_is_refused_with_the_known_ones():
@@ -46,7 +63,7 @@ def test_an_unknown_regime_is_refused_with_the_known_ones():
         find_regime("FR-III")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each(REGIMES))
 def test_gates_are_hard_or_soft_as_the_table_says(make_run, name):
     run = make_run(name, pretrain_epochs=1)
     if find_regime(name).takes_gates:
@@ -56,7 +73,9 @@ def test_gates_are_hard_or_soft_as_the_table_says(make_run, name):
     assert only_zeros_and_ones != find_regime(name).soft
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("FL")])
+@pytest.mark.parametrize(
+    "name", each(name for name, regime in REGIMES.items() if not regime.takes_gates)
+)
 def test_only_what_is_trained_moves(make_run, name):
     run = make_run(name)
     network = run.trainer.network
@@ -97,7 +116,7 @@ def test_fl_trains_a_relu_network_first_and_then_restarts_the_value_network(make
     assert run.step_count == 2 * run.trainer.steps_per_epoch
 
 
-@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(NAMES, 2)))
+@pytest.mark.parametrize(("before", "after"), each(itertools.permutations(REGIMES, 2)))
 def test_a_swap_keeps_redraws_and_copies_what_the_theory_says(make_run, events, before, after):
     run = make_run("ReLU")
     if before != "ReLU":
@@ -107,25 +126,41 @@ def test_a_swap_keeps_redraws_and_copies_what_the_theory_says(make_run, events, 
     network = run.trainer.network
     value, feature = weights(network.value), weights(network.feature)
     run.swap(after, restart_value=True)
-    own_before, own_after = find_regime(before).own_gates, find_regime(after).own_gates
-    told = events[-1]
-    value_redrawn = after in ("FR-DI", "FL", "FL-linear", "gates-only")
-    assert same(value, weights(network.value)) != value_redrawn
-    assert ("value weights" in told.redrawn) == value_redrawn
-    if own_after or after == "FRG":
-        assert same(feature, weights(network.feature))
-    elif after in ("FR-II", "FR-linear"):
-        assert told.redrawn == ("feature weights",)
-        assert not same(feature, weights(network.feature))
-    elif after == "gates-only":
-        assert told.redrawn == ("feature weights", "value weights")
-        assert told.frozen == ("value weights",)
-    elif after == "FR-DI":
-        assert same(weights(network.value), weights(network.feature))
-    else:
-        assert same(value if own_before else feature, weights(network.feature))
+    left, entered, told = REGIMES[before], REGIMES[after], events[-1]
+    redrawn = {
+        "redraw": ("feature weights",),
+        "share-redrawn": ("value weights",),
+        "redraw-both": ("feature weights", "value weights"),
+    }.get(entered.on_entry, ("value weights",) if entered.takes_gates else ())
+    assert told.redrawn == redrawn
+    assert same(value, weights(network.value)) == ("value weights" not in redrawn)
+    match entered.on_entry:
+        case "aside":
+            assert same(feature, weights(network.feature))
+        case "keep":
+            learnt = value if left.own_gates else feature
+            assert same(learnt, weights(network.feature))
+        case "share-redrawn":
+            assert same(weights(network.value), weights(network.feature))
+        case "redraw" | "redraw-both":
+            assert not same(feature, weights(network.feature))
+    assert ("value weights" in told.frozen) == (not entered.trains_value)
     for _ in range(3):
         run.step()
+
+
+@pytest.mark.parametrize(
+    ("entry", "names"),
+    [
+        ("aside", ["ReLU", "soft-ReLU", "DLN", "FRG"]),
+        ("keep", ["FL", "FL-linear", "DL", "DL-linear"]),
+        ("redraw", ["FR-II", "FR-linear"]),
+        ("share-redrawn", ["FR-DI"]),
+        ("redraw-both", ["gates-only"]),
+    ],
+)
+def test_the_regimes_of_the_papers_begin_as_the_theory_says(entry, names):
+    assert {REGIMES[name].on_entry for name in names} == {entry}
 
 
 def test_a_redrawn_group_loses_its_optimiser_state_and_no_other(make_run):

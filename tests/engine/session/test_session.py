@@ -75,6 +75,7 @@ def thread_talk():
     assert not [t for t in threading.enumerate() if t.name.startswith("dgn-")]
 
 
+@pytest.mark.discovery
 def test_a_session_trains_probes_swaps_and_stops(talk):
     ready = talk.wait_for(told.EngineReady)
     assert [entry.id for entry in ready.catalogue.nets] == list(all_nets())

@@ -38,6 +38,7 @@ def test_no_two_actions_share_a_shortcut(viewer: Viewer) -> None:
     assert "" not in keys
 
 
+@pytest.mark.discovery
 def test_every_action_stands_in_a_menu(viewer: Viewer) -> None:
     window = viewer.window
     found = set()
@@ -51,6 +52,7 @@ def test_every_action_stands_in_a_menu(viewer: Viewer) -> None:
     assert {spec.id for spec in window.registry.specs} <= found
 
 
+@pytest.mark.discovery
 def test_every_regime_and_every_panel_has_an_action(viewer: Viewer) -> None:
     catalogue = viewer.window.run_state.catalogue
     assert catalogue is not None

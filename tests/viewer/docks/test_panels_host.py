@@ -17,6 +17,7 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.elements import Scene, Shown
 from dgn_viewer.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_viewer.style.theme import DARK, LIGHT
+from tests.plugins import each
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
@@ -51,7 +52,7 @@ def make_host(qtbot: QtBot, clock: Clock) -> MakeHost:
     return make
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("panel", each(PANELS))
 def test_a_panel_goes_from_waiting_to_live_to_paused(
     panel: str, make_host: MakeHost, make_view: MakeView
 ) -> None:
@@ -67,7 +68,7 @@ def test_a_panel_goes_from_waiting_to_live_to_paused(
     assert not host.grab().isNull()
 
 
-@pytest.mark.parametrize("panel", [name for name, spec in PANELS.items() if spec.probes])
+@pytest.mark.parametrize("panel", each(name for name, spec in PANELS.items() if spec.probes))
 def test_an_absent_reading_is_shown_as_unavailable(
     panel: str, make_host: MakeHost, make_view: MakeView
 ) -> None:
@@ -78,7 +79,7 @@ def test_an_absent_reading_is_shown_as_unavailable(
     assert host.words()[:2] == (heading, "There is no feature network in ReLU; choose DL.")
 
 
-@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("panel", each(PANELS))
 def test_a_panel_fits_into_every_size_and_theme(
     panel: str, make_host: MakeHost, make_view: MakeView
 ) -> None:

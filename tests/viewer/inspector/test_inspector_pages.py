@@ -486,6 +486,7 @@ def test_a_formula_is_set_finer_on_a_dense_screen() -> None:
     assert dense.shape[0] >= 1.7 * plain.shape[0]
 
 
+@pytest.mark.discovery
 def test_every_formula_of_every_panel_can_be_set() -> None:
     for spec in all_panels().values():
         for tex in spec.about.formulas:

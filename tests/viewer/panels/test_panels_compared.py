@@ -12,6 +12,7 @@ import pytest
 from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from tests.plugins import each
 
 PANELS = all_panels()
 MakeView = Callable[..., View]
@@ -19,7 +20,7 @@ Compare = Callable[[View], View]
 
 
 @pytest.mark.parametrize(
-    ("panel", "kind"), list(itertools.product(PANELS, ("hard", "soft", "conv", "nan", "constant")))
+    ("panel", "kind"), each(itertools.product(PANELS, ("hard", "soft", "conv", "nan", "constant")))
 )
 def test_a_panel_draws_every_kind_of_reading_beside_another_network(
     panel: str, kind: str, make_view: MakeView, compared: Compare
