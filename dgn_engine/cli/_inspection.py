@@ -207,7 +207,7 @@ def _write(
 
     import numpy as np
 
-    from dgn_engine.storage.checkpoints.save_network import write_atomically
+    from dgn_engine.storage.atomic_write import save_file
 
     content = io.BytesIO()
     np.savez(
@@ -217,9 +217,9 @@ def _write(
         labels=np.array(labels),
         **look.arrays,
     )
-    write_atomically(folder / "kernels.npz", content.getvalue())
+    save_file(folder / "kernels.npz", content.getvalue())
     text = json.dumps(told, ensure_ascii=False, indent=1, allow_nan=False)
-    write_atomically(folder / "inspection.json", text.encode())
+    save_file(folder / "inspection.json", text.encode())
 
 
 def print_inspection(told: dict[str, Any]) -> None:

@@ -84,12 +84,12 @@ def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> No
 
     import numpy as np
 
-    from dgn_engine.storage.checkpoints.save_network import write_atomically
+    from dgn_engine.storage.atomic_write import save_file
 
     content = io.BytesIO()
     text = np.array(json.dumps(settings, ensure_ascii=False))
     np.savez(content, allow_pickle=False, settings=text, **arrays)
-    write_atomically(path, content.getvalue())
+    save_file(path, content.getvalue())
 
 
 def _report(arrays: dict[str, Array], arguments: argparse.Namespace, notes: list[str]) -> None:

@@ -1,6 +1,6 @@
 """Writes files and folders whole or not at all, whatever happens meanwhile.
 
-Raises `OSError`: what a full disk means is decided by whoever writes.
+Raises `OSError`, except for `save_file`: what a full disk means is decided by whoever writes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from dgn_engine.errors import UserError
 
 PART = ".part"  # the ending of what was not finished
 
@@ -24,6 +26,18 @@ def write_file(path: Path, content: bytes) -> None:
         sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def save_file(path: Path, content: bytes) -> None:
+    """Write a file, and its folder where there is none; `path` holds the old or the new file.
+
+    Raises `UserError` where the disk is full, read-only or gone; then nothing is left behind.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
+    except OSError as error:
+        raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 from pathlib import Path
@@ -10,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import write_file
 from dgn_viewer.figures.provenance import Provenance
-from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
 from dgn_viewer.scene.ticks import axis_label
 from dgn_viewer.scene.typeset import plain
@@ -25,13 +26,13 @@ def save_numbers(shown: Shown, path: Path, context: Provenance) -> tuple[Path, .
         raise UserError(f"{context.title} shows nothing to export: {shown.reason}")
     match path.suffix.lower():
         case ".npz":
-            write_file(path, npz_bytes(shown, context))
+            write_export(path, npz_bytes(shown, context))
             return (path,)
         case ".csv":
             written = []
             for chart in shown.charts:
                 file = path.with_name(f"{path.stem}.{chart.key}.csv")
-                write_file(file, csv_text(chart).encode("utf-8"))
+                write_export(file, csv_text(chart).encode("utf-8"))
                 written.append(file)
             return tuple(written)
     raise UserError(f"{path.name} holds no numbers; end its name in {' or '.join(FORMATS)}.")
@@ -105,3 +106,26 @@ def _name(chart: Chart, which: str) -> str:
     if which == "x":
         return plain(axis_label(chart.x)) or "x"
     return plain(axis_label(chart.y)) or plain(chart.title) or "y"
+
+
+def write_export(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; raises `UserError` that says why it could not."""
+    try:
+        write_file(path, content)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+def _refusal(path: Path, error: OSError) -> UserError:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            why, what = "the disk is full", "Make room or choose another folder"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            why, what = f"the folder {path.parent} is not writable", "Choose another folder"
+        case errno.ENOENT | errno.ENOTDIR:
+            why, what = f"there is no folder {path.parent}", "Choose another folder"
+        case errno.EISDIR:
+            why, what = "it is a folder", "Choose another name"
+        case _:
+            why, what = error.strerror or str(error), "Choose another place"
+    return UserError(f"Cannot write {path.name}: {why}. {what}; nothing was exported.")

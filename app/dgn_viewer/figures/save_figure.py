@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 
 from dgn_engine.errors import UserError
+from dgn_viewer.figures.export_values import write_export
 from dgn_viewer.figures.figure_charts import PAPER, draw_figure, print_style
 from dgn_viewer.figures.provenance import Provenance
-from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.scene.elements import Empty, Shown
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -29,7 +29,7 @@ def save_figure(shown: Shown, path: Path, context: Provenance) -> Path:
         figure.savefig(
             content, format=kind, dpi=DPI, facecolor=PAPER, metadata=_metadata(kind, context)
         )  # fmt: skip
-    write_file(path, content.getvalue())
+    write_export(path, content.getvalue())
     return path
 
 

@@ -22,10 +22,9 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.errors import UserError
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.figures.export_values import save_numbers
+from dgn_viewer.figures.export_values import save_numbers, write_export
 from dgn_viewer.figures.provenance import Provenance, context_of
 from dgn_viewer.figures.save_figure import save_figure
-from dgn_viewer.figures.write_file import write_file
 from dgn_viewer.notices import Notice
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_spec import View, all_panels
@@ -177,7 +176,7 @@ def test_nothing_to_show_is_refused_in_a_sentence(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Cannot write a.csv: there is no folder .*gone"):
-        write_file(tmp_path / "gone" / "a.csv", b"x")
+        write_export(tmp_path / "gone" / "a.csv", b"x")
 
 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +185,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(UserError, match="the disk is full"):
-        write_file(tmp_path / "a.csv", b"x")
+        write_export(tmp_path / "a.csv", b"x")
     assert not list(tmp_path.iterdir())
 
 
