@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
-from dgn_engine.data._download import fetch, whole_file
+from dgn_engine.data._download import fetch
 from dgn_engine.data._root import data_root, missing
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import replace_file
 
 if TYPE_CHECKING:
     from dgn_engine.data._torchvision import CifarSource
@@ -87,7 +88,7 @@ class CifarSet:
                     stream = tar.extractfile(member) if member.isreg() else None
                     if member.name in wanted and stream is not None:
                         target = root / source.folder / wanted[member.name]
-                        with whole_file(target) as file:
+                        with replace_file(target) as file:
                             file.write(stream.read(MOST))
             archive.unlink()
         except (OSError, EOFError, zlib.error, tarfile.TarError) as error:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 from dgn_engine.data._dataset import Report
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import replace_file
 
 CHUNK = 1 << 18
 MOST = 2 << 30  # no archive we ask for is larger
@@ -40,23 +39,11 @@ def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Repor
     raise UserError(f"{title} could not be downloaded ({reason}); nothing was kept.")
 
 
-@contextmanager
-def whole_file(target: Path) -> Iterator[IO[bytes]]:
-    """A file to write that appears under its name when the block ends well, or not at all."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _fetch_one(url: str, target: Path, md5: str, title: str, report: Report) -> None:
     request = urllib.request.Request(url, headers={"User-Agent": "dgn-viewer"})
     with (
         urllib.request.urlopen(request, timeout=PATIENCE) as response,
-        whole_file(target) as file,
+        replace_file(target) as file,
     ):
         found = _copy(response, response.length, file, title, report)
         if found != md5:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
-from dgn_engine.data._download import fetch, whole_file
+from dgn_engine.data._download import fetch
 from dgn_engine.data._root import data_root, missing
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import replace_file
 
 MOST = 1 << 30  # bytes of one unpacked file
 FILES = (
@@ -73,7 +74,7 @@ class IdxSet:
             urls = [mirror + name for mirror in source.mirrors]
             fetch(urls, packed, md5, f"{self.title} ({name})", report)
             try:
-                with gzip.open(packed) as stream, whole_file(plain) as file:
+                with gzip.open(packed) as stream, replace_file(plain) as file:
                     file.write(stream.read(MOST))
                 packed.unlink()
             except (OSError, EOFError, zlib.error) as error:

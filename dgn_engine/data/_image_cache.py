@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dgn_engine.data._download import whole_file
 from dgn_engine.data._root import user_cache
+from dgn_engine.storage.atomic_write import replace_file
 
 FORM = 1  # raise it when decoding changes
 ENTRY_BYTES = 1 << 30
@@ -51,7 +51,7 @@ def keep(signature: str, decoded: DecodedImages) -> None:
     names = np.frombuffer(json.dumps(decoded.class_names).encode(), np.uint8)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as file:
+        with replace_file(path) as file:
             arrays = {name: getattr(decoded, name) for name in _ARRAYS}
             np.savez(file, class_names=names, **arrays)
         _prune(path.parent)

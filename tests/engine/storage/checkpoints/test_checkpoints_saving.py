@@ -7,7 +7,8 @@ import torch
 from safetensors import safe_open
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.save_network import save_network, write_atomically
+from dgn_engine.storage.atomic_write import save_file
+from dgn_engine.storage.checkpoints.save_network import save_network
 
 
 def test_a_network_is_saved_whole_with_its_notes_and_nothing_else(tmp_path: Path) -> None:
@@ -41,4 +42,4 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="Cannot write"):
-        write_atomically(tmp_path / "file" / "w.safetensors", b"")
+        save_file(tmp_path / "file" / "w.safetensors", b"")
