@@ -68,7 +68,7 @@ class Desk:
     def open(self, path: Path, purpose: do.Purpose = "") -> FileListed:
         told = len(self.events)
         self.do(do.OpenFile(str(path), purpose))
-        until = time.monotonic() + 60
+        until = time.monotonic() + 150
         while time.monotonic() < until:
             for event in self.events[told:]:
                 if isinstance(event, FileListed):

@@ -127,4 +127,4 @@ def test_a_fault_of_cuda_is_told_from_one_of_ours() -> None:
 
 
 def test_a_session_that_was_never_started_closes() -> None:
-    assert ProcessSession().close()
+    assert ProcessSession().close(60.0)

@@ -84,7 +84,7 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     talk.wait_until(lambda: talk.step() > there + 20)
     talk.session.send(do.Pause())
     last = talk.wait_for(told.Paused).step
-    assert talk.session.close()
+    assert talk.session.close(60.0)
 
     (folder,) = (tmp_path / "runs").iterdir()
     assert verify(folder) == []
@@ -116,7 +116,7 @@ def test_every_run_of_a_session_has_its_folder(start, tmp_path):
     talk.session.send(do.Reset())
     talk.wait_for(told.RunStarted, count=3)
     talk.wait_until(lambda: talk.step() > 5)
-    assert talk.session.close()
+    assert talk.session.close(60.0)
     folders = sorted((tmp_path / "runs").iterdir())
     assert sorted(RunReader(path).config.seed for path in folders) == [0, 1, 1]
     assert all(verify(path) == [] for path in folders)
@@ -142,7 +142,7 @@ def test_a_place_that_cannot_be_written_does_not_stop_a_run(tmp_path):
     talk.session.send(do.StartRun(CONFIG))
     assert "not recorded" in talk.wait_for(told.RecordingPaused).reason
     talk.wait_until(lambda: talk.step() > 5)
-    assert session.close()
+    assert session.close(60.0)
 
 
 def test_a_fault_of_the_engine_marks_the_run_and_keeps_its_data(tmp_path, monkeypatch):
@@ -167,7 +167,7 @@ def test_a_fault_of_the_engine_marks_the_run_and_keeps_its_data(tmp_path, monkey
     talk.session.send(do.ContinueRun(str(folder)))
     talk.wait_for(told.RunContinued)
     talk.wait_until(lambda: talk.step() > 35)
-    assert session.close()
+    assert session.close(60.0)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def stopped(tmp_path):
     talk.wait_until(lambda: talk.step() > 40)
     talk.session.send(do.Pause())
     talk.wait_for(told.Paused)
-    assert session.close()
+    assert session.close(60.0)
     (folder,) = (tmp_path / "runs").iterdir()
     return folder
 
@@ -242,7 +242,7 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
     other.session.send(do.Advance(3))
     assert other.wait_for(told.RunContinued).step == saved.step
     assert other.wait_for(told.Paused).step == saved.step + 3
-    assert elsewhere.close()
+    assert elsewhere.close(60.0)
     (adopted,) = [path for path in (tmp_path / "there").iterdir() if path.is_dir()]
     assert verify(adopted) == []
     assert not list(Path(tempfile.gettempdir()).glob("dgn-session-*"))
@@ -275,4 +275,4 @@ def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_s
     talk.wait_until(lambda: talk.step() > there)
     session.send(asked.anyway)
     talk.wait_for(told.RunShown)
-    assert session.close()
+    assert session.close(60.0)

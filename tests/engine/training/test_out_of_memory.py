@@ -156,7 +156,7 @@ def test_training_that_does_not_fit_stops_in_words_and_another_run_can_start(
     heard: list[told.Event] = []
 
     def first(kind: type, count: int = 1) -> told.Event:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 150
         while time.monotonic() < deadline:
             heard.extend(session.drain())
             if len(found := [event for event in heard if isinstance(event, kind)]) >= count:
@@ -186,7 +186,7 @@ def test_training_that_does_not_fit_stops_in_words_and_another_run_can_start(
         assert RunReader(folder).measured
         assert [one for one in verify(folder) if not one.harmless] == []
     finally:
-        assert session.close()
+        assert session.close(60.0)
 
 
 def test_a_network_that_does_not_fit_is_refused_and_the_old_run_goes_on(

@@ -26,7 +26,7 @@ from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not, words_of
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.window import Window
-from tests.viewer.conftest import PATIENCE_MS, small_run
+from tests.viewer.conftest import small_run
 
 Open = Callable[..., Viewer]
 
@@ -50,11 +50,11 @@ def open_viewer(qtbot: QtBot, tmp_path: Path, make_viewer: Open) -> Iterator[Ope
         )
         made.append(viewer)
         viewer.start()
-        qtbot.waitUntil(lambda: viewer.window.run_state.has_run, timeout=PATIENCE_MS)
+        qtbot.waitUntil(lambda: viewer.window.run_state.has_run)
         return viewer
 
     yield make
-    assert {viewer.close() for viewer in made} <= {True}
+    assert {viewer.close(patience=60.0) for viewer in made} <= {True}
 
 
 def pictures(window: Window) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def arrangement(window: Window) -> Any:
 def stand(window: Window, qtbot: QtBot) -> None:
     window.send(Pause())
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-    qtbot.waitUntil(lambda: all_read(window), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: all_read(window))
 
 
 def all_read(window: Window) -> bool:
@@ -136,7 +136,7 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     open_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
     first = open_viewer("first").window
-    qtbot.waitUntil(lambda: first.history.step > 60, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: first.history.step > 60)
     first.send(SwapRegime("FR-II"))
     qtbot.waitUntil(lambda: first.run_state.regime == "FR-II")
     first.docks.toggle("overlap")
@@ -146,13 +146,13 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
-    qtbot.waitUntil(lambda: "Session of step" in said(first), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "Session of step" in said(first))
     step = first.history.step
 
     second = open_viewer("second").window
-    qtbot.waitUntil(lambda: second.history.step > 5, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: second.history.step > 5)
     drop(second, file)
-    qtbot.waitUntil(lambda: second.run_state.recorded is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: second.run_state.recorded is not None)
     qtbot.waitUntil(lambda: second.history.step == step)
     qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
     assert second.theme.name == "dark"
@@ -169,10 +169,10 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     assert second.registry["run.toggle"].text() == "Continue"
 
     press(second, "Continue")
-    qtbot.waitUntil(lambda: second.run_state.running, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: second.run_state.running)
     assert second.run_state.recorded is None
     assert not second.banners[1].isVisible()
-    qtbot.waitUntil(lambda: second.history.step > step + 20, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: second.history.step > step + 20)
     assert second.run_state.regime == "FR-II"
     assert any(mark.label == "FR-II" for mark in second.history.view({}).marks)
     folders = [path for path in (tmp_path / "second" / "runs").iterdir() if path.is_dir()]
@@ -183,11 +183,11 @@ def test_a_hostile_session_leaves_run_and_window_alone(
     open_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
     window = open_viewer("first").window
-    qtbot.waitUntil(lambda: window.history.step > 5, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.history.step > 5)
     places_before, run = arrangement(window), window.run_state.run
     (tmp_path / "x.dgn").write_bytes(b"PK\x03\x04<b>no session</b>")
     drop(window, tmp_path / "x.dgn")
-    qtbot.waitUntil(lambda: "x.dgn" in said(window), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "x.dgn" in said(window))
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)
     assert window.run_state.run is run
@@ -198,32 +198,32 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     open_viewer: Open, make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
     first = open_viewer("first").window
-    qtbot.waitUntil(lambda: first.history.step > 20, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: first.history.step > 20)
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
     chosen_in_dialog(first, "file.save_session", file)
-    qtbot.waitUntil(lambda: "Session of step" in said(first), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "Session of step" in said(first))
 
     window = make_viewer().window  # it records nothing
-    qtbot.waitUntil(lambda: window.history.step > 5, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.history.step > 5)
     run = window.run_state.run
     drop(window, file)
     question = "not recorded: showing saved.dgn ends it for good at step"
-    qtbot.waitUntil(lambda: question in said(window), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: question in said(window))
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
     press(window, "Keep the run")
     assert window.run_state.run is run
     drop(window, file)
-    qtbot.waitUntil(lambda: said(window).count(question) == 2, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: said(window).count(question) == 2)
     press(window, "Save its weights…")
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.reject()
     drop(window, file)
-    qtbot.waitUntil(lambda: said(window).count(question) == 3, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: said(window).count(question) == 3)
     press(window, "Show it and lose the run")
-    qtbot.waitUntil(lambda: window.run_state.recorded is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert window.run_state.run is not run
 
 
@@ -284,21 +284,21 @@ def test_after_a_crash_the_next_start_offers_the_run(
     open_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
     viewer = open_viewer("home")
-    qtbot.waitUntil(lambda: viewer.window.history.step > 40, timeout=PATIENCE_MS)
-    assert viewer.close()
+    qtbot.waitUntil(lambda: viewer.window.history.step > 40)
+    assert viewer.close(patience=60.0)
     (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
     assert not said(viewer.window)  # there was nothing to offer
     lost = crashed(folder)
     step = RunReader(lost).checkpoints[-1].step
 
     window = open_viewer("home").window
-    qtbot.waitUntil(lambda: "was interrupted at step" in said(window), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: "was interrupted at step" in said(window))
     assert window.run_state.running  # nothing waits for the answer
     press(window, "Show")
-    qtbot.waitUntil(lambda: window.run_state.recorded is not None, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.running, timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: window.history.step > step + 10, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: window.run_state.running)
+    qtbot.waitUntil(lambda: window.history.step > step + 10)
     assert RunReader(lost).status == "running"
 
 

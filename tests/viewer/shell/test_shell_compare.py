@@ -46,7 +46,7 @@ def scene(viewer: Viewer, panel: str) -> Scene:
 def opened(viewer: Viewer, qtbot: QtBot, path: Path, purpose: Purpose) -> FilePage:
     window = viewer.window
     window.send(OpenFile(str(path), purpose))
-    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage), timeout=20_000)
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
     page = window.inspector.page
     assert isinstance(page, FilePage)
     return page
@@ -64,15 +64,15 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert not window.docks.is_open("agreement")
     assert not window.banners[0].isVisible()
     window.send(OpenFile(str(saved), "compare"))
-    qtbot.waitUntil(lambda: window.run_state.comparison is not None, timeout=20_000)
+    qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     probes = {"gates", "overlap", "npk", "ntk", "agreement"}
 
     def seen() -> bool:
         compared = window.history.view({}).compared
         return compared is not None and set(compared.readings) == probes
 
-    qtbot.waitUntil(seen, timeout=20_000)
-    qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent, timeout=20_000)
+    qtbot.waitUntil(seen)
+    qtbot.waitUntil(lambda: not window.history.readings["agreement"].absent)
     assert window.docks.is_open("agreement")
     assert window.banners[0].isVisible()
     assert "early.safetensors" in window.banners[0].texts()[1]
@@ -108,10 +108,10 @@ def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
     assert costs[0] < costs[1]
     monkeypatch.setattr(probe_schedule, "TOO_LONG", sum(costs) / 2 / probe_schedule.ASSUMED_FLOPS)
     host = window.docks.hosts["ntk"]
-    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=20_000)
+    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
     window.send(OpenFile(str(tmp_path / "wide.pt"), "compare"))
     offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_compared")
-    qtbot.waitUntil(lambda: not offer.isHidden(), timeout=20_000)
+    qtbot.waitUntil(lambda: not offer.isHidden())
     window.send(Pause())  # what stands still is read also while the run stands
     qtbot.waitUntil(lambda: window.run_state.phase == "paused")
     offer.click()
@@ -120,7 +120,7 @@ def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
         compared = window.history.view({}).compared
         return compared is not None and not compared.readings["ntk"].absent
 
-    qtbot.waitUntil(read, timeout=20_000)
+    qtbot.waitUntil(read)
     qtbot.waitUntil(lambda: offer.isHidden())
     assert "B · wide.pt" in host.footer()
 
@@ -147,8 +147,8 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     page = opened(viewer, qtbot, saved, "network")
     assert window.run_state.running  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.inspected == saved.name, timeout=20_000)
-    qtbot.waitUntil(lambda: "npk" in window.history.readings, timeout=20_000)
+    qtbot.waitUntil(lambda: window.run_state.inspected == saved.name)
+    qtbot.waitUntil(lambda: "npk" in window.history.readings)
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
     assert run.toolTip() == (
@@ -174,16 +174,16 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
     window = viewer.window
     for _ in range(2):
         QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "compare"), LEFT)
-        qtbot.waitUntil(lambda: window.run_state.comparison is not None, timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.comparison is not None)
         gc.collect()  # what only a slot knows is gone now
         window.banners[0].buttons["file.close_comparison"].click()
-        qtbot.waitUntil(lambda: window.run_state.comparison is None, timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.comparison is None)
         QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "network"), LEFT)
-        qtbot.waitUntil(lambda: window.run_state.inspected == saved.name, timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.inspected == saved.name)
         gc.collect()
         window.banners[0].buttons["file.new_run"].click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
-        qtbot.waitUntil(lambda: not window.run_state.inspected, timeout=20_000)
+        qtbot.waitUntil(lambda: not window.run_state.inspected)
         gc.collect()
     assert not [notice for notice in window.notices.recent if notice.kind == "failed"]
 
@@ -192,7 +192,7 @@ def test_a_closed_window_forgets_the_panels_of_a_comparison(
     viewer: Viewer, qtbot: QtBot, saved: Path
 ) -> None:
     viewer.window.send(OpenFile(str(saved), "compare"))
-    qtbot.waitUntil(lambda: viewer.window.docks.is_open("agreement"), timeout=20_000)
+    qtbot.waitUntil(lambda: viewer.window.docks.is_open("agreement"))
     viewer.window.close()  # the layout is saved
     assert not viewer.window.docks.is_open("agreement")
 

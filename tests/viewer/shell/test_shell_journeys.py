@@ -46,14 +46,14 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     window.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
     drop(window, file)
-    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage), timeout=20_000)
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
     page = window.inspector.page
     assert isinstance(page, FilePage)
     assert page.listed.fits
     assert window.inspector.isVisible()
     assert window.run_state.regime == "DL"  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.regime == "FL", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.regime == "FL")
     qtbot.waitUntil(lambda: not window.inspector.isVisible())
     assert "gates.safetensors" in window.notices.recent[-1].text
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_training_goes_on(
     file = tmp_path / "weights.pt"
     file.write_bytes(b"this is no checkpoint")
     drop(window, file)
-    qtbot.waitUntil(lambda: len(window.notices.recent) > 0, timeout=20_000)
+    qtbot.waitUntil(lambda: len(window.notices.recent) > 0)
     notice = window.notices.recent[-1]
     assert notice.kind == "refused"
     assert "weights.pt" in notice.text
@@ -84,7 +84,7 @@ def test_the_panel_in_front_is_exported_where_the_dialog_says(
 ) -> None:
     window = viewer.window
     host = window.docks.hosts["overlap"]
-    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene), timeout=10_000)
+    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
     host.export_requested.emit("overlap")
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
@@ -104,7 +104,7 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
     full = window.docks.visible()
     assert set(window.docks.hosts) - set(full) == {"agreement"}  # nothing is compared
     hosts = [window.docks.hosts[name] for name in full]
-    qtbot.waitUntil(lambda: all(isinstance(host.shown(), Scene) for host in hosts), timeout=10_000)
+    qtbot.waitUntil(lambda: all(isinstance(host.shown(), Scene) for host in hosts))
     window.docks.show("agreement")
     qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
     window.registry["file.export_all"].trigger()
@@ -134,5 +134,5 @@ def test_a_new_run_begins_from_the_form(make_viewer: Callable[..., Viewer], qtbo
     QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
     assert window.inspector.page is window.inspector.run_page
     QTest.mouseClick(window.inspector.run_page.start, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.run is not first, timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.run is not first)
     qtbot.waitUntil(lambda: not window.inspector.isVisible())

@@ -12,10 +12,13 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.session import restart
+from dgn_engine.session.process_session import ProcessSession
+from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Options, Viewer
 from dgn_viewer.scene.elements import Scene
+from tests.viewer.shell.rare_checkpoints import serve_with_rare_checkpoints
 
-STARTS = 120_000  # ms; the child imports torch
 RUN = RunConfig(
     data=DataConfig(name="digits"),
     net=NetConfig(name="fc", options=(("depth", 4), ("width", 16))),
@@ -33,7 +36,7 @@ def viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Viewer]:
     )
     viewer = Viewer(options)
     viewer.start()
-    qtbot.waitUntil(lambda: viewer.window.run_state.has_run, timeout=STARTS)
+    qtbot.waitUntil(lambda: viewer.window.run_state.has_run)
     yield viewer
     assert viewer.close(patience=60.0)
     application = QApplication.instance()
@@ -52,69 +55,65 @@ def test_a_window_with_the_engine_in_a_process_fills_swaps_and_ends(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
     window = viewer.window
-    qtbot.waitUntil(lambda: filled(viewer), timeout=20_000)
+    qtbot.waitUntil(lambda: filled(viewer))
     window.registry["regime.FR-II"].trigger()
-    qtbot.waitUntil(lambda: window.run_state.regime == "FR-II", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
     step = window.history.step
-    qtbot.waitUntil(lambda: window.history.step > step, timeout=10_000)
+    qtbot.waitUntil(lambda: window.history.step > step)
 
 
 def test_a_dead_engine_process_leaves_the_window_alive_and_can_be_replaced(
     viewer: Viewer, qtbot: QtBot
 ) -> None:
     window = viewer.window
-    qtbot.waitUntil(lambda: window.history.step > 0, timeout=10_000)
+    qtbot.waitUntil(lambda: window.history.step > 0)
     (child,) = multiprocessing.active_children()
     child.kill()
-    qtbot.waitUntil(lambda: window.run_state.phase == "stopped", timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.phase == "stopped")
     assert any("engine process died" in notice.text for notice in window.notices.recent)
     again = window.registry["run.start_engine"]
     assert again.isEnabled()
     again.trigger()
-    qtbot.waitUntil(lambda: window.run_state.has_run, timeout=STARTS)
+    qtbot.waitUntil(lambda: window.run_state.has_run)
     assert not again.isEnabled()
     assert window.run_state.step == 0
     window.registry["run.toggle"].trigger()
-    qtbot.waitUntil(lambda: window.history.step > 5 and filled(viewer), timeout=20_000)
+    qtbot.waitUntil(lambda: window.history.step > 5 and filled(viewer))
 
 
 def test_a_dead_engine_process_is_replaced_and_the_recorded_run_goes_on_in_the_panels(
-    qtbot: QtBot, tmp_path: Path
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = Options(
-        RUN,
-        theme="light",
-        size=(1440, 900),
-        settings=tmp_path / "settings.ini",
-        process=True,
-        runs_root=str(tmp_path / "runs"),
-    )
-    viewer = Viewer(options)
+    monkeypatch.setattr(restart, "AT_MOST_EVERY", 3600.0)  # the second death is soon after this one
+    runs = tmp_path / "runs"
+    options = Options(RUN, theme="light", size=(1440, 900), settings=tmp_path / "settings.ini")
+    engine = ProcessSession(runs_root=str(runs), serve=serve_with_rare_checkpoints)
+    viewer = Viewer(options, engine)
     viewer.start()
     window = viewer.window
     try:
-        qtbot.waitUntil(lambda: window.history.step > 20, timeout=STARTS)
+        qtbot.waitUntil(lambda: window.history.step > 20)
         window.registry["regime.FR-II"].trigger()  # before which the run is written
-        qtbot.waitUntil(lambda: window.run_state.regime == "FR-II", timeout=10_000)
-        written = (tmp_path / "runs").glob
-        qtbot.waitUntil(lambda: any(written("*/checkpoints/*/manifest.json")), timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.regime == "FR-II")
+        (folder,) = (lock.parent for lock in runs.glob("*/lock"))  # an index lies there, too
+        qtbot.waitUntil(lambda: len(RunReader(folder).checkpoints) > 0)
         (child,) = multiprocessing.active_children()
         child.kill()
 
         def told() -> list[str]:
             return [n.text for n in window.notices.recent if "started again" in n.text]
 
-        qtbot.waitUntil(lambda: bool(told()), timeout=STARTS)
+        qtbot.waitUntil(lambda: bool(told()))
         assert "The engine process died (signal 9) at step" in told()[0]
         assert "checkpoint of step" in told()[0]
         assert "To be changed again: regime FR-II." in told()[0]
         assert window.run_state.phase == "running"
         step = window.history.step
-        qtbot.waitUntil(lambda: window.history.step > step + 5, timeout=20_000)
-        qtbot.waitUntil(lambda: filled(viewer), timeout=20_000)
+        qtbot.waitUntil(lambda: window.history.step > step + 5)
+        qtbot.waitUntil(lambda: filled(viewer))
         (again,) = multiprocessing.active_children()
         again.kill()  # a second time within a minute
-        qtbot.waitUntil(lambda: window.run_state.phase == "stopped", timeout=20_000)
+        qtbot.waitUntil(lambda: window.run_state.phase == "stopped")
         assert "is kept in" in window.notices.recent[-1].text
         assert window.registry["run.start_engine"].isEnabled()
     finally:
