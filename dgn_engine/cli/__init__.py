@@ -1,18 +1,27 @@
-"""`dgn`: the engine without a window. One command a file, each with the constant COMMAND."""
+"""`dgn`, the engine without a window: one command a file, each with the constant COMMAND."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 from dgn_engine import __version__
-from dgn_engine.cli._command import Command
 from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 
-REFUSED, INTERRUPTED = 2, 130
+DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command. `run` returns the exit code and imports torch itself: `dgn --help` is quick."""
+
+    about: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,13 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"dgn {arguments.command}: interrupted.", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # `dgn … | head` is no fault of ours
+    except BrokenPipeError:  # of `dgn … | head`
         sys.stderr.close()
         return 1
 
 
 class _Parser(argparse.ArgumentParser):
-    """What cannot be parsed is one sentence too, without the usage above it."""
+    """Says what it cannot parse in one sentence, without the usage above it."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(REFUSED, f"{self.prog}: {message}\n")

@@ -1,13 +1,21 @@
-"""The progress of a run on a terminal: a bar with rate, time left and losses."""
+"""Progress bars on a terminal, and Ctrl-C as a request to stop that long work can ask for."""
 
 from __future__ import annotations
 
+import signal
 import time
-from typing import TextIO
+from types import FrameType
+from typing import TYPE_CHECKING, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from dgn_engine.protocol.events import (
     Event,
@@ -20,40 +28,83 @@ from dgn_engine.protocol.events import (
     Working,
 )
 
+if TYPE_CHECKING:
+    from dgn_engine.experiments.report.progress import ReproductionProgress
+    from dgn_engine.sweep.schedule import UnitProgress
+
 REFRESH = 0.2  # seconds
 
 
-class TrainProgressBar:
-    """A bar where there is a terminal; elsewhere one line an epoch; nothing when quiet."""
+class Interrupt:
+    """The first of these signals is remembered, a second one ends the program."""
 
-    def __init__(self, stream: TextIO, quiet: bool) -> None:
-        self._console = Console(file=stream, quiet=quiet, highlight=False)
-        self._bar = Bar(
+    def __init__(self, *signals: signal.Signals) -> None:
+        self._signals = signals
+        self._requested = False
+
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self._requested
+
+    def __enter__(self) -> Interrupt:
+        self._before = {one: signal.signal(one, self._on_signal) for one in self._signals}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for one, before in self._before.items():
+            signal.signal(one, before)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self._requested:
+            raise KeyboardInterrupt
+        self._requested = True
+
+
+class _ProgressBar:
+    """A bar where there is a terminal; nothing when quiet."""
+
+    def __init__(
+        self, stream: TextIO, quiet: bool, *columns: ProgressColumn, soft_wrap: bool = False
+    ) -> None:
+        self._console = Console(file=stream, quiet=quiet, highlight=False, soft_wrap=soft_wrap)
+        self._live = self._console.is_terminal and not quiet
+        self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=28),
-            TextColumn("{task.percentage:>3.0f}%  {task.fields[rate]:,.0f} steps/s"),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[scores]}"),
+            *columns,
             console=self._console,
             transient=True,
-            disable=quiet or not self._console.is_terminal,
+            disable=not self._live,
         )
-        self._task = self._bar.add_task("reading data", total=None, rate=0.0, scores="")
-        self._began = self._shown = time.monotonic()
-        self._first = 0  # steps that were done before
-        self._train = ""
 
-    def __enter__(self) -> TrainProgressBar:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+
+class TrainProgressBar(_ProgressBar):
+    """A run: its rate, time left and losses; without a terminal one line an epoch."""
+
+    def __init__(self, stream: TextIO, quiet: bool) -> None:
+        super().__init__(
+            stream,
+            quiet,
+            TextColumn("{task.percentage:>3.0f}%  {task.fields[rate]:,.0f} steps/s"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[scores]}"),
+        )
+        self._task = self._bar.add_task("reading data", total=None, rate=0.0, scores="")
+        self._began = self._shown = time.monotonic()
+        self._first = 0  # steps of an earlier part of the run
+        self._train = ""
+
     def stepped(self, step: int) -> None:
-        """Called after each step."""
+        """Show the step, a few times a second."""
         now = time.monotonic()
         if now - self._shown >= REFRESH:
             self._shown = now
@@ -97,3 +148,37 @@ class TrainProgressBar:
         self._bar.update(self._task, scores=scores)
         rate = (event.step - self._first) / max(time.monotonic() - self._began, 1e-9)
         self._console.print(f"epoch {event.epoch:.0f}  {scores}  ({rate:,.0f} steps/s)")
+
+
+class UnitProgressBar(_ProgressBar):
+    """Many runs: one bar for all of them and a line for each that ended."""
+
+    def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
+        percent = TextColumn("{task.percentage:>3.0f}%  {task.fields[words]}")
+        super().__init__(stream, quiet, percent, soft_wrap=True)
+        self._task = self._bar.add_task(name, total=1.0, words="")
+
+    def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
+        """Show the state of all runs and, where it ended, the run that changed."""
+        words = in_words(now)
+        self._bar.update(self._task, completed=now.fraction, words=words)
+        if changed is None or changed.state not in ("done", "diverged", "failed"):
+            return
+        score = "" if changed.score is None else f" {100 * changed.score:.2f} %"
+        self._console.print(
+            f"{now.done + now.failed:>4}/{now.total} {changed.unit}: {changed.state}{score}"
+            + ("" if self._live else f"   {words}"),
+            markup=False,
+        )
+
+
+def in_words(now: ReproductionProgress) -> str:
+    """'12/60 done, 1 failed · 4 min left · best 97.31 % (fc-adam-0.0003-ReLU-s0)'."""
+    from dgn_engine.experiments.report.formatting import duration
+
+    parts = [f"{now.done}/{now.total} done" + (f", {now.failed} failed" if now.failed else "")]
+    if now.left is not None:
+        parts.append(f"{duration(now.left)} left")
+    if now.best is not None and now.best.score is not None:
+        parts.append(f"best {100 * now.best.score:.2f} % ({now.best.unit})")
+    return " · ".join(parts)

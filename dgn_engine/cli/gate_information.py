@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import Command
+from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
 from dgn_engine.cli._options import add_run_options, run_config
 from dgn_engine.errors import UserError
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
     add_run_options(parser)
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="K", help="of each kind")
-    add_carrying_options(parser)
+    add_reproduction_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     task = ReproductionTask("gate-information", experiment, request, folder, command, kept)
     if not arguments.report_only and works_here(arguments.cluster):
         network_for(file, config.net, load_examples(config.data))  # refused before it begins
-    return exit_code(carry(arguments, task))
+    return exit_code(carry_out(arguments, task))
 
 
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:

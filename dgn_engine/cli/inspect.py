@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import Command
 from dgn_engine.cli._inspection import (
     add_inspection_options,
     check_inspection_options,

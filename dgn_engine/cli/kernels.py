@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import Command
 from dgn_engine.cli._options import numbers
 
 if TYPE_CHECKING:

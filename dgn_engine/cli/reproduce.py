@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from dgn_engine.cli._carrying import add_carrying_options, carry, exit_code
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import FAILED, INTERRUPTED, Command
+from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
 from dgn_engine.config import Augmentation, Device
 from dgn_engine.errors import UserError
 
@@ -41,22 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--augmentation", choices=get_args(Augmentation), default="none", help="of training images"
     )
     parser.add_argument("--device", choices=get_args(Device), default="auto")
-    add_carrying_options(parser)
+    add_reproduction_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C (gone on with next time)."""
     if arguments.list:
-        from dgn_engine.cli._experiment_list import print_list
-
-        return print_list()
+        return _print_list()
     if not arguments.name:
         raise UserError("Say which experiment, or --list to see them.")
     if arguments.name == ALL:
-        from dgn_engine.cli._reproduce_all import reproduce_all
-
-        return reproduce_all(arguments)
-    return exit_code(carry(arguments, task_of(arguments, arguments.name, arguments.out)))
+        return _reproduce_all(arguments)
+    return exit_code(carry_out(arguments, task_of(arguments, arguments.name, arguments.out)))
 
 
 def task_of(
@@ -143,6 +143,86 @@ def _floats(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no list of numbers such as 0.1,0.01"
         ) from None
+
+
+def _print_list() -> int:
+    """Name, paper, estimated cost at both scales, and what lies among the user's results."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dgn_engine.experiments import Request, all_experiments
+    from dgn_engine.experiments.report.experiment_list import full_words, quick_words
+    from dgn_engine.experiments.report.result_folders import default_folder, status
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in ("name", "paper", "quick", "there", "full", "there", "what"):
+        table.add_column(head, justify="left", overflow="fold")
+    for name, experiment in all_experiments().items():
+        there = [status(default_folder(name, Request(scale=scale))) for scale in ("quick", "full")]
+        table.add_row(
+            name, experiment.paper, quick_words(experiment), there[0],
+            full_words(experiment), there[1], experiment.title,
+        )  # fmt: skip
+    width = None if sys.stdout.isatty() else 160
+    Console(highlight=False, markup=False, width=width).print(table)
+    return 0
+
+
+@dataclass(frozen=True)
+class _End:
+    name: str
+    state: str
+    seconds: float
+    verdicts: str = ""
+
+
+def _reproduce_all(arguments: argparse.Namespace) -> int:
+    """Every experiment in turn, then the table of times and verdicts; a failure stops none."""
+    from dgn_engine.experiments import all_experiments
+
+    ends: list[_End] = []
+    for name, experiment in all_experiments().items():
+        if arguments.protocol and arguments.protocol not in experiment.protocols:
+            continue
+        ends.append(_reproduce_one(arguments, name))
+        if ends[-1].state == "interrupted":
+            break
+    _print_ends(ends)
+    states = {end.state for end in ends}
+    return INTERRUPTED if "interrupted" in states else FAILED if states - {"done"} else 0
+
+
+def _reproduce_one(arguments: argparse.Namespace, name: str) -> _End:
+    from dgn_engine.experiments.report.report_rows import verdicts
+
+    began = time.monotonic()
+    try:
+        out = arguments.out / name if arguments.out else None
+        document = carry_out(arguments, task_of(arguments, name, out, among_others=True))
+    except UserError as refusal:
+        print(f"dgn reproduce: {name}: {refusal}", file=sys.stderr)
+        return _End(name, "refused", time.monotonic() - began)
+    except Exception:  # the experiments that follow are not lost to one fault
+        traceback.print_exc()
+        return _End(name, "failed", time.monotonic() - began)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts(document).items())
+    return _End(name, document.state, time.monotonic() - began, counts)
+
+
+def _print_ends(ends: list[_End]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from dgn_engine.experiments.report.formatting import duration
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for head in ("experiment", "state", "time", "claims"):
+        table.add_column(head, justify="right" if head == "time" else "left", overflow="fold")
+    for end in ends:
+        table.add_row(end.name, end.state, duration(end.seconds), end.verdicts)
+    total = sum(end.seconds for end in ends)
+    table.add_row(f"{len(ends)} experiments", "", duration(total), "")
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 COMMAND = Command("Reproduce an experiment of the papers.", add_arguments, run)

@@ -8,11 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import DAMAGED, Command
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout
-
-DAMAGED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import FAILED, INTERRUPTED, Command
+from dgn_engine.cli._execution import STOP_SIGNALS, add_executor_options, checked_executor
 from dgn_engine.storage.runs.folder_layout import results_root
 
 if TYPE_CHECKING:
     from dgn_engine.sweep.grid import Sweep
+    from dgn_engine.sweep.summary import SummaryRow
 
-FAILED, INTERRUPTED = 3, 130
+WIDE = 160  # columns where there is no terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What is varied, who carries it out, where it goes."""
     parser.add_argument("sweep", type=Path, metavar="SWEEP.toml", help="base, [grid] and [[list]]")
-    parser.add_argument(
-        "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
-    )
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
-    parser.add_argument(
-        "--cluster", default="", help="Dask: tcp://HOST:PORT, local, or slurm[:jobs=8,…]"
-    )
+    add_executor_options(parser, "Dask: tcp://HOST:PORT, local, or slurm[:jobs=8,…]")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="not among the user's results; shared, for Dask"
     )
@@ -48,38 +46,87 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
-    from dgn_engine.cli._interrupt import Interrupt
-    from dgn_engine.cli._reproduce_progress import UnitProgressBar
-    from dgn_engine.cli._sweep_table import print_failures, print_groups
+    from dgn_engine.cli._progress import Interrupt, UnitProgressBar
     from dgn_engine.experiments.report.progress import ProgressTally
-    from dgn_engine.sweep.checks import check_folder, check_start
+    from dgn_engine.sweep.checks import check_folder
     from dgn_engine.sweep.schedule import UnitProgress
     from dgn_engine.sweep.summary import rows_of, write_results
-    from dgn_engine.sweep.workers import find_executor, works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root)
-    check_start(units, root, works_here(arguments.cluster))
-    executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
+    executor = checked_executor(arguments, units, root)
     tally = ProgressTally("sweep", units)
-    with Interrupt() as interrupt, UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar:
+    with (
+        Interrupt(*STOP_SIGNALS) as interrupt,
+        UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar,
+    ):
 
-        def told(progress: UnitProgress) -> None:
+        def update(progress: UnitProgress) -> None:
             tally.told(progress)
-            bar.look(tally.standing(), progress)
+            bar.show(tally.standing(), progress)
 
-        states = executor.run(units, root, told, interrupt.asked)
-    lines = rows_of(sweep, states, tally.last, root)
+        states = executor.run(units, root, update, interrupt.requested)
+    rows = rows_of(sweep, states, tally.last, root)
     over = all(state in ("done", "skipped", "diverged", "failed") for state in states.values())
-    write_results(root, sweep, lines, "done" if over else "interrupted")
-    print_groups(sweep, lines, sys.stdout)
-    failed = print_failures(lines, root, sys.stderr)
+    write_results(root, sweep, rows, "done" if over else "interrupted")
+    _print_groups(sweep, rows)
+    failed = _print_failures(rows, root)
     if not arguments.quiet:
         print(f"Results in {root}.", file=sys.stderr)
     if not over:
         print("dgn sweep: interrupted; the same command goes on with it.", file=sys.stderr)
         return INTERRUPTED
     return FAILED if failed else 0
+
+
+def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
+    """Print a line for each setting: n runs (seeds), mean ± half-width of its 95 % interval."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dgn_engine.experiments.report.formatting import NOTHING, duration
+    from dgn_engine.sweep.summary import groups_of
+
+    groups = groups_of(rows)
+    if not groups:
+        return
+    fields = [field for field in sweep.fields if field != "seed"]
+    table = Table(box=None, pad_edge=False, header_style="", show_edge=False)
+    for field in fields:
+        table.add_column(field, overflow="fold")
+    for head in ("n", "best test %", "last test %", "train %", "time"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for group in groups:
+        settings = [_word(group.settings.get(field, NOTHING)) for field in fields]
+        scores = [_score(pair) for pair in (group.best, group.last, group.train)]
+        table.add_row(*settings, str(group.n), *scores, duration(group.seconds))
+    width = None if sys.stdout.isatty() else WIDE
+    Console(highlight=False, markup=False, width=width).print(table)
+
+
+def _print_failures(rows: Sequence[SummaryRow], root: Path) -> int:
+    """Print each run that failed for good with the end of its log; return how many there are."""
+    from dgn_engine.sweep.workers.attempt import log_path
+
+    failed = [row for row in rows if row.state == "failed"]
+    for row in failed:
+        print(f"{row.id} failed; its log is {log_path(root, row.id)}:", file=sys.stderr)
+        for line in row.trouble.splitlines():
+            print(f"    {line}", file=sys.stderr)
+    return len(failed)
+
+
+def _score(pair: tuple[float, float]) -> str:
+    from dgn_engine.experiments.report.formatting import NOTHING
+
+    mean, half = pair
+    if math.isnan(mean):
+        return NOTHING
+    return f"{100 * mean:.2f}" + ("" if math.isnan(half) else f" ± {100 * half:.2f}")
+
+
+def _word(value: object) -> str:
+    return ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)
 
 
 COMMAND = Command("Train many networks: a grid or a list of configurations.", add_arguments, run)

@@ -8,10 +8,9 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import FAILED, INTERRUPTED, UNSAVED, Command
 from dgn_engine.cli._options import PLACES, add_run_options, run_config
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from dgn_engine.storage.runs.run_folder import RunFolder
     from dgn_engine.training.headless_run import HeadlessRun, Outcome
 
-DIVERGED, UNSAVED, INTERRUPTED = 3, 4, 130
 EVERY = 5.0  # seconds
 
 
@@ -91,10 +89,10 @@ def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder |
 
 
 def _resume(arguments: argparse.Namespace) -> int:
-    said = [name for name in PLACES if getattr(arguments, name) is not None]
-    said += [name for name in ("config", "out") if getattr(arguments, name) is not None]
-    if said:
-        option = said[0].replace("_", "-")
+    given = [name for name in PLACES if getattr(arguments, name) is not None]
+    given += [name for name in ("config", "out") if getattr(arguments, name) is not None]
+    if given:
+        option = given[0].replace("_", "-")
         raise UserError(
             f"--resume takes everything from the folder; leave out --{option}, "
             "or begin another run."
@@ -105,16 +103,16 @@ def _resume(arguments: argparse.Namespace) -> int:
 
     folder = RunFolder(arguments.resume)
     newest = folder.newest
-    status = RunReader(arguments.resume).diverged_at
+    diverged_at = RunReader(arguments.resume).diverged_at
     if newest is not None and newest.finished:
         folder.close()
         print(f"{folder.path} is finished: {newest.step:,} steps.")
         return 0
-    if status is not None:
+    if diverged_at is not None:
         folder.close()
         kept = f"; the last finite checkpoint is of step {newest.step:,}" if newest else ""
-        print(f"dgn train: the loss diverged at step {status:,}{kept}.", file=sys.stderr)
-        return DIVERGED
+        print(f"dgn train: the loss diverged at step {diverged_at:,}{kept}.", file=sys.stderr)
+        return FAILED
     try:
         return _train(arguments, folder, lambda headless: headless.go_on(folder))
     finally:
@@ -126,13 +124,13 @@ def _train(
     folder: RunFolder | None,
     work: Callable[[HeadlessRun], Outcome],
 ) -> int:
-    from dgn_engine.cli._progress import TrainProgressBar
+    from dgn_engine.cli._progress import Interrupt, TrainProgressBar
     from dgn_engine.training.headless_run import HeadlessRun
 
-    stop = _Interrupt()
+    stop = Interrupt(signal.SIGINT)
     probes = [name for name in arguments.record.split(",") if name]
     with TrainProgressBar(sys.stderr, quiet=arguments.quiet) as progress, stop:
-        outcome = work(HeadlessRun(progress, stop.asked, probes, arguments.checkpoint_every))
+        outcome = work(HeadlessRun(progress, stop.requested, probes, arguments.checkpoint_every))
     print(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
         print(f"Recorded in {folder.path}.", file=sys.stderr)
@@ -141,34 +139,12 @@ def _train(
         return UNSAVED
     if outcome.diverged:
         print(f"dgn train: the loss diverged at step {outcome.step:,}.", file=sys.stderr)
-        return DIVERGED
-    if stop.asked():
+        return FAILED
+    if stop.requested():
         saved = f"; saved in {folder.path}" if folder else ""
         print(f"dgn train: interrupted at step {outcome.step:,}{saved}.", file=sys.stderr)
         return INTERRUPTED
     return 0
-
-
-class _Interrupt:
-    """Ctrl-C ends the run after the step in hand; a second one ends the program."""
-
-    def __init__(self) -> None:
-        self._asked = False
-
-    def asked(self) -> bool:
-        """Whether the user pressed Ctrl-C."""
-        return self._asked
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._asked:
-            raise KeyboardInterrupt
-        self._asked = True
 
 
 COMMAND = Command("Train one network without a window.", add_arguments, run)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_engine.cli import main
-from dgn_engine.cli._command import Command
+from dgn_engine.cli import Command, main
 from dgn_engine.plugins import discover
 from tests.plugins import each
 

@@ -1,55 +1,75 @@
-"""What `dgn reproduce` and `dgn gate-information` share: how a plan is carried out and shown."""
+"""How commands carry out many runs: the options, the checks, the progress, the report."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dgn_engine.cli import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import Document
     from dgn_engine.experiments.report.reproduce import ReproductionTask
+    from dgn_engine.sweep.scheduler import Executor
+    from dgn_engine.sweep.unit import Unit
 
-FAILED, INTERRUPTED = 3, 130
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def add_carrying_options(parser: argparse.ArgumentParser) -> None:
-    """Where it is computed and where it is written."""
+def add_executor_options(
+    parser: argparse.ArgumentParser, cluster: str, metavar: str | None = None
+) -> None:
+    """Who carries the runs out; `cluster` is the help of --cluster."""
     parser.add_argument(
         "--executor", default="auto", help="serial, processes, packed, dask; auto chooses"
     )
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="at most so many")
-    parser.add_argument("--cluster", default="", metavar="tcp://…", help="of an existing cluster")
+    parser.add_argument("--cluster", default="", metavar=metavar, help=cluster)
+
+
+def checked_executor(
+    arguments: argparse.Namespace, units: Sequence[Unit], folder: Path
+) -> Executor:
+    """The executor that the options name, once the units are known to be possible."""
+    from dgn_engine.sweep.checks import check_start
+    from dgn_engine.sweep.workers import find_executor, works_here
+
+    check_start(units, folder, works_here(arguments.cluster))
+    return find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
+
+
+def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
+    """Who carries an experiment out, and where it is written."""
+    add_executor_options(parser, "of an existing cluster", "tcp://…")
     parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
     parser.add_argument("--report-only", action="store_true", help="from what is there already")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
 
 
-def carry(arguments: argparse.Namespace, task: ReproductionTask) -> Document:
-    """Carry it out, say how it goes, print what came out."""
-    from dgn_engine.cli._interrupt import Interrupt
-    from dgn_engine.cli._reproduce_progress import UnitProgressBar
+def carry_out(arguments: argparse.Namespace, task: ReproductionTask) -> Document:
+    """Carry an experiment out with progress, and print its report."""
+    from dgn_engine.cli._progress import Interrupt, UnitProgressBar
     from dgn_engine.experiments.report.cost import cost_in_words
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
     from dgn_engine.experiments.report.terminal import print_document
-    from dgn_engine.sweep.checks import check_folder, check_start
-    from dgn_engine.sweep.workers import find_executor, works_here
+    from dgn_engine.sweep.checks import check_folder
 
     check_folder(task.folder)
     if arguments.report_only:
         document = report_again(task)
     else:
-        units = plan_of(task).units
-        check_start(units, task.folder, works_here(arguments.cluster))
-        executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
+        executor = checked_executor(arguments, plan_of(task).units, task.folder)
         if not arguments.quiet:
             print(cost_in_words(task), file=sys.stderr)
         with (
-            Interrupt() as interrupt,
+            Interrupt(*STOP_SIGNALS) as interrupt,
             UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar,
         ):
-            document = reproduce(task, executor, bar.look, interrupt.asked)
+            document = reproduce(task, executor, bar.show, interrupt.requested)
     print_document(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         print(
