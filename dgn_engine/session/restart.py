@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
-from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.storage.lock import last_holder
 from dgn_engine.storage.runs import folder_layout
 
 AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
@@ -143,12 +142,9 @@ class EngineRestart:
             return None
         ours = (pid, platform.node())
         for folder in sorted(self._root.iterdir(), reverse=True):
-            try:
-                told = json.loads(read_regular(folder / folder_layout.LOCK))
-                if (told["pid"], told["host"]) == ours:
-                    return folder
-            except (OSError, ValueError, KeyError, TypeError):
-                continue
+            owner = last_holder(folder / folder_layout.LOCK)
+            if owner is not None and (owner.pid, owner.host) == ours:
+                return folder
         return None
 
 

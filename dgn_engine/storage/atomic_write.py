@@ -73,7 +73,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
+    """Sync the names in a folder."""
     if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -84,7 +84,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def find_leftovers(folder: Path) -> list[Path]:
-    """What a writer that was killed has left unfinished in this folder."""
+    """The files that a killed writer left unfinished in this folder."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.name.endswith(PART))

@@ -1,4 +1,4 @@
-"""One writer for a run's folder: a lock that ends with its process, and says whose it is."""
+"""Locks a run's folder for one writer: the lock ends with its process, and names it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import json
 import os
 import platform
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.plain_data import from_plain, to_plain
 
 # Never wait for a FIFO, never write through a link.
 _CAREFUL = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -19,7 +21,7 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 @dataclass(frozen=True)
 class LockHolder:
-    """Who wrote a lock. `inode`: of the lock file, so that a copied folder is not held."""
+    """Who wrote a lock. `inode`: of the lock file, so that a copied folder is not locked."""
 
     pid: int
     host: str
@@ -28,8 +30,8 @@ class LockHolder:
 
 
 class LockHeldError(UserError):
-    """Somebody else writes. `elsewhere`: the process of another machine that wrote the lock; it may
-    be dead, which nobody can see from here.
+    """Another process writes. `elsewhere`: the process of another machine that wrote the lock; it
+    may be dead, which nobody can see from here.
     """
 
     def __init__(self, sentence: str, elsewhere: LockHolder | None = None) -> None:
@@ -45,28 +47,28 @@ class Lock:
         self._handle: int | None = None
 
     def take(self) -> None:
-        """Raise `LockHeldError` where somebody else writes; `OSError` where no file can be made."""
+        """Raise `LockHeldError` where another process writes, `OSError` where no file can be."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | _CAREFUL
         handle = os.open(self._path, flags, 0o644)
         try:
-            told = _told(handle)
-            if not _seize(handle, told):
-                elsewhere = told is not None and told.host != platform.node()
+            owner = _read_owner(handle)
+            if not _seize(handle, owner):
+                elsewhere = owner is not None and owner.host != platform.node()
                 raise LockHeldError(
-                    f"{self._path.parent} is being written by {_words(told)}.",
-                    told if elsewhere else None,
+                    f"{self._path.parent} is being written by {_describe(owner)}.",
+                    owner if elsewhere else None,
                 )
-            _require_not_elsewhere(self._path, told)
+            _require_not_elsewhere(self._path, owner)
             ours = LockHolder(os.getpid(), platform.node(), _boot(), os.fstat(handle).st_ino)
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(asdict(ours)).encode(), 0)
+            os.pwrite(handle, json.dumps(to_plain(ours)).encode(), 0)
         except BaseException:
             os.close(handle)
             raise
         self._handle = handle
 
     def retake(self) -> None:
-        """Hold the file that lies there now: the folder may have been away and come back."""
+        """Lock the file that lies there now: the folder may have been away and come back."""
         if self._handle is not None and _same(self._handle, self._path):
             return
         self.release()
@@ -76,7 +78,7 @@ class Lock:
             raise OSError(None, str(refusal)) from None
 
     def release(self) -> None:
-        """Empty the file and let go; an empty lock is nobody's."""
+        """Empty the file and unlock it; an empty lock is nobody's."""
         if self._handle is None:
             return
         try:
@@ -90,30 +92,25 @@ class Lock:
 
 def holder(path: Path) -> LockHolder | None:
     """Who writes now; None where nobody does. Takes nothing."""
-    try:
-        handle = os.open(path, os.O_RDONLY | _CAREFUL)
-    except OSError:
-        return None
-    try:
-        told = _told(handle)
-        if told is None:
-            return None
-        return None if _seize(handle, told) else told
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
+    return _holder(path, lambda handle, owner: not _seize(handle, owner))
+
+
+def last_holder(path: Path) -> LockHolder | None:
+    """Who wrote a lock that was not released, dead or alive; None where nobody did."""
+    return _holder(path, lambda _handle, _owner: True)
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether a process of this machine wrote this lock and holds it no more, not even released
-    it: it is dead. Follows no link, and takes nothing. Raises `OSError`."""
+    """Whether a process of this machine wrote this lock and died before it released it.
+
+    Follows no link, and takes nothing. Raises `OSError`.
+    """
     handle = os.open(path, os.O_RDONLY | _CAREFUL)
     try:
-        told = _told(handle)
-        if told is None or told.host != platform.node() or told.inode != os.fstat(handle).st_ino:
+        owner = _read_owner(handle)
+        if owner is None or owner.host != platform.node() or owner.inode != os.fstat(handle).st_ino:
             return False
-        return _seize(handle, told)
+        return _seize(handle, owner)
     finally:
         os.close(handle)
 
@@ -125,9 +122,23 @@ def free(path: Path, pid: int, host: str) -> None:
     except FileNotFoundError:
         return
     try:
-        told = _told(handle)
-        if told is not None and (told.pid, told.host) == (pid, host) and host != platform.node():
+        owner = _read_owner(handle)
+        if owner is not None and (owner.pid, owner.host) == (pid, host) and host != platform.node():
             os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)
+
+
+def _holder(path: Path, counts: Callable[[int, LockHolder], bool]) -> LockHolder | None:
+    try:
+        handle = os.open(path, os.O_RDONLY | _CAREFUL)
+    except OSError:
+        return None
+    try:
+        owner = _read_owner(handle)
+        return owner if owner is not None and counts(handle, owner) else None
+    except OSError:
+        return None
     finally:
         os.close(handle)
 
@@ -136,8 +147,8 @@ def _same(handle: int, path: Path) -> bool:
     return path.exists() and os.path.samestat(os.fstat(handle), path.stat())
 
 
-def _seize(handle: int, told: LockHolder | None) -> bool:
-    """Lock the open file without waiting; where locks are not to be had, ask for the process."""
+def _seize(handle: int, owner: LockHolder | None) -> bool:
+    """Lock the open file without waiting; where there are no locks, ask for the process."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -154,16 +165,16 @@ def _seize(handle: int, told: LockHolder | None) -> bool:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             return False
-        return told is None or not _alive(told)
+        return owner is None or not _alive(owner)
     return True
 
 
-def _alive(told: LockHolder) -> bool:
-    """A process of this machine since this start of it; its number may have been given anew."""
-    if told.host != platform.node() or told.boot != _boot():
+def _alive(owner: LockHolder) -> bool:
+    """Whether the process lives, on this machine and since it was started: numbers are reused."""
+    if owner.host != platform.node() or owner.boot != _boot():
         return False
     try:
-        os.kill(told.pid, 0)
+        os.kill(owner.pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
@@ -171,26 +182,24 @@ def _alive(told: LockHolder) -> bool:
     return True
 
 
-def _require_not_elsewhere(path: Path, told: LockHolder | None) -> None:
-    """Locks may not reach over a network: the same file, marked by another machine, is theirs."""
-    if told is None or told.host == platform.node() or told.inode != path.stat().st_ino:
+def _require_not_elsewhere(path: Path, owner: LockHolder | None) -> None:
+    """Locks may not work over a network: a file that another machine marked is respected."""
+    if owner is None or owner.host == platform.node() or owner.inode != path.stat().st_ino:
         return
     raise LockHeldError(
-        f"{path.parent} was left locked by {_words(told)}; "
+        f"{path.parent} was left locked by {_describe(owner)}; "
         f"if nothing runs there any more, delete {path} and try again.",
-        told,
+        owner,
     )
 
 
-def _told(handle: int) -> LockHolder | None:
+def _read_owner(handle: int) -> LockHolder | None:
     os.lseek(handle, 0, os.SEEK_SET)
     try:
-        tree = json.loads(os.read(handle, 4096))
-        return LockHolder(
-            int(tree["pid"]), str(tree["host"]), str(tree["boot"]), int(tree["inode"])
-        )
-    except (ValueError, KeyError, TypeError):  # empty, torn, or not ours
+        owner: LockHolder = from_plain(LockHolder, json.loads(os.read(handle, 4096)))
+    except (ValueError, TypeError):  # empty, torn, or not ours
         return None
+    return owner
 
 
 def _boot() -> str:
@@ -201,5 +210,5 @@ def _boot() -> str:
         return ""
 
 
-def _words(told: LockHolder | None) -> str:
-    return "another process" if told is None else f"process {told.pid} on {told.host}"
+def _describe(owner: LockHolder | None) -> str:
+    return "another process" if owner is None else f"process {owner.pid} on {owner.host}"

@@ -96,7 +96,7 @@ class Recording:
 
     def tick(self) -> None:
         """Between two steps: a checkpoint where one is due, and news of the recorder."""
-        for event in self._recorder.news():
+        for event in self._recorder.take_events():
             self._emit(event)
         now = time.monotonic()
         if now - self._saved >= self._every and not self._recorder.saving:
@@ -132,7 +132,7 @@ class Recording:
         if sound and not (self._run.finished or self._run.diverged):
             self._recorder.note("Closed", {"step": self._run.step_count})  # it did not crash
         whole = self._recorder.close(timeout)
-        for event in self._recorder.news():
+        for event in self._recorder.take_events():
             self._emit(event)
         return whole
 

@@ -1,4 +1,4 @@
-"""The runs of a folder of runs at a glance: an SQLite file that is made anew whenever it must."""
+"""Lists the runs of a folder, with an SQLite file as a cache of what was read of each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_index(root: Path) -> list[IndexEntry]:
 
 
 def rebuild_index(root: Path) -> list[IndexEntry]:
-    """Forget the index and read every folder."""
+    """Delete the index and read every folder."""
     (root / FILE).unlink(missing_ok=True)
     return read_index(root)
 
@@ -71,15 +71,7 @@ def list_runs(root: str) -> RunsListed:
 def _recorded(folder: Path, entry: IndexEntry) -> RecordedRun:
     return RecordedRun(
         folder=str(folder),
-        name=entry.name,
-        status=entry.status,
-        step=entry.step,
-        total_steps=entry.total_steps,
-        regime=entry.regime,
-        net=entry.net,
-        data=entry.data,
-        seed=entry.seed,
-        best=entry.best,
+        **{name: value for name, value in vars(entry).items() if name not in ("stamp", "created")},
         touched=_touched(folder),
         resumable=any((folder / folder_layout.CHECKPOINTS).glob("[0-9]*")),
     )
@@ -138,7 +130,7 @@ def _read(path: Path, stamp: str) -> IndexEntry:
 
 
 def _with_writer(root: Path, entry: IndexEntry) -> IndexEntry:
-    """Whether somebody writes it is asked each time: no file changes when a writer dies."""
+    """The lock is read each time: no file changes when a writer dies."""
     held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
     return replace(entry, status="running") if held else entry
 

@@ -108,7 +108,7 @@ class LogWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Make what was written last."""
+        """Sync what was written."""
         if self._dirty and self._file is not None:
             os.fsync(self._file.fileno())
             self._dirty = False
@@ -117,7 +117,7 @@ class LogWriter:
     def reopen(self) -> None:
         """Open anew at the end of the last whole line: after trouble, half a line may be there."""
         self.close()
-        if self._path.is_symlink():  # to who knows what: it would be cut
+        if self._path.is_symlink():  # whatever it points to would be cut
             raise OSError(errno.ELOOP, "the log is a link")
         file = io.FileIO(self._path, "r+b" if self._end else "ab")
         try:
@@ -216,9 +216,9 @@ def event_of(line: LogLine) -> Event | None:
     if kind is None:
         return None
     known = {item.name for item in dataclasses.fields(kind)}
-    told = {name: value for name, value in line.fields.items() if name in known}
+    values = {name: value for name, value in line.fields.items() if name in known}
     try:
-        event: Event = from_plain(kind, told)
+        event: Event = from_plain(kind, values)
     except (TypeError, ValueError):
         return None
     return event

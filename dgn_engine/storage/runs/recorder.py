@@ -13,7 +13,8 @@ from typing import Any
 
 from dgn_engine.protocol.events import Event, Failed, RecordingPaused, RecordingResumed
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.storage.runs.log import SYNC_EVERY
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs.log import SYNC_EVERY, log_word
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.storage.runs.run_folder import RunFolder
 
@@ -48,13 +49,13 @@ _Job = _Note | _Checkpoint | Frame | WriteMarker
 
 
 class Recorder:
-    """Jobs go in at any time and never wait for the disk; `news` tells of trouble and its end."""
+    """Takes jobs at any time, never waits for the disk; its events tell of trouble."""
 
     def __init__(self, folder: RunFolder, retry: float = RETRY) -> None:
         self.folder = folder
         self._retry = retry
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._news: deque[Event] = deque()
+        self._events: deque[Event] = deque()
         self._room = threading.Semaphore(WAITING_FRAMES)
         self._ended = threading.Event()
         self._saving = threading.Event()  # a checkpoint waits or is being written
@@ -73,27 +74,27 @@ class Recorder:
         return self._saving.is_set() and not self.paused
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
-        """A line for the log."""
+        """Write a line of the log."""
         self._put(_Note(name, fields))
 
     def frame(self, frame: Frame) -> bool:
-        """A frame, unless too many wait; whether it was taken."""
+        """Write a frame, unless too many wait; whether it was accepted."""
         if self.paused or not self._room.acquire(blocking=False):
             return False
         self._put(frame)
         return True
 
     def checkpoint(self, snapshot: Snapshot, kept: str = "") -> None:
-        """A checkpoint; one that is not finite is left out, so that the last finite one stays."""
+        """Write a checkpoint, unless it is not finite: the last finite one stays."""
         self._saving.set()
         self._put(_Checkpoint(snapshot, kept))
 
-    def news(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """What happened to the recording since the last call."""
-        told: list[Event] = []
-        while self._news:
-            told.append(self._news.popleft())
-        return told
+        events = []
+        while self._events:
+            events.append(self._events.popleft())
+        return events
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Wait until all that was asked is on disk; False if it is not."""
@@ -107,7 +108,7 @@ class Recorder:
         return mark
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Write what waits and let the folder go; whether all of it is on disk."""
+        """Write what waits and close the folder; whether all of it is on disk."""
         self._jobs.put(None)
         self._thread.join(timeout)
         return not self._thread.is_alive() and not self.paused
@@ -122,9 +123,9 @@ class Recorder:
                 self._do(job)
             if self.paused:
                 self._try_again()
-        except Exception as error:  # a fault of ours must not end the run
+        except Exception as error:  # a bug must not end the run
             self.paused = f"The recorder failed: {error}."
-            self._news.append(Failed(self.paused, traceback.format_exc()))
+            self._events.append(Failed(self.paused, traceback.format_exc()))
         finally:
             self._ended.set()
             self._saving.clear()
@@ -189,12 +190,12 @@ class Recorder:
             return
         reason = error.strerror or str(error.args[-1] if error.args else error)
         self.paused = f"Recording to {self.folder.path} is paused: {reason}."
-        told = RecordingPaused(self.paused, self._step)
-        self._news.append(told)
-        self._waiting.append(_Note("RecordingPaused", {"reason": told.reason, "step": told.step}))
+        event = RecordingPaused(self.paused, self._step)
+        self._events.append(event)
+        self._waiting.append(_Note(log_word(event), to_plain(event)))
 
     def _hold(self, job: _Note | _Checkpoint | Frame) -> None:
-        """In memory until it can be written: lines up to a number, of checkpoints the newest."""
+        """Keep a job in memory until it can be written; of checkpoints the newest."""
         if isinstance(job, _Checkpoint):
             self._waiting = deque(one for one in self._waiting if not isinstance(one, _Checkpoint))
         elif len(self._waiting) >= HELD_LINES:
@@ -209,14 +210,14 @@ class Recorder:
             while self._waiting:
                 self._write(self._waiting[0])
                 self._waiting.popleft()
-            self.folder.sync()  # before the mark: one more failure here must not mark it twice
-            told = RecordingResumed(self._step, self._lost)
-            self.folder.note("RecordingResumed", {"step": told.step, "lost": told.lost})
+            self.folder.sync()  # before the note: one more failure here must not write it twice
+            event = RecordingResumed(self._step, self._lost)
+            self.folder.note(log_word(event), to_plain(event))
         except OSError:
             return
         self.paused = ""
         self._lost = 0
-        self._news.append(told)
+        self._events.append(event)
 
 
 def _step_of(job: _Note | _Checkpoint, before: int) -> int:
@@ -227,7 +228,7 @@ def _step_of(job: _Note | _Checkpoint, before: int) -> int:
 
 
 def _oldest_line(waiting: deque[_Note | _Checkpoint | Frame]) -> int:
-    """The first that may be lost: not the mark that recording paused, not the checkpoint."""
+    """The first that may be lost: not the note that recording paused, not the checkpoint."""
     return next(
         place
         for place, one in enumerate(waiting)

@@ -120,9 +120,9 @@ def read_state(path: Path) -> dict[str, Any]:
     return state
 
 
-def superfluous(found: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
-    """Those that need not stay; `found` as `scan` gives them. Damaged ones stay for `repair`."""
-    sound = [one for one in found if one.sound]
+def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
+    """Those of a `scan` that need not stay; damaged ones stay for `repair`."""
+    sound = [one for one in checkpoints if one.sound]
     at_events = [one for one in sound if one.kept.startswith("before")]
     finals = [one for one in sound if one.kept == "final"]
     by_user = [one for one in sound if one.kept == "by the user"]
@@ -131,7 +131,7 @@ def superfluous(found: list[StoredCheckpoint]) -> list[StoredCheckpoint]:
 
 
 def remove(checkpoint: StoredCheckpoint) -> None:
-    """Take it out of sight first, so that half a checkpoint is never seen."""
+    """Rename the folder first, so that half a checkpoint is never read."""
     hidden = checkpoint.path.with_name(f".{checkpoint.path.name}.gone.part")
     checkpoint.path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)

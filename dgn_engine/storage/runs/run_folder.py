@@ -1,4 +1,4 @@
-"""The folder of one run as its only writer sees it: whatever it adds is whole or absent.
+"""Writes the folder of one run: whatever is added is whole or absent.
 
 Everything here raises `OSError` when the disk is full, read-only or gone; what that means for the
 run is decided by the recorder. Making and opening raise `UserError`.
@@ -155,7 +155,7 @@ class RunFolder:
         new = run_checkpoints.write(folder, snapshot, self._order, marks)
         self._order += 1
         self.checkpoints.append(new)
-        for one in run_checkpoints.superfluous(self.checkpoints):
+        for one in run_checkpoints.choose_superfluous(self.checkpoints):
             if not (one.path / folder_layout.KEEP).exists():
                 run_checkpoints.remove(one)
             self.checkpoints.remove(one)
@@ -183,11 +183,11 @@ class RunFolder:
         return self._log.next_seq
 
     def sync(self) -> None:
-        """Make the log last."""
+        """Sync the log."""
         self._log.sync()
 
     def recover(self) -> None:
-        """After trouble: is this still our folder, and can its log be written?"""
+        """After trouble: raise `OSError` unless our folder is there and can be written."""
         try:
             here = run_info.read(self.path)
         except UserError as refusal:
@@ -198,7 +198,7 @@ class RunFolder:
         self._log.reopen()
 
     def close(self) -> None:
-        """Let others write; what lies here is written down, if there is room for that."""
+        """Leave the manifest, if there is room for it, and release the lock."""
         self._log.close()
         if self._changed:
             with suppress(OSError, UserError):

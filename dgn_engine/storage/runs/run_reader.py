@@ -1,4 +1,4 @@
-"""A run folder as its readers see it: configuration, series, events, frames and checkpoints.
+"""Reads a run folder: configuration, series, events, frames and checkpoints.
 
 Reading takes no lock and changes nothing; a run that is being written can be read.
 """
@@ -53,7 +53,7 @@ class RunReader:
 
     @property
     def started(self) -> RunStarted | None:
-        """The event that opened it; None where it never stood."""
+        """The event that opened it; None where it was never built."""
         return run_info.started_of(self.info)
 
     @cached_property
@@ -131,6 +131,6 @@ class RunReader:
 
     @property
     def status(self) -> Status:
-        """How the run stands: as `outcome` says, unless somebody writes it now."""
+        """'running' where a process writes it now, else its `outcome`."""
         running = lock.holder(self.path / folder_layout.LOCK) is not None
         return "running" if running else self.outcome

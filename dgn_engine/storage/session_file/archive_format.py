@@ -1,4 +1,4 @@
-"""What a session file `.dgn` is made of: a zip of JSON and safetensors, nothing else.
+"""The format of a session file `.dgn`: a zip of JSON and safetensors, nothing else.
 
 Free of torch and of everything that opens files: the confined reader imports it.
 """

@@ -46,7 +46,7 @@ class UnpackedSession:
 
 
 def is_session(path: Path) -> bool:
-    """Whether a file is a session by what it begins with; False where it cannot be read."""
+    """Whether a file begins as a session does; False where it cannot be read."""
     try:
         with open_regular(path, FILE) as file:
             return archive_format.looks_like_session(file.read(64))
@@ -55,7 +55,7 @@ def is_session(path: Path) -> bool:
 
 
 def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) -> UnpackedSession:
-    """The session in a run's folder of its own below `place`, which others must not write to.
+    """Unpack a session into a folder of its own below `place`, which others must not write to.
 
     Raises `UserError`, one sentence that begins with the file's name; then nothing is left there.
     """
@@ -79,9 +79,9 @@ def unpack(path: Path, place: Path, cancelled: threading.Event | None = None) ->
 
 
 def adopt(folder: Path, root: Path, name: str) -> Path:
-    """A copy of an unpacked run among those of the user, with an identity of its own.
+    """Copy an unpacked run among those of the user, whole or not at all, with an id of its own.
 
-    Whole or not at all; raises `UserError`.
+    Raises `UserError`.
     """
     wanted = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
     wanted = wanted.strip(".") or "session"

@@ -30,9 +30,9 @@ _CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged")
 
 @dataclass(frozen=True)
 class SavePoint:
-    """Where a run stood when its session was saved; what came later is left out.
+    """The step at which a session was saved; what came later is left out.
 
-    `lines`: how many of the log's lines came before. `frame`: what was seen then.
+    `lines`: how many of the log's lines came before. `frame`: what the probes saw then.
     """
 
     step: int
@@ -41,7 +41,10 @@ class SavePoint:
 
 
 def export_run(folder: Path, out: Path) -> str:
-    """Write all of it, whole or not at all; what was written, in a sentence. Raises `UserError`."""
+    """Write a run as `.dgn` or its scores as `.csv`; what was written, in a sentence.
+
+    Raises `UserError`.
+    """
     reader = RunReader(folder)
     if out.suffix == archive_format.ENDING:
         count = save_session(folder, out)
@@ -59,23 +62,23 @@ def export_run(folder: Path, out: Path) -> str:
 def save_session(
     folder: Path,
     out: Path,
-    moment: SavePoint | None = None,
+    point: SavePoint | None = None,
     window: Mapping[str, Any] | None = None,
     name: str = "",
 ) -> int:
     """A session file of a recorded run, whole or not at all; how many files went into it.
 
-    With a `moment` the run as it was then: its newest checkpoint and those that the user keeps,
+    With a `point` the run as it was then: its newest checkpoint and those that the user keeps,
     and frames thinned to 64 MiB; else everything. `window`: how it looked. `name`: of the run,
     where it is not that of its folder. Raises `UserError`.
     """
     reader = RunReader(folder)
-    step = reader.step if moment is None else moment.step
+    step = reader.step if point is None else point.step
     about = {
         "format": archive_format.FORMAT,
         "run": name or folder.name,
         "step": step,
-        "status": reader.status if moment is None else "saved",
+        "status": reader.status if point is None else "saved",
         "saved": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": run_info.versions(),
         "look": window,
@@ -84,7 +87,7 @@ def save_session(
     try:
         with replace_file(out) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             _add(archive, written, archive_format.ABOUT, _json(about))
-            for inner, content in _members(reader, moment):
+            for inner, content in _members(reader, point):
                 _add(archive, written, f"{archive_format.FOLDER}{inner}", content)
                 if file.tell() > limits.FILE - (32 << 20):
                     raise UserError(f"{out.name} would be larger than 2 GiB, and was not written.")
@@ -100,37 +103,37 @@ def _add(archive: zipfile.ZipFile, written: dict[str, Digest], name: str, conten
     written[name] = digest(content)
 
 
-def _members(reader: RunReader, moment: SavePoint | None) -> Iterator[tuple[str, bytes]]:
+def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, bytes]]:
     """Names within the run's folder and what is in them; a file that goes meanwhile is left out.
 
     Checkpoints first: of a run that goes on, they go soonest.
     """
-    for checkpoint in _chosen_checkpoints(reader, moment):
+    for checkpoint in _chosen_checkpoints(reader, point):
         held = {name: _content(checkpoint.path / name) for name in folder_layout.CHECKPOINT_FILES}
         if any(content is None for name, content in held.items() if name != folder_layout.KEEP):
             continue
         for name, content in held.items():
             if content is not None:
                 yield f"{folder_layout.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
-    yield folder_layout.RUN, run_info.encode(_info(reader, moment))
-    for name in (folder_layout.CONFIG, *(() if moment else (folder_layout.WEIGHTS,))):
+    yield folder_layout.RUN, run_info.encode(_info(reader, point))
+    for name in (folder_layout.CONFIG, *(() if point else (folder_layout.WEIGHTS,))):
         if (content := _content(reader.path / name)) is not None:
             yield name, content
-    yield folder_layout.LOG, _log(reader.path / folder_layout.LOG, moment)
-    for frame in _chosen_frames(reader, moment):
+    yield folder_layout.LOG, _log(reader.path / folder_layout.LOG, point)
+    for frame in _chosen_frames(reader, point):
         if (content := _content(frame.path)) is not None:
             yield f"{folder_layout.FRAMES}/{frame.path.name}", content
-    if moment is not None and moment.frame is not None:
-        content = frame_files.encode(moment.frame)
+    if point is not None and point.frame is not None:
+        content = frame_files.encode(point.frame)
         serial = 1 + max((frame.serial for frame in reader.frames), default=-1)
-        name = folder_layout.frame_name(moment.step, serial, digest(content).sha256)
+        name = folder_layout.frame_name(point.step, serial, digest(content).sha256)
         yield f"{folder_layout.FRAMES}/{name}", content
 
 
-def _info(reader: RunReader, moment: SavePoint | None) -> dict[str, Any]:
+def _info(reader: RunReader, point: SavePoint | None) -> dict[str, Any]:
     """With a manifest of what goes into the file."""
     try:
-        known = read_manifest(reader.info) if moment is None else None
+        known = read_manifest(reader.info) if point is None else None
     except ValueError:
         known = None
     if known is None:
@@ -141,30 +144,30 @@ def _info(reader: RunReader, moment: SavePoint | None) -> dict[str, Any]:
 
 
 def _chosen_checkpoints(
-    reader: RunReader, moment: SavePoint | None
+    reader: RunReader, point: SavePoint | None
 ) -> list[run_checkpoints.StoredCheckpoint]:
     sound = list(reader.checkpoints)
-    if moment is None:
+    if point is None:
         return sound
-    before = [one for one in sound if one.step <= moment.step]
+    before = [one for one in sound if one.step <= point.step]
     return [one for one in before if one is before[-1] or one.kept == "by the user"]
 
 
-def _chosen_frames(reader: RunReader, moment: SavePoint | None) -> list[frame_files.StoredFrame]:
-    if moment is None:
+def _chosen_frames(reader: RunReader, point: SavePoint | None) -> list[frame_files.StoredFrame]:
+    if point is None:
         return list(reader.frames)
-    before = [frame for frame in reader.frames if frame.step <= moment.step]
+    before = [frame for frame in reader.frames if frame.step <= point.step]
     changes = [line.fields.get("step", 0) for line in reader.lines if line.name in _CHANGES]
     dropped = frame_files.choose_dropped(before, changes, FRAMES)
     return [frame for frame in before if frame not in dropped]
 
 
-def _log(path: Path, moment: SavePoint | None) -> bytes:
-    """Its whole lines, up to the moment."""
+def _log(path: Path, point: SavePoint | None) -> bytes:
+    """Its whole lines, up to the point."""
     lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
-    while moment is not None and lines:
+    while point is not None and lines:
         last = decode_line(lines[-1])
-        if last is not None and last.seq < moment.lines:
+        if last is not None and last.seq < point.lines:
             break
         lines.pop()
     content = b"".join(line + b"\n" for line in lines)

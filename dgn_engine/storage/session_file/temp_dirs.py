@@ -1,7 +1,7 @@
-"""Where opened sessions are unpacked: a folder of the user's own, in the system's temporary folder.
+"""Private temporary folders for opened sessions, in the system's temporary folder.
 
-A program that is killed leaves it behind. The lock in it says whose it is, and the next start
-removes those whose owner is dead.
+A program that is killed leaves its folder behind. The lock in it names the process, and the next
+start removes the folders of dead processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOCK = "owner.lock"
 
 
 class PrivateTempDir:
-    """One of this process; nobody else may look into it. Raises `OSError` where none is had."""
+    """A folder of this process that no other user may read. Raises `OSError`."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -38,15 +38,15 @@ class PrivateTempDir:
 
 
 def remove_abandoned(root: Path | None = None) -> list[Path]:
-    """Remove the places of processes that are dead, and say which those were.
+    """Remove the folders of dead processes, and return them.
 
     Only real folders of this user that nobody else can write to, with a lock that a process of
     this machine wrote and no longer holds. A link is never followed, neither there nor inside.
     """
-    found = Path(tempfile.gettempdir()) if root is None else root
+    parent = Path(tempfile.gettempdir()) if root is None else root
     removed: list[Path] = []
     try:
-        candidates = [Path(each.path) for each in os.scandir(found) if _is_ours(each)]
+        candidates = [Path(each.path) for each in os.scandir(parent) if _is_ours(each)]
     except OSError:
         return removed
     for place in candidates:
@@ -54,7 +54,7 @@ def remove_abandoned(root: Path | None = None) -> list[Path]:
             if is_abandoned(place / LOCK):
                 shutil.rmtree(place)
                 removed.append(place)
-        except (OSError, UserError):  # another start was quicker, or it is not to be had
+        except (OSError, UserError):  # another start was quicker, or it cannot be removed
             continue
     return removed
 

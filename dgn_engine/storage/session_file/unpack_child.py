@@ -2,9 +2,9 @@
 
 `python -m dgn_engine.storage.session_file.unpack_child`
 
-As `checkpoints.child`: the file is its standard input, the answer its standard output, and it may
-open nothing. It looks at every member and hands on the bytes of those that are what they must be.
-torch is not imported here.
+As in `checkpoints.reader_child` the file is its standard input and the answer its standard output,
+and it may open nothing. It checks every member, and passes on their bytes where all are what they
+must be. torch is not imported here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
 
 
 def checked_session(content: bytes) -> ZipArchive:
-    """The archive, every member looked at; raises `UnreadableFile`."""
+    """The archive, with every member checked; raises `UnreadableFile`."""
     if len(content) > limits.FILE:
         raise UnreadableFile("is larger than 2 GiB")
     if not content.startswith(START):
@@ -72,8 +72,8 @@ def checked_session(content: bytes) -> ZipArchive:
     archive.require_stored("sessions never do")
     archive.check_sums()
     about = _json(archive, archive_format.ABOUT)
-    told = about.get("format") if isinstance(about, dict) else None
-    if told != archive_format.FORMAT:
+    version = about.get("format") if isinstance(about, dict) else None
+    if version != archive_format.FORMAT:
         raise UnreadableFile("was written by another version of dgn-viewer")
     _check_manifest(archive)
     for name in archive.members:

@@ -242,7 +242,7 @@ def test_the_last_two_the_final_one_and_those_beside_events_stay(tmp_path):
     for order, why in enumerate(kept):
         write_checkpoint(tmp_path, order, step=order, kept=why)
     (tmp_path / "000000002" / folder_layout.KEEP).touch()
-    going = run_checkpoints.superfluous(run_checkpoints.scan(tmp_path))
+    going = run_checkpoints.choose_superfluous(run_checkpoints.scan(tmp_path))
     assert [one.step for one in going] == [0, 4]
 
 

@@ -58,7 +58,7 @@ def wait_for(recorder, kind, seconds=20.0):
     deadline = time.monotonic() + seconds
     heard = []
     while time.monotonic() < deadline:
-        heard += recorder.news()
+        heard += recorder.take_events()
         if any(isinstance(event, kind) for event in heard):
             return next(event for event in heard if isinstance(event, kind))
         time.sleep(0.01)
