@@ -13,7 +13,7 @@ from dgn_engine.cli import FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import Document
-    from dgn_engine.experiments.report.reproduce import ReproductionTask
+    from dgn_engine.experiments.report.write_report import ReproductionTask
     from dgn_engine.sweep.scheduler import Executor
     from dgn_engine.sweep.unit import Unit
 

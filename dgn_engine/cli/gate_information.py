@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dgn_engine.data import load_examples
     from dgn_engine.experiments import Request
     from dgn_engine.experiments._gate_information import gate_information, network_for
-    from dgn_engine.experiments.report.reproduce import ReproductionTask
+    from dgn_engine.experiments.report.write_report import ReproductionTask
     from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
     from dgn_engine.sweep.workers import works_here
 

@@ -17,7 +17,7 @@ from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.experiments import Request
-    from dgn_engine.experiments.report.reproduce import ReproductionTask
+    from dgn_engine.experiments.report.write_report import ReproductionTask
 
 ALL = "all"
 
@@ -65,10 +65,9 @@ def task_of(
     """The experiment with its request and folder; raises `UserError`, also for a setting that would
     change nothing. `among_others`: such a setting is meant for others and left out.
     """
-    from dgn_engine.experiments import find_experiment
-    from dgn_engine.experiments.report.option_check import answered, check_asked
-    from dgn_engine.experiments.report.reproduce import ReproductionTask
-    from dgn_engine.experiments.report.result_folders import default_folder
+    from dgn_engine.experiments import check_options, effective_request, find_experiment
+    from dgn_engine.experiments.report.result_layout import default_folder
+    from dgn_engine.experiments.report.write_report import ReproductionTask
 
     experiment = find_experiment(name)
     protocol = arguments.protocol or experiment.protocols[0]
@@ -78,9 +77,9 @@ def task_of(
         )
     request = _request(arguments, protocol)
     if among_others:
-        request = answered(experiment, request)
+        request = effective_request(experiment, request)
     else:
-        check_asked(name, experiment, request)
+        check_options(name, experiment, request)
     folder = (out or default_folder(name, request)).absolute()
     command = ("reproduce", name, *options_of(request), "--out", str(folder))
     return ReproductionTask(name, experiment, request, folder, command)
@@ -152,7 +151,8 @@ def _print_list() -> int:
 
     from dgn_engine.experiments import Request, all_experiments
     from dgn_engine.experiments.report.experiment_list import full_words, quick_words
-    from dgn_engine.experiments.report.result_folders import default_folder, status
+    from dgn_engine.experiments.report.progress import status
+    from dgn_engine.experiments.report.result_layout import default_folder
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for head in ("name", "paper", "quick", "there", "full", "there", "what"):
@@ -193,7 +193,7 @@ def _reproduce_all(arguments: argparse.Namespace) -> int:
 
 
 def _reproduce_one(arguments: argparse.Namespace, name: str) -> _End:
-    from dgn_engine.experiments.report.report_rows import verdicts
+    from dgn_engine.experiments.report.formatting import verdicts
 
     began = time.monotonic()
     try:

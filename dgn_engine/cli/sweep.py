@@ -49,7 +49,7 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._progress import Interrupt, UnitProgressBar
     from dgn_engine.experiments.report.progress import ProgressTally
     from dgn_engine.sweep.checks import check_folder
-    from dgn_engine.sweep.schedule import UnitProgress
+    from dgn_engine.sweep.schedule import OVER, UnitProgress
     from dgn_engine.sweep.summary import rows_of, write_results
 
     units = [run.unit for run in sweep.runs]
@@ -62,12 +62,12 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     ):
 
         def update(progress: UnitProgress) -> None:
-            tally.told(progress)
-            bar.show(tally.standing(), progress)
+            tally.add(progress)
+            bar.show(tally.progress(), progress)
 
         states = executor.run(units, root, update, interrupt.requested)
     rows = rows_of(sweep, states, tally.last, root)
-    over = all(state in ("done", "skipped", "diverged", "failed") for state in states.values())
+    over = all(state in OVER for state in states.values())
     write_results(root, sweep, rows, "done" if over else "interrupted")
     _print_groups(sweep, rows)
     failed = _print_failures(rows, root)

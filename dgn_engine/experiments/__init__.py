@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from dgn_engine.errors import UserError
-from dgn_engine.experiments._experiment import Experiment, Plan, Request
+from dgn_engine.experiments._experiment import (
+    Experiment,
+    Plan,
+    Request,
+    check_options,
+    effective_request,
+)
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.results import Claim, Figure, Findings, PlottedLine, Printed, Row
 
@@ -18,6 +24,8 @@ __all__ = [
     "Request",
     "Row",
     "all_experiments",
+    "check_options",
+    "effective_request",
     "find_experiment",
 ]
 

@@ -1,12 +1,17 @@
-"""What an experiment is: a plan of units for a request, and the findings read out of them."""
+"""What an experiment is: a plan of units for a request, and the findings read out of them.
+
+An option that would not change the plan is refused, or left out where several experiments share
+the request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from dgn_engine.config import Augmentation, Device
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.results import Findings
 from dgn_engine.sweep.unit import Unit
 from dgn_engine.sweep.unit_results import UnitResults
@@ -87,3 +92,49 @@ class Experiment:
     protocols: tuple[Protocol, ...] = field(default=("as-published",))
     rows: tuple[str, ...] = ()
     asks: tuple[Question, ...] = ()
+
+
+# Two values of an option that make two plans where it matters.
+_PROBES: Mapping[str, tuple[Any, Any]] = {
+    "only": ("", "\0"),  # no row's label holds it
+    "steps": ((0.123,), (0.321,)),
+    "augmentation": ("none", "davidnet"),
+    "data": ("digits", "mnist"),
+    "data_root": ("", "elsewhere"),
+    "download": (False, True),
+    "epochs": (1, 2),
+    "seeds": (1, 2),
+    "train_limit": (1, 2),
+    "test_limit": (1, 2),
+    "device": ("auto", "cpu"),
+}
+
+
+def check_options(name: str, experiment: Experiment, request: Request) -> None:
+    """Raise `UserError` for an option that would change nothing, with the others as they are."""
+    for option in _ineffective(experiment, request):
+        only = Request(scale=request.scale, protocol=experiment.protocols[0])
+        only = replace(only, **{option: getattr(request, option)})
+        alone = option in _ineffective(experiment, only)
+        here = "" if alone else " with what else was asked"
+        words = option.replace("_", "-")
+        raise UserError(f"--{words} means nothing to {name}{here}; leave it out.")
+
+
+def effective_request(experiment: Experiment, request: Request) -> Request:
+    """Return the request without the options that would change nothing."""
+    defaults = {name: getattr(Request(), name) for name in _ineffective(experiment, request)}
+    return replace(request, **defaults)
+
+
+def _ineffective(experiment: Experiment, request: Request) -> Iterator[str]:
+    """Yield the options that were asked for and that the plan does not depend on."""
+    if not experiment.plan(request).units:
+        return  # no row is left: that is another trouble
+    for name, probes in _PROBES.items():
+        if getattr(request, name) != getattr(Request(), name):
+            one, other = (
+                experiment.plan(replace(request, **{name: probe})).units for probe in probes
+            )
+            if one == other:
+                yield name

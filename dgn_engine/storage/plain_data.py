@@ -105,6 +105,8 @@ def _float(plain: Any) -> float:
         raise TypeError(f"{_short(plain)} is no number")
     try:
         return float(plain)
+    except ValueError:
+        raise TypeError(f"{_short(plain)} is no number") from None
     except OverflowError:
         raise ValueError(f"{_short(plain)} is beyond all numbers") from None
 

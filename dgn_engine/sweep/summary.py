@@ -16,14 +16,13 @@ from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.sweep.grid import Sweep, SweepRun
-from dgn_engine.sweep.schedule import UnitProgress, UnitState
+from dgn_engine.sweep.schedule import SOUND, UnitProgress, UnitState
 from dgn_engine.sweep.unit import UNITS
 from dgn_engine.sweep.unit_results import UnitResults
 
 JSON, CSV = "results.json", "results.csv"
 FORMAT = "dgn-viewer sweep 1"
 NUMBERS = ("best", "last", "train", "epochs", "seconds")
-_READ: tuple[UnitState, ...] = ("done", "skipped", "diverged")
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def _line(
 ) -> SummaryRow:
     unit_id = run.unit.id
     word = "done" if state == "skipped" else state
-    if state not in _READ:
+    if state not in SOUND:
         told = last.get(unit_id)
         return SummaryRow(unit_id, run.settings, word, trouble=told.trouble if told else "")
     found = results.trained(unit_id)

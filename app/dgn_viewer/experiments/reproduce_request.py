@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.experiments.report.result_layout import folder_name
-from dgn_engine.storage.runs.folder_layout import results_root
+from dgn_engine.experiments.report.result_layout import default_folder
 
 _NUMBERS_AND_WORDS = (
     "seeds",
@@ -46,7 +45,7 @@ class ReproduceRequest:
     @property
     def folder(self) -> Path:
         """Where `dgn reproduce` writes it by itself."""
-        return results_root() / folder_name(self.name, self)
+        return default_folder(self.name, self)
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dgn_engine.experiments.report.colours import series_of
+from dgn_engine.experiments.report.formatting import series_of
 from dgn_engine.protocol.results import Figure, PlottedLine
 from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Dash, Matrix, Role, Scene
 

@@ -1,18 +1,30 @@
-"""Numbers of a result as they are printed, on paper and in the window alike."""
+"""How a result is shown, on paper and in the window alike: numbers, cells, facts and colours."""
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
-from dgn_engine.experiments.report.document import ReportRow
+from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.results import Claim, Printed
 
 NOTHING = "–"
 MINUS = "−"
+SERIES = ("value", "feature", "cross", "compared", "accent", "text")  # in the order of the curves
+DASHES = ("solid", "dash", "dot", "dashdot")  # a colour that comes again has another dash
+ROW_HEADS = (
+    "", "measured", "printed", "difference", "n", "epochs", "scale", "protocol", "time", "remark",
+)  # fmt: skip
+CLAIM_HEADS = ("claim", "statistic", "value", "95 % interval", "n", "verdict", "remark")
 
 
 def number(value: float, unit: str = "", signed: bool = False) -> str:
-    """Two decimals for percentages, four significant digits for all else."""
+    """Format with two decimals for percentages, four significant digits for all else."""
     if not math.isfinite(value):
         return NOTHING
     sign = "+" if signed else ""
@@ -28,7 +40,7 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
 
 
 def measured(row: ReportRow) -> str:
-    """'97.61 ± 0.12'."""
+    """Format mean and interval: '97.61 ± 0.12'."""
     mean = number(row.mean, row.unit)
     if not math.isfinite(row.half_width) or mean == NOTHING:
         return mean
@@ -36,7 +48,7 @@ def measured(row: ReportRow) -> str:
 
 
 def printed(found: Printed | None, unit: str) -> str:
-    """As in the paper."""
+    """Format a number as in the paper."""
     if found is None:
         return NOTHING
     text = number(found.value, unit)
@@ -45,7 +57,7 @@ def printed(found: Printed | None, unit: str) -> str:
 
 
 def interval(claim: Claim) -> str:
-    """'[0.42, 1.31]', or nothing where there is none."""
+    """Format the interval of a claim: '[0.42, 1.31]'."""
     if claim.exact:
         return "exact"
     if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
@@ -54,7 +66,7 @@ def interval(claim: Claim) -> str:
 
 
 def duration(seconds: float) -> str:
-    """'41 s', '3 min', '2.5 h', '4.1 days', '3.3 years'."""
+    """Format a time: '41 s', '3 min', '2.5 h', '4.1 days', '3.3 years'."""
     if not math.isfinite(seconds):
         return NOTHING
     if seconds < 9.95:
@@ -72,5 +84,95 @@ def duration(seconds: float) -> str:
 
 
 def epochs(value: float) -> str:
-    """Whole where it is; 0 is a network at its start, NaN what is not trained in epochs."""
+    """Format epochs; 0 is a network at its start, NaN what is not trained in epochs."""
     return f"{value:g}" if math.isfinite(value) else NOTHING
+
+
+def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
+    """Return one row under `ROW_HEADS`."""
+    unit = f" {row.unit}" if row.unit else ""
+    return (
+        row.label,
+        measured(row) + unit,
+        printed(row.printed, row.unit),
+        number(row.difference, row.unit, signed=True),
+        str(len(row.values)),
+        epochs(row.epochs),
+        document.scale,
+        document.protocol,
+        duration(row.seconds) if row.seconds else NOTHING,
+        row.remark,
+    )
+
+
+def claim_cells(claim: Claim) -> tuple[str, ...]:
+    """Return one claim under `CLAIM_HEADS`."""
+    return (
+        f"{claim.id}: {claim.statement}",
+        claim.statistic,
+        number(claim.value),
+        interval(claim),
+        str(claim.n),
+        claim.verdict,
+        claim.remark,
+    )
+
+
+def facts(document: Document) -> Iterator[tuple[str, str]]:
+    """Yield what was asked, and where and with what the result was made."""
+    yield "state", _state(document)
+    yield "scale", document.scale
+    yield "protocol", document.protocol
+    asked = _asked(document.request)
+    if asked:
+        yield "asked for", asked
+    count = len(document.units)
+    yield (
+        "runs and calculations",
+        f"{count:,}, {duration(document.seconds)} of computing",
+    )
+    wall = document.machine.get("wall_seconds")
+    if isinstance(wall, (int, float)) and wall > 1:
+        yield "this sitting", duration(float(wall))
+    machine = document.machine
+    yield "machine", f"{machine.get('processor')}, {machine.get('cores')} cores"
+    yield "device", str(machine.get("device"))
+    yield "versions", ", ".join(f"{name} {value}" for name, value in document.versions.items())
+    yield "made", document.made
+    if document.command:
+        yield "made by", shlex.join(("dgn", *document.command))
+
+
+def verdicts(document: Document) -> dict[str, int]:
+    """Count the claims of each verdict."""
+    counts: dict[str, int] = {}
+    for claim in document.claims:
+        counts[claim.verdict] = counts.get(claim.verdict, 0) + 1
+    return counts
+
+
+def _state(document: Document) -> str:
+    failed = sum(unit.state == "failed" for unit in document.units)
+    return f"{document.state}, {failed} failed" if failed else document.state
+
+
+def _asked(request: Mapping[str, Any]) -> str:
+    parts = [
+        f"{name} {value}"
+        for name, value in request.items()
+        if name not in ("scale", "protocol", "device") and value not in (0, "", "none", [], ())
+    ]
+    return ", ".join(parts)
+
+
+@cache
+def tokens(theme: str) -> dict[str, str]:
+    """Return the colours ('#RRGGBB') of 'light' or 'dark' by their names."""
+    text = (files("dgn_resources") / "tokens.json").read_text(encoding="utf-8")
+    found: dict[str, str] = json.loads(text)[theme]
+    return found
+
+
+def series_of(index: int) -> tuple[str, str]:
+    """Return token and dash of a curve: no two of the first 24 look the same."""
+    return SERIES[index % len(SERIES)], DASHES[index // len(SERIES) % len(DASHES)]

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 
-from dgn_engine.experiments.report.colours import tokens
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.report_rows import (
+from dgn_engine.experiments.report.formatting import (
     CLAIM_HEADS,
+    NOTHING,
     ROW_HEADS,
     claim_cells,
     facts,
     row_cells,
+    tokens,
 )
 
 _WORDS = {"held": "held", "not held": "failed"}
@@ -76,7 +77,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 
 def _said(cell: str) -> bool:
-    return cell not in ("", "–")
+    return cell not in ("", NOTHING)
 
 
 def _cell(tag: str, head: str, text: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.report_rows import (
+from dgn_engine.experiments.report.formatting import (
     CLAIM_HEADS,
     ROW_HEADS,
     claim_cells,
+    duration,
     facts,
     row_cells,
 )
@@ -41,7 +41,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _list(
         "What failed", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nMade {document.made}; {formatting.duration(document.seconds)} of computing."
+    yield f"\nMade {document.made}; {duration(document.seconds)} of computing."
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

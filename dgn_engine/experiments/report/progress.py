@@ -1,4 +1,4 @@
-"""How far a reproduction is: folded from what the executor tells, written to `progress.json`."""
+"""How far a reproduction is: counted from the updates of the executor, kept in `progress.json`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import UserError
+from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import PROGRESS
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.sweep.schedule import UnitProgress, UnitState
+from dgn_engine.sweep.schedule import OVER, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit
-
-OVER: tuple[UnitState, ...] = ("done", "skipped", "diverged", "failed")
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class ReproductionProgress:
 
 
 class ProgressTally:
-    """Counts what the executor tells. The work of a unit is taken as its number of epochs."""
+    """Counts the updates of an executor. The work of a unit is taken as its number of epochs."""
 
     def __init__(
         self, name: str, units: Sequence[Unit], now: Callable[[], float] = time.monotonic
@@ -64,59 +63,59 @@ class ProgressTally:
         self._name = name
         self._now = now
         self._work = {unit.id: work_of(unit) for unit in units}
-        self._told: dict[str, UnitProgress] = {}
+        self._last: dict[str, UnitProgress] = {}
         self._began = now()
         self._given = 0.0  # work that was done before
         self._best: RunningUnit | None = None
 
-    def told(self, progress: UnitProgress) -> None:
-        """Take one in."""
-        before = self._told.get(progress.unit)
+    def add(self, progress: UnitProgress) -> None:
+        """Count an update."""
+        before = self._last.get(progress.unit)
         if before is None and progress.state in ("skipped", "running"):
             share = 1.0 if progress.state == "skipped" else progress.fraction
             self._given += share * self._work.get(progress.unit, 0.0)
-        self._told[progress.unit] = progress
+        self._last[progress.unit] = progress
         score = progress.score
         if score is not None and score == score:
             mine = RunningUnit(progress.unit, progress.fraction, score)
             if self._best is None or self._best.score is None or score > self._best.score:
                 self._best = mine
 
-    def standing(self, state: str = "running") -> ReproductionProgress:
-        """As it is now."""
+    def progress(self, state: str = "running") -> ReproductionProgress:
+        """Return how far it is now."""
         total = sum(self._work.values()) or 1.0
-        done = sum(self._work.get(unit, 0.0) * _share(told) for unit, told in self._told.items())
+        done = sum(self._work.get(unit, 0.0) * _share(last) for unit, last in self._last.items())
         elapsed = self._now() - self._began
         fresh = done - self._given
-        told = self._told.values()
+        units = self._last.values()
         return ReproductionProgress(
             name=self._name,
             state=state,
             total=len(self._work),
-            done=sum(one.state in OVER and one.state != "failed" for one in told),
-            failed=sum(one.state == "failed" for one in told),
+            done=sum(one.state in OVER and one.state != "failed" for one in units),
+            failed=sum(one.state == "failed" for one in units),
             fraction=min(1.0, done / total),
             elapsed=elapsed,
             left=(total - done) * elapsed / fresh if fresh > 0.002 * total else None,
             best=self._best,
             running=tuple(
                 RunningUnit(one.unit, one.fraction, one.score)
-                for one in told
+                for one in units
                 if one.state == "running"
             ),
             failures=tuple(
-                FailedUnit(one.unit, one.trouble) for one in told if one.state == "failed"
+                FailedUnit(one.unit, one.trouble) for one in units if one.state == "failed"
             ),
         )
 
     @property
     def last(self) -> dict[str, UnitProgress]:
-        """The last word on each unit."""
-        return self._told
+        """The last update of each unit."""
+        return self._last
 
 
 def work_of(unit: Unit) -> float:
-    """Epochs of a training; a calculation counts as one."""
+    """Return the epochs of a training; a calculation counts as one."""
     if not isinstance(unit, Training):
         return 1.0
     gating = unit.config.gating
@@ -127,26 +126,41 @@ def work_of(unit: Unit) -> float:
     return float(max(epochs, 1))
 
 
-def write(standing: ReproductionProgress, folder: Path) -> None:
-    """Whole or not at all; no sync, since what is lost is told anew. Trouble is not fatal."""
+def write(progress: ReproductionProgress, folder: Path) -> None:
+    """Write it whole or not at all; without sync, since it comes again. Trouble is not fatal."""
     part = folder / f".{PROGRESS}.part"
     try:
-        part.write_text(json.dumps(to_plain(standing)), encoding="utf-8")
+        part.write_text(json.dumps(to_plain(progress)), encoding="utf-8")
         part.replace(folder / PROGRESS)
     except OSError:
         part.unlink(missing_ok=True)
 
 
 def read(folder: Path) -> ReproductionProgress:
-    """Raises `UserError` where there is none."""
+    """Read `progress.json`; raises `UserError` where there is none."""
     path = folder / PROGRESS
     try:
         tree = json.loads(read_text(path))
-        standing: ReproductionProgress = from_plain(ReproductionProgress, tree)
+        progress: ReproductionProgress = from_plain(ReproductionProgress, tree)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} cannot be read: {error}.") from None
-    return standing
+    return progress
 
 
 def _share(progress: UnitProgress) -> float:
     return 1.0 if progress.state in OVER else min(1.0, max(0.0, progress.fraction))
+
+
+def status(folder: Path) -> str:
+    """Say for a list how far a result is: 'none', 'interrupted, 40 % done', 'done 2026-11-21'."""
+    try:
+        now = read(folder)
+    except UserError:
+        return "none"
+    if now.state == "done":
+        try:
+            return f"done {document.read(folder).made[:10]}"
+        except UserError:
+            return "damaged"
+    state = "interrupted" if now.state == "running" else now.state
+    return f"{state}, {now.fraction:.0%} done"

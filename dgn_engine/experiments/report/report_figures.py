@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Drawn
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.experiments.report.colours import series_of, tokens
+from dgn_engine.experiments.report.formatting import series_of, tokens
 from dgn_engine.protocol.results import Figure, PlottedLine
 
 WIDTH, HEIGHT = 504.0, 240.0  # points: 7 inches, the text width of a page
@@ -80,14 +80,14 @@ def draw(figure: Figure) -> Drawn:
         (WIDTH - _LEFT - right) / WIDTH, (height - _BOTTOM - _TOP) / height,
     )  # fmt: skip
     axes = drawn.add_axes(share)
-    _dress(axes, figure, light)
+    _style_axes(axes, figure, light)
     ends = [
         _curve(axes, line, series_of(index), light, index)
         for index, line in enumerate(figure.lines)
     ]
     axes.margins(x=0.02, y=0.06)
     axes.autoscale_view()
-    _name(drawn, axes, figure, ends, light)
+    _label_curves(drawn, axes, figure, ends, light)
     place = (8.0 / WIDTH, 1 - 15.0 / height)
     drawn.text(*place, figure.title, size=TITLE, color=light["text"], weight="bold")
     return drawn
@@ -113,7 +113,7 @@ def _draw_image(figure: Figure, light: dict[str, str]) -> Drawn:
     return drawn
 
 
-def _dress(axes: Axes, figure: Figure, light: dict[str, str]) -> None:
+def _style_axes(axes: Axes, figure: Figure, light: dict[str, str]) -> None:
     axes.set_facecolor(light["panel"])
     axes.tick_params(length=0, pad=3, labelsize=LABEL, labelcolor=light["muted"])
     for side, spine in axes.spines.items():
@@ -136,10 +136,10 @@ def _dress(axes: Axes, figure: Figure, light: dict[str, str]) -> None:
 
 
 def _curve(
-    axes: Axes, line: PlottedLine, look: tuple[str, str], light: dict[str, str], index: int
+    axes: Axes, line: PlottedLine, style: tuple[str, str], light: dict[str, str], index: int
 ) -> tuple[float, str]:
     """Draw it; the height of its end in data coordinates, and its colour."""
-    colour = light["muted"] if line.style == "printed" else light[look[0]]
+    colour = light["muted"] if line.style == "printed" else light[style[0]]
     y = np.asarray(line.y, dtype=np.float64)
     if not line.x:
         value = float(y[-1]) if y.size else np.nan
@@ -150,7 +150,7 @@ def _curve(
     axes.plot(
         x, y, color=colour, linewidth=1.2,
         linestyle="none" if line.style == "points" else
-        (_STYLES["dot"] if line.style == "printed" else _STYLES[look[1]]),
+        (_STYLES["dot"] if line.style == "printed" else _STYLES[style[1]]),
         marker=_MARKERS[index % len(_MARKERS)] if points or x.size <= 12 else None,
         markersize=3.2, markerfacecolor=light["panel"] if line.style == "printed" else colour,
     )  # fmt: skip
@@ -164,7 +164,7 @@ def _curve(
     return (float(finite[-1]) if finite.size else np.nan), colour
 
 
-def _name(
+def _label_curves(
     drawn: Drawn, axes: Axes, figure: Figure, ends: list[tuple[float, str]], light: dict[str, str]
 ) -> None:
     """Names at the right, each at the height of its curve's end where there is room for it."""

@@ -1,72 +1,37 @@
-"""One experiment from its plan to its report, in a folder in which it can be gone on with."""
+"""Reproduces an experiment, from its plan to its report, in a folder where it can go on later."""
 
 from __future__ import annotations
 
 import json
 import math
-import os
-import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._claims import at_scale
+from dgn_engine.experiments import Plan, Request
 from dgn_engine.experiments.report import progress
-from dgn_engine.experiments.report.diverged import ended_early
-from dgn_engine.experiments.report.document import (
-    Document,
-    ReportRow,
-    ReportUnit,
-    State,
-    read,
-    to_bytes,
-)
+from dgn_engine.experiments.report.document import Document, State
 from dgn_engine.experiments.report.progress import ProgressTally, ReproductionProgress
 from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
-from dgn_engine.experiments.report.training_notes import trained_as
-from dgn_engine.experiments.report.write_report import write_report
-from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
+from dgn_engine.regimes import find_regime
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.storage.runs import run_info
-from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.schedule import OVER, SOUND, UnitProgress
 from dgn_engine.sweep.scheduler import Executor
-from dgn_engine.sweep.unit import (
-    Training,
-    Unit,
-    check_units,
-    same_unit,
-    unit_folder,
-    unit_to_plain,
-)
-from dgn_engine.sweep.unit_results import UnitResults, state_of
+from dgn_engine.sweep.unit import Training, Unit, check_units, same_unit, unit_to_plain
+from dgn_engine.sweep.unit_results import state_of
 
 EVERY = 0.5  # seconds between two writings of the progress
-Look = Callable[[ReproductionProgress, UnitProgress | None], None]
-
-
-@dataclass(frozen=True)
-class ReproductionTask:
-    """What is to be reproduced, and where; `command` does it again.
-
-    `files` are written beside the result, once the folder is known to be its own.
-    """
-
-    name: str
-    experiment: Experiment
-    request: Request
-    folder: Path
-    command: tuple[str, ...] = ()
-    files: Mapping[str, bytes] = field(default_factory=dict)
+OnProgress = Callable[[ReproductionProgress, UnitProgress | None], None]
 
 
 def plan_of(task: ReproductionTask) -> Plan:
-    """The plan, checked; raises `UserError` where nothing is left to do."""
+    """Return the plan, checked; raises `UserError` where nothing is left to do."""
     plan = task.experiment.plan(task.request)
     if not plan.units:
         only = f" whose label holds '{task.request.only}'" if task.request.only else ""
@@ -78,55 +43,58 @@ def plan_of(task: ReproductionTask) -> Plan:
             *(plan.scaled_down if task.request.quick else ()),
             *_limits(task.request),
         ),
-        choices=(*plan.choices, *trained_as(plan.units)),
+        choices=(*plan.choices, *_training_notes(plan.units)),
     )
 
 
 def _limits(request: Request) -> list[str]:
-    """How the data were cut, a sentence each."""
+    """Say how the data were cut, a sentence each."""
     parts = ((request.train_limit, "training"), (request.test_limit, "test"))
     return [f"at most {n:,} {part} examples, balanced over the classes" for n, part in parts if n]
 
 
 def reproduce(
-    task: ReproductionTask, executor: Executor, look: Look, stop: Callable[[], bool] = lambda: False
+    task: ReproductionTask,
+    executor: Executor,
+    on_progress: OnProgress,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Document:
     """Carry the plan out as far as it goes, and write the report of what there is.
 
-    `look` is shown each change. Raises `UserError` where the folder holds something else.
+    Raises `UserError` where the folder holds something else.
     """
     plan = plan_of(task)
     _claim_folder(task.folder, plan.units, task.files)
     tally = ProgressTally(task.name, plan.units)
     written = -math.inf
 
-    def told(update: UnitProgress) -> None:
+    def on_update(update: UnitProgress) -> None:
         nonlocal written
-        tally.told(update)
-        now = tally.standing()
-        look(now, update)
+        tally.add(update)
+        now = tally.progress()
+        on_progress(now, update)
         if time.monotonic() - written >= EVERY:
             written = time.monotonic()
             progress.write(now, task.folder)
 
     if not (task.folder / RESULTS).exists():  # so that a folder that is killed can be gone on with
-        report(task, plan, "running")
-    progress.write(tally.standing(), task.folder)
+        write_report(task, plan, "running")
+    progress.write(tally.progress(), task.folder)
     began = time.monotonic()
     try:
-        executor.run(plan.units, task.folder, told, stop)
+        executor.run(plan.units, task.folder, on_update, stopped)
     except BaseException:
-        progress.write(tally.standing("failed"), task.folder)
+        progress.write(tally.progress("failed"), task.folder)
         raise
     took = time.monotonic() - began
     state = _state(tally, plan)
-    document = report(task, plan, state, tally.last, took)
-    progress.write(tally.standing(state), task.folder)
+    document = write_report(task, plan, state, tally.last, took)
+    progress.write(tally.progress(state), task.folder)
     return document
 
 
 def report_again(task: ReproductionTask) -> Document:
-    """The report of what is there; raises `UserError` where a unit is not done."""
+    """Write the report of what is there; raises `UserError` where a unit is not done."""
     plan = plan_of(task)
     states = [(unit.id, state_of(unit, task.folder)) for unit in plan.units]
     open_ = [name for name, state in states if state not in ("done", "diverged")]
@@ -135,60 +103,7 @@ def report_again(task: ReproductionTask) -> Document:
             f"{len(open_)} of {len(states)} runs and calculations in {task.folder} are not done "
             f"('{open_[0]}' first); the same command without --report-only goes on with them."
         )
-    return report(task, plan)
-
-
-def report(
-    task: ReproductionTask,
-    plan: Plan,
-    state: State = "done",
-    last: Mapping[str, UnitProgress] | None = None,
-    took: float = math.nan,
-) -> Document:
-    """Read what the units came to and write everything that can be read of it."""
-    told = last or {}
-    failed = {name for name, progress in told.items() if progress.state == "failed"}
-    results = UnitResults(task.folder, failed)
-    found, why = Findings(), ""
-    if state in ("done", "failed"):
-        try:
-            found = task.experiment.findings(task.request, results)
-        except UserError as refusal:
-            if state == "done":
-                raise
-            why = str(refusal)
-    units = tuple(_unit_line(unit, results, told.get(unit.id), task.folder) for unit in plan.units)
-    states = {unit.id: unit.state for unit in units}
-    document = Document(
-        name=task.name,
-        title=task.experiment.title,
-        paper=task.experiment.paper,
-        about=task.experiment.about,
-        scale=task.request.scale,
-        protocol=task.request.protocol,
-        request=asdict(task.request),
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-        state=state,
-        versions=run_info.versions(),
-        machine=_machine(plan, task.folder, took),
-        seconds=results.seconds,
-        rows=tuple(_line(row) for row in found.rows),
-        claims=tuple(at_scale(task.request, claim) for claim in found.claims),
-        figures=found.figures,
-        remarks=(
-            *found.remarks,
-            *ended_early(states, results, task.folder),
-            *((why,) if why else ()),
-        ),
-        scaled_down=plan.scaled_down,
-        choices=plan.choices,
-        units=units,
-        command=task.command,
-    )
-    write_file(task.folder / RESULTS, to_bytes(document))
-    document = read(task.folder)  # as everybody else will see it
-    write_report(document, task.folder)
-    return document
+    return write_report(task, plan)
 
 
 def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes]) -> None:
@@ -218,7 +133,7 @@ def _claim_folder(folder: Path, units: Sequence[Unit], files: Mapping[str, bytes
 
 
 def _same(known: object, wanted: dict[str, object]) -> bool:
-    """Whether a unit of the plan there is the wanted one; what it does not say is as usual."""
+    """Whether a unit of the plan there is the wanted one; what it leaves out is the default."""
     if known == wanted:
         return True
     try:
@@ -229,59 +144,75 @@ def _same(known: object, wanted: dict[str, object]) -> bool:
 
 def _state(tally: ProgressTally, plan: Plan) -> State:
     last = [tally.last[unit.id].state if unit.id in tally.last else "queued" for unit in plan.units]
-    if all(state in ("done", "skipped", "diverged") for state in last):
+    if all(state in SOUND for state in last):
         return "done"
-    over = all(state in progress.OVER for state in last)
+    over = all(state in OVER for state in last)
     return "failed" if over else "interrupted"
 
 
-def _line(row: Row) -> ReportRow:
-    """With mean and interval of the values that are there."""
-    values = tuple(value for value in row.values if math.isfinite(value))
-    mean, half = mean_and_half_width(values)
-    difference = math.nan if row.printed is None else mean - row.printed.value
-    few = (
-        f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
-    )
-    return ReportRow(
-        row.label, values, mean, half, row.printed, difference,
-        row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
-    )  # fmt: skip
+_OPTIMISERS = {"adam": "Adam", "sgd": "SGD", "rmsprop": "RMSprop"}
+_STARTS = {"kaiming": "N(0, 2/fan-in)", "glorot": "Glorot's start", "bernoulli": "±σ"}
 
 
-def _unit_line(
-    unit: Unit, results: UnitResults, told: UnitProgress | None, root: Path
-) -> ReportUnit:
-    state = told.state if told is not None else _untold(unit, root)
-    return ReportUnit(unit.id, state, results.seconds_of(unit.id), told.trouble if told else "")
+@dataclass(frozen=True)
+class _Kind:
+    """Settings that runs of one kind share; steps and epochs may differ within it."""
+
+    net: str
+    data: str
+    optimiser: str
+    loss: str
+    batch: int
+    gates: str
 
 
-def _untold(unit: Unit, root: Path) -> str:
-    """The state of a unit that nobody has said anything about since."""
-    try:
-        state = state_of(unit, root)
-    except UserError:
-        return "queued"
-    return state if state in ("done", "diverged") else "queued"
-
-
-def _machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
-    return {
-        "processor": run_info.processor(),
-        "cores": os.cpu_count(),
-        "platform": platform.platform(),
-        "device": ", ".join(sorted(_devices(plan, root))) or "cpu",
-        "wall_seconds": took if math.isfinite(took) else None,
-    }
-
-
-def _devices(plan: Plan, root: Path) -> set[str]:
-    """Those that the runs were begun on."""
-    seen = set()
-    for unit in plan.units:
+def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
+    """Say how the runs are trained, a sentence for each kind of network, data and optimiser."""
+    kinds: dict[_Kind, list[RunConfig]] = {}
+    for unit in units:
         if isinstance(unit, Training):
-            try:
-                seen.add(str(run_info.read(unit_folder(root, unit.id)).get("device", "")))
-            except UserError:
-                continue
-    return seen - {""}
+            kinds.setdefault(_kind(unit.config), []).append(unit.config)
+    for kind, configs in kinds.items():
+        steps = {f"{config.training.learning_rate:g}" for config in configs}
+        epochs = sorted({config.training.epochs for config in configs})
+        soft = any(find_regime(config.gating.regime).soft for config in configs)
+        yield (
+            f"{kind.net} on {kind.data}: {kind.optimiser}, "
+            f"step {' or '.join(sorted(steps, key=float, reverse=True))}, batch {kind.batch}, "
+            f"{' or '.join(f'{number:,}' for number in epochs)} "
+            f"{'epoch' if epochs == [1] else 'epochs'}, {kind.loss}"
+            f"{f'; soft gates are {kind.gates}' if soft else ''}"
+        )
+
+
+def _kind(config: RunConfig) -> _Kind:
+    training = config.training
+    until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
+    return _Kind(
+        _net(config.net),
+        _data(config.data),
+        _OPTIMISERS[training.optimiser],
+        training.loss.replace("-", " ").replace("squared", "squared loss") + until,
+        training.batch,
+        _gate(config.gating),
+    )
+
+
+def _data(data: DataConfig) -> str:
+    return (
+        data.name
+        if data.binary is None
+        else f"{data.name} (classes {data.binary[0]} and {data.binary[1]})"
+    )
+
+
+def _net(net: NetConfig) -> str:
+    options = ", ".join(f"{name} {value}" for name, value in net.options)
+    start = _STARTS[net.init] + (f" with σ = {net.sigma:.4g}" if net.sigma else "")
+    biases = "biases" if net.bias else "no biases"
+    return f"{net.name} ({', '.join(part for part in (options, biases, start) if part)})"
+
+
+def _gate(gating: GatingConfig) -> str:
+    """χ(q) = (1 + ε)/(1 + exp(-βq)), THEORY §1."""
+    return f"{1 + gating.epsilon:g}/(1 + exp(−{gating.beta:g}q))"

@@ -1,9 +1,12 @@
-"""What lies in the folder of a result."""
+"""Where the result of a reproduction lies, and the files in its folder; free of torch."""
 
 from __future__ import annotations
 
 from hashlib import sha256
+from pathlib import Path
 from typing import Protocol
+
+from dgn_engine.storage.runs.folder_layout import results_root
 
 RESULTS = "results.json"
 PROGRESS = "progress.json"
@@ -13,8 +16,8 @@ FIGURES = "figures"
 LONGEST = 60  # letters of one part of a folder's name
 
 
-class _Asked(Protocol):
-    """What was asked of an experiment: a request of the engine, a wish of the window."""
+class _Request(Protocol):
+    """The options of a reproduction that decide its report."""
 
     @property
     def scale(self) -> str: ...
@@ -38,22 +41,22 @@ class _Asked(Protocol):
     def test_limit(self) -> int: ...
 
 
-def folder_name(name: str, asked: _Asked) -> str:
-    """NAME-SCALE, with what else decides its report; without torch, so that the viewer knows it."""
-    parts = [name, asked.scale]
-    if asked.protocol != "as-published":
-        parts.append(asked.protocol)
-    if asked.only:
-        parts.append(f"only_{_plain(asked.only)}")
-    if asked.data:
-        parts.append(_plain(asked.data))
-    if asked.steps:
-        parts.append("_".join(("steps", *(f"{step:g}" for step in asked.steps))))
-    parts += _numbers((asked.seeds, "seeds"), (asked.epochs, "epochs"))
-    if asked.augmentation != "none":
+def default_folder(name: str, request: _Request) -> Path:
+    """Return NAME-SCALE among the user's results, with the other options that decide its report."""
+    parts = [name, request.scale]
+    if request.protocol != "as-published":
+        parts.append(request.protocol)
+    if request.only:
+        parts.append(f"only_{_plain(request.only)}")
+    if request.data:
+        parts.append(_plain(request.data))
+    if request.steps:
+        parts.append("_".join(("steps", *(f"{step:g}" for step in request.steps))))
+    parts += _numbers((request.seeds, "seeds"), (request.epochs, "epochs"))
+    if request.augmentation != "none":
         parts.append("augmented")
-    parts += _numbers((asked.train_limit, "training"), (asked.test_limit, "test"))
-    return "-".join(parts)
+    parts += _numbers((request.train_limit, "training"), (request.test_limit, "test"))
+    return results_root() / "-".join(parts)
 
 
 def _numbers(*numbers: tuple[int, str]) -> list[str]:
@@ -61,7 +64,7 @@ def _numbers(*numbers: tuple[int, str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Letters and digits alone; what is too long is cut and told apart by its digest."""
+    """Keep letters and digits; cut what is too long and add its digest."""
     plain = "".join(c if c.isalnum() else "_" for c in text)
     if len(plain) <= LONGEST:
         return plain

@@ -1,16 +1,109 @@
-"""Writes a report for people: HTML, Markdown, and each figure as PDF and SVG."""
+"""Writes the result of a reproduction: `results.json`, HTML, Markdown, figures as PDF and SVG."""
 
 from __future__ import annotations
 
+import math
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
-from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.result_layout import FIGURES, REPORT
+from dgn_engine.errors import UserError
+from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._claims import at_scale
+from dgn_engine.experiments.report.document import (
+    Document,
+    ReportRow,
+    ReportUnit,
+    State,
+    read,
+    to_bytes,
+)
+from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
+from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.runs import run_info
+from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.unit import Training, Unit, unit_folder
+from dgn_engine.sweep.unit_results import UnitResults, read_unstartable, state_of
+
+_MOST = 12  # runs that are named; more are counted
 
 
-def write_report(document: Document, folder: Path) -> None:
-    """Each file is there whole or as it was before."""
+@dataclass(frozen=True)
+class ReproductionTask:
+    """What is to be reproduced, and where; `command` does it again.
+
+    `files` are written beside the result, once the folder is known to be its own.
+    """
+
+    name: str
+    experiment: Experiment
+    request: Request
+    folder: Path
+    command: tuple[str, ...] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def write_report(
+    task: ReproductionTask,
+    plan: Plan,
+    state: State = "done",
+    last: Mapping[str, UnitProgress] | None = None,
+    took: float = math.nan,
+) -> Document:
+    """Read what the units came to, and write it as `results.json` and as a report for people."""
+    progress = last or {}
+    failed = {name for name, one in progress.items() if one.state == "failed"}
+    results = UnitResults(task.folder, failed)
+    found, why = Findings(), ""
+    if state in ("done", "failed"):
+        try:
+            found = task.experiment.findings(task.request, results)
+        except UserError as refusal:
+            if state == "done":
+                raise
+            why = str(refusal)
+    units = tuple(
+        _unit_line(unit, results, progress.get(unit.id), task.folder) for unit in plan.units
+    )
+    states = {unit.id: unit.state for unit in units}
+    document = Document(
+        name=task.name,
+        title=task.experiment.title,
+        paper=task.experiment.paper,
+        about=task.experiment.about,
+        scale=task.request.scale,
+        protocol=task.request.protocol,
+        request=asdict(task.request),
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        state=state,
+        versions=run_info.versions(),
+        machine=_machine(plan, task.folder, took),
+        seconds=results.seconds,
+        rows=tuple(_line(row) for row in found.rows),
+        claims=tuple(at_scale(task.request, claim) for claim in found.claims),
+        figures=found.figures,
+        remarks=(
+            *found.remarks,
+            *_early_ends(states, results, task.folder),
+            *((why,) if why else ()),
+        ),
+        scaled_down=plan.scaled_down,
+        choices=plan.choices,
+        units=units,
+        command=task.command,
+    )
+    write_file(task.folder / RESULTS, to_bytes(document))
+    document = read(task.folder)  # as everybody else will see it
+    _write_files(document, task.folder)
+    return document
+
+
+def _write_files(document: Document, folder: Path) -> None:
+    """Write the report for people; each file is there whole or as it was before."""
     from dgn_engine.experiments.report.html import html
     from dgn_engine.experiments.report.markdown import markdown
 
@@ -26,3 +119,91 @@ def write_report(document: Document, folder: Path) -> None:
     for figure in document.figures:
         for kind in ("pdf", "svg"):
             write_file(folder / FIGURES / f"{figure.name}.{kind}", figure_bytes(figure, kind))
+
+
+def _early_ends(states: Mapping[str, str], results: UnitResults, root: Path) -> Iterator[str]:
+    """Yield a sentence for the runs that diverged, that could not begin because of it, that failed.
+
+    `states`: by the unit's id.
+    """
+    diverged, unstartable = [], []
+    for name in (name for name, state in states.items() if state == "diverged"):
+        found = read_unstartable(unit_folder(root, name))
+        if found is not None:
+            unstartable.append(f"'{name}' (of '{found.source}')")
+            continue
+        try:
+            diverged.append(f"'{name}' at step {results.trained(name).diverged_at:,}")
+        except UserError:
+            diverged.append(f"'{name}'")
+    if diverged:
+        yield (
+            f"Diverged: {_listed(diverged)}. Such a run counts with its best score until then and "
+            "is not retuned."
+        )
+    if unstartable:
+        yield (
+            f"Not begun, because the run whose gates or weights they take diverged before it left "
+            f"any: {_listed(unstartable)}. They count as diverged."
+        )
+    failed = [f"'{name}'" for name, state in states.items() if state == "failed"]
+    if failed:
+        yield f"Failed: {_listed(failed)}. Their places in the table are empty."
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+def _line(row: Row) -> ReportRow:
+    """Add mean and interval of the values that are there."""
+    values = tuple(value for value in row.values if math.isfinite(value))
+    mean, half = mean_and_half_width(values)
+    difference = math.nan if row.printed is None else mean - row.printed.value
+    few = (
+        f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
+    )
+    return ReportRow(
+        row.label, values, mean, half, row.printed, difference,
+        row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
+    )  # fmt: skip
+
+
+def _unit_line(
+    unit: Unit, results: UnitResults, progress: UnitProgress | None, root: Path
+) -> ReportUnit:
+    state = progress.state if progress is not None else _state_before(unit, root)
+    trouble = progress.trouble if progress is not None else ""
+    return ReportUnit(unit.id, state, results.seconds_of(unit.id), trouble)
+
+
+def _state_before(unit: Unit, root: Path) -> str:
+    """Return the state of a unit that no update named."""
+    try:
+        state = state_of(unit, root)
+    except UserError:
+        return "queued"
+    return state if state in ("done", "diverged") else "queued"
+
+
+def _machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
+    return {
+        "processor": run_info.processor(),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+        "device": ", ".join(sorted(_devices(plan, root))) or "cpu",
+        "wall_seconds": took if math.isfinite(took) else None,
+    }
+
+
+def _devices(plan: Plan, root: Path) -> set[str]:
+    """Return the devices that the runs were begun on."""
+    seen = set()
+    for unit in plan.units:
+        if isinstance(unit, Training):
+            try:
+                seen.add(str(run_info.read(unit_folder(root, unit.id)).get("device", "")))
+            except UserError:
+                continue
+    return seen - {""}

@@ -17,6 +17,7 @@ from dgn_engine.experiments import (
     all_experiments,
     duality_48,
     duality_noise,
+    effective_request,
 )
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.experiments.report import document
@@ -25,13 +26,8 @@ from dgn_engine.experiments.report.experiment_list import (
     full_words,
     quick_words,
 )
-from dgn_engine.experiments.report.option_check import answered
-from dgn_engine.experiments.report.reproduce import (
-    ReproductionTask,
-    plan_of,
-    report_again,
-    reproduce,
-)
+from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
+from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.sweep.unit import Training, Unit, check_units
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers import find_executor
@@ -108,12 +104,12 @@ def test_what_an_experiment_asks_changes_its_plan_and_nothing_else_does(name: st
 
 def test_what_means_nothing_to_an_experiment_is_left_out_of_its_request_among_others() -> None:
     asked = Request(epochs=7, data="mnist", steps=(0.5,), only="SGD", device="cpu", seeds=2)
-    assert answered(EXPERIMENTS["npf-table2"], asked) == asked
+    assert effective_request(EXPERIMENTS["npf-table2"], asked) == asked
     adam = replace(asked, only="Adam")
-    assert answered(EXPERIMENTS["npf-table2"], adam) == replace(adam, steps=())
-    hard = answered(EXPERIMENTS["dgn-hard-data"], asked)
+    assert effective_request(EXPERIMENTS["npf-table2"], adam) == replace(adam, steps=())
+    hard = effective_request(EXPERIMENTS["dgn-hard-data"], asked)
     assert hard == Request(epochs=7, device="cpu", seeds=2)
-    assert answered(EXPERIMENTS["theory-depth"], asked) == Request(seeds=2)
+    assert effective_request(EXPERIMENTS["theory-depth"], asked) == Request(seeds=2)
 
 
 def test_davidnet_is_trained_on_augmented_images_only_where_that_is_asked_for() -> None:

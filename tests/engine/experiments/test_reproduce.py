@@ -22,8 +22,9 @@ from dgn_engine.experiments.report import document, formatting, progress
 from dgn_engine.experiments.report.cost import cost_of, operations
 from dgn_engine.experiments.report.progress import ProgressTally
 from dgn_engine.experiments.report.report_figures import apart
-from dgn_engine.experiments.report.reproduce import ReproductionTask, report_again, reproduce
-from dgn_engine.experiments.report.result_folders import default_folder
+from dgn_engine.experiments.report.reproduce import report_again, reproduce
+from dgn_engine.experiments.report.result_layout import default_folder
+from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol.results import Figure, PlottedLine, Printed
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -212,13 +213,13 @@ def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
     units = _plan(Request()).units
     now = 0.0
     tally = ProgressTally("tiny", units, lambda: now)
-    tally.told(UnitProgress("run-s0", "skipped", 1.0))
-    tally.told(UnitProgress("run-s1", "running"))
-    assert tally.standing().left is None
+    tally.add(UnitProgress("run-s0", "skipped", 1.0))
+    tally.add(UnitProgress("run-s1", "running"))
+    assert tally.progress().left is None
     now = 10.0
-    tally.told(UnitProgress("run-s1", "running", 0.5, 0.9))
-    tally.told(UnitProgress("run-s2", "failed", trouble="no"))
-    told = tally.standing()
+    tally.add(UnitProgress("run-s1", "running", 0.5, 0.9))
+    tally.add(UnitProgress("run-s2", "failed", trouble="no"))
+    told = tally.progress()
     assert (told.done, told.failed, told.total) == (1, 1, 3)
     assert told.fraction == pytest.approx(2.5 / 3)
     assert told.left == pytest.approx(0.5 * 10.0 / 1.5)

@@ -14,8 +14,9 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.report_rows import facts, row_cells
-from dgn_engine.experiments.report.reproduce import ReproductionTask, report_again, reproduce
+from dgn_engine.experiments.report.formatting import facts, row_cells
+from dgn_engine.experiments.report.reproduce import report_again, reproduce
+from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.sweep.unit import Calculation
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
