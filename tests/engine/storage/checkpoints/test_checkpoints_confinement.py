@@ -1,4 +1,4 @@
-"""What the reading process can no longer do once it has a stranger's bytes."""
+"""What the reading process can no longer do once it holds untrusted bytes."""
 
 from __future__ import annotations
 
