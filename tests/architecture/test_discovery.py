@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,64 @@ def test_every_file_of_a_plug_in_folder_is_discovered(folder: str, constant: str
         if not path.name.startswith("_")
     }
     assert set(discover(folder, constant, object)) == files
+
+
+def calls_discover(function: ast.AST) -> bool:
+    calls = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id == "discover" for called in calls)
+
+
+def lists_entries(function: ast.FunctionDef) -> bool:
+    return function.returns is not None and "Entry, ...]" in ast.unparse(function.returns)
+
+
+def discoveries() -> set[str]:
+    """Names of the functions that return all plug-ins of a kind, or what forms show of them."""
+    sources = (*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py"))
+    trees = (ast.parse(path.read_text("utf-8")) for path in sources)
+    return {
+        node.name
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and (calls_discover(node) or lists_entries(node))
+    }
+
+
+def takes_all(node: ast.AST, whole: set[str]) -> bool:
+    """Whether code takes one of these collections as a whole: not `PANELS[name]`."""
+    chosen = {id(n.value) for n in ast.walk(node) if isinstance(n, ast.Subscript)}
+    chosen |= {id(n.func) for n in ast.walk(node) if isinstance(n, ast.Call) and id(n) in chosen}
+    return any(
+        isinstance(name, ast.Name) and name.id in whole and id(name) not in chosen
+        for name in ast.walk(node)
+    )
+
+
+def unmarked(module: Path, found: set[str]) -> Iterator[str]:
+    """Tests over a discovery that neither use `each` nor are marked."""
+    whole = set(found)
+    for node in ast.parse(module.read_text("utf-8")).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if takes_all(value, whole):
+                whole.add(name)
+            case ast.FunctionDef(name=name) if not name.startswith("test_"):
+                if takes_all(ast.Module(node.body, []), whole):
+                    whole.add(name)
+            case ast.FunctionDef(name=name):
+                marks = [ast.unparse(mark) for mark in node.decorator_list]
+                rows = [mark for mark in node.decorator_list if "parametrize" in ast.unparse(mark)]
+                over = any(takes_all(row, whole) for row in rows)
+                used = takes_all(ast.Module(node.body, []), whole)
+                used |= any(argument.arg in whole for argument in node.args.args)
+                if over and not any("each(" in mark for mark in marks):
+                    yield f"{module.name}::{name} (parametrize needs each)"
+                if used and not any("mark.discovery" in mark for mark in marks):
+                    yield f"{module.name}::{name} (needs pytest.mark.discovery)"
+
+
+def test_every_test_over_a_discovery_is_marked() -> None:
+    """`make test` runs them again with the examples of docs/adding.md in place."""
+    found = discoveries()
+    assert {"all_regimes", "all_panels", "data_sets"} <= found
+    modules = sorted((ROOT / "tests").rglob("test_*.py"))
+    assert [line for module in modules for line in unmarked(module, found)] == []

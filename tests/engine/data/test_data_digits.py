@@ -64,6 +64,7 @@ def test_an_unknown_data_set_is_refused_with_the_known_names(name: str) -> None:
         load_examples(replace(DataConfig(), name=name))
 
 
+@pytest.mark.discovery
 def test_digits_are_in_the_catalogue_and_always_available() -> None:
     (entry,) = [entry for entry in catalogue() if entry.id == "digits"]
     assert entry.available

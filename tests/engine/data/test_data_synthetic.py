@@ -94,6 +94,7 @@ def test_a_drawn_set_is_learnt_with_one_logit_and_tested_on_its_training_part(na
     assert np.array_equal(examples.test_y, examples.train_y)
 
 
+@pytest.mark.discovery
 def test_the_catalogue_tells_the_form_of_a_data_set() -> None:
     forms = {entry.id: entry.options for entry in catalogue()}
     assert [field.name for field in forms["correlated"]] == ["n", "dim", "rho"]

@@ -133,6 +133,7 @@ def test_mnist_is_read_from_torchvisions_layout(tmp_path: Path) -> None:
     assert np.array_equal(examples.train_x.ravel(), levels / np.float32(255))
 
 
+@pytest.mark.discovery
 def test_the_environment_names_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_mnist(tmp_path, "FashionMNIST")
     monkeypatch.setenv("DGN_DATA_ROOT", str(tmp_path))

@@ -24,6 +24,7 @@ def same(a, b):
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
+@pytest.mark.discovery
 @pytest.mark.parametrize(
     ("group", "names"),
     [
@@ -55,7 +56,7 @@ def test_a_regime_is_found_by_its_names_whatever_their_case(name):
     "alias", ["FRNPF(II)", "fr-ii", "DNPFL", "twin", "FLNPF", "dnn", "GaLU", "soft-GaLU", "DLGN"]
 )
 def test_the_papers_own_names_are_understood(alias):
-    assert find_regime(alias) in REGIMES.values()
+    assert find_regime(alias).name != alias
 
 
 def test_an_unknown_regime_is_refused_with_the_known_ones():

@@ -200,6 +200,7 @@ def hosts(qtbot: QtBot, make_view: MakeView) -> list[PanelDock]:
     return made
 
 
+@pytest.mark.discovery
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "npz", "csv"])
 def test_a_panel_is_written_in_the_format_of_its_name(
     suffix: str, hosts: list[PanelDock], tmp_path: Path
@@ -209,6 +210,7 @@ def test_a_panel_is_written_in_the_format_of_its_name(
     assert all(file.stat().st_size > 100 for file in files)
 
 
+@pytest.mark.discovery
 def test_an_unknown_suffix_is_refused_with_those_known(
     hosts: list[PanelDock], tmp_path: Path
 ) -> None:
@@ -216,6 +218,7 @@ def test_an_unknown_suffix_is_refused_with_those_known(
         write_panel(hosts[0], tmp_path / "a.bmp")
 
 
+@pytest.mark.discovery
 def test_a_figure_is_light_on_white_in_a_dark_window(
     hosts: list[PanelDock], tmp_path: Path
 ) -> None:
@@ -244,6 +247,7 @@ def test_no_panel_with_data_is_refused(qtbot: QtBot, tmp_path: Path) -> None:
         write_panels([host], tmp_path / "a.svg")
 
 
+@pytest.mark.discovery
 @pytest.mark.parametrize("every", [False, True])
 def test_the_dialog_writes_remembers_the_folder_and_tells(
     every: bool, hosts: list[PanelDock], qtbot: QtBot, tmp_path: Path
@@ -267,6 +271,7 @@ def test_the_dialog_writes_remembers_the_folder_and_tells(
     assert len(list(inner.iterdir())) == (len(PANELS) if every else 1)
 
 
+@pytest.mark.discovery
 def test_the_dialog_tells_of_trouble(hosts: list[PanelDock], qtbot: QtBot, tmp_path: Path) -> None:
     window = QWidget()
     qtbot.addWidget(window)

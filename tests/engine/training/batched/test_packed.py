@@ -16,6 +16,7 @@ from dgn_engine.training.batched.shared_data import SharedData
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.run import Run
+from tests.plugins import each
 
 BASE = RunConfig(
     net=NetConfig(options=(("width", 8), ("depth", 4))),
@@ -65,21 +66,19 @@ def doubled(images):
     return DOUBLED.setdefault(id(images), images.double())
 
 
-def variety(gates_file):
-    """Every regime: seeds, turned gates, false labels; other inputs, gates and rates for some."""
+def variety(regime, gates_file):
+    """Seeds, turned gates, false labels; for some regimes other inputs, gates and rates too."""
     turned = {"wiring": (2, 0, 1), "rotation": (0, 3, 1)}
     noisy = replace(BASE.data, label_noise=0.3, variant_seed=1)
-    for regime in PACKED:
-        plain = gated(
-            BASE, regime, gates_from=gates_file if find_regime(regime).takes_gates else ""
-        )
-        if regime in ("ReLU", "FR-DI", "FL", "DL"):
-            yield plain
-        yield replace(gated(plain, regime, **turned), seed=1, data=noisy)
-        if regime in ("FR-II", "DL"):
-            soft = {"beta": 4.0, "epsilon": 0.1}
-            yield trained_by(gated(plain, regime, value_input="ones"), learning_rate=2e-3)
-            yield gated(plain, regime, value_input="random", **turned, **soft)
+    learnt_gates = gates_file if find_regime(regime).takes_gates else ""
+    plain = gated(BASE, regime, gates_from=learnt_gates)
+    if regime in ("ReLU", "FR-DI", "FL", "DL"):
+        yield plain
+    yield replace(gated(plain, regime, **turned), seed=1, data=noisy)
+    if regime in ("FR-II", "DL"):
+        soft = {"beta": 4.0, "epsilon": 0.1}
+        yield trained_by(gated(plain, regime, value_input="ones"), learning_rate=2e-3)
+        yield gated(plain, regime, value_input="random", **turned, **soft)
 
 
 def gates_of(run):
@@ -124,25 +123,27 @@ def assert_equal_runs(configs, dtype, most, gates):
         assert sums["train_sums"] == pytest.approx(theirs["train_sums"], rel=1e-4)
 
 
-def test_in_float64_every_regime_is_equal_to_1e_10_and_in_every_gate(gates_file):
-    assert_equal_runs(list(variety(gates_file)), torch.float64, 1e-10, 1.0)
+@pytest.mark.parametrize("regime", each(PACKED))
+def test_in_float64_a_stack_is_equal_to_1e_10_and_in_every_gate(gates_file, regime):
+    assert_equal_runs(list(variety(regime, gates_file)), torch.float64, 1e-10, 1.0)
 
 
-@pytest.mark.discovery
-def test_in_float32_every_regime_is_equal_to_1e_3_and_in_999_of_1000_gates(gates_file):
-    configs = [config for config in variety(gates_file) if config.seed]
+@pytest.mark.parametrize("regime", each(PACKED))
+def test_in_float32_a_stack_is_equal_to_1e_3_and_in_999_of_1000_gates(gates_file, regime):
+    configs = [config for config in variety(regime, gates_file) if config.seed]
     assert_equal_runs(configs, torch.float32, 1e-3, 0.999)
 
 
+@pytest.mark.parametrize("regime", ["ReLU", "FL", "DL"])
 @pytest.mark.parametrize(
     ("optimiser", "momentum", "rate"),
     [("sgd", 0.0, 0.02), ("sgd", 0.9, 0.003), ("rmsprop", 0.0, 1e-3)],
 )
-def test_other_optimisers_are_equal_too(gates_file, optimiser, momentum, rate):
-    some = ("ReLU", "FL", "DL")
-    chosen = [c for c in variety(gates_file) if c.seed and c.gating.regime in some]
+def test_other_optimisers_are_equal_too(gates_file, regime, optimiser, momentum, rate):
     configs = [
-        trained_by(c, optimiser=optimiser, momentum=momentum, learning_rate=rate) for c in chosen
+        trained_by(c, optimiser=optimiser, momentum=momentum, learning_rate=rate)
+        for c in variety(regime, gates_file)
+        if c.seed
     ]
     assert_equal_runs(configs, torch.float64, 1e-10, 1.0)
 
