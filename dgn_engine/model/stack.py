@@ -164,7 +164,6 @@ class Stack(nn.Module):
         gate: Callable[[int, Tensor], Tensor],
         masks: Sequence[Tensor] | None = None,
     ) -> Trace:
-        """See `run`."""
         normal = self.normalisation
         if normal is None or not normal.gathers:
             return run(self.architecture, *self.tensors(), x, gate, masks)

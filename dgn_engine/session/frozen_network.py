@@ -147,7 +147,6 @@ class InspectedNetwork:
 
     @property
     def probe_schedule(self) -> ProbeSchedule:
-        """Its probes."""
         return self.network.probe_schedule
 
     def frame(self, compared: Mapping[str, Reading]) -> Frame:

@@ -133,7 +133,6 @@ class Run:
 
     @property
     def step_count(self) -> int:
-        """Steps done."""
         return self.trainer.step_count
 
     @property

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from dgn_engine.plugins import discover
+from dgn_engine.regimes import all_regimes
 
 ROOT = Path(__file__).parents[2]
 PLUG_INS = {
@@ -140,3 +142,23 @@ def test_every_test_over_a_discovery_is_marked() -> None:
     assert {"all_regimes", "all_panels", "data_sets"} <= found
     modules = sorted((ROOT / "tests").rglob("test_*.py"))
     assert [line for module in modules for line in unmarked(module, found)] == []
+
+
+def strings(module: Path) -> set[str]:
+    tree = ast.parse(module.read_text("utf-8"))
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+@pytest.mark.discovery
+def test_no_code_but_its_own_names_a_regime() -> None:
+    """It asks for what a regime says of itself. Experiments name those of their papers, the
+    configuration its default; what is also the name of a torch module is that of a layer."""
+    names = {regime.name for regime in all_regimes() if not hasattr(torch.nn, regime.name)}
+    free = ("dgn_engine/regimes/", "dgn_engine/experiments/", "dgn_engine/config.py")
+    sources = sorted((*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")))
+    named = {path.relative_to(ROOT).as_posix(): strings(path) & names for path in sources}
+    assert {path: n for path, n in named.items() if n and not path.startswith(free)} == {}

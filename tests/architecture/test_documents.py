@@ -13,6 +13,7 @@ from dgn_viewer import system_libraries
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PLACES = tuple(ROOT / name for name in (".", "app", "app/dgn_viewer", "dgn_engine", "resources"))
 SOURCES = sorted([*(ROOT / "dgn_engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")])
 
 
@@ -30,6 +31,30 @@ def test_every_dependency_is_explained_with_its_window() -> None:
     assert dict(re.findall(r"^\| `([\w-]+)` \| `(\S+)` \|", text, re.MULTILINE)) == wanted
 
 
+def names_ours(path: str) -> bool:
+    """Whether a path begins with a folder of ours: 'storage/runs' in the engine, say."""
+    return "NAME" not in path and any((place / path.split("/")[0]).is_dir() for place in PLACES)
+
+
+def leads_somewhere(path: str) -> bool:
+    return any((place / path).exists() or (place / f"{path}.py").exists() for place in PLACES)
+
+
+def is_importable(dotted: str) -> bool:
+    """A module, or a word of one: `dgn_engine.kernels.npk`."""
+    folder = ROOT / "app" if dotted.startswith("dgn_viewer") else ROOT
+    parts = dotted.split(".")
+    for place in range(len(parts), 0, -1):
+        module = folder.joinpath(*parts[:place])
+        sources = [
+            path for path in (module / "__init__.py", module.with_suffix(".py")) if path.exists()
+        ]
+        if sources:
+            text = sources[0].read_text("utf-8")
+            return all(re.search(rf"\b{part}\b", text) for part in parts[place:])
+    return False
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
 def test_links_and_paths_in_a_document_lead_somewhere(document: Path) -> None:
     text = document.read_text("utf-8")
@@ -39,8 +64,10 @@ def test_links_and_paths_in_a_document_lead_somewhere(document: Path) -> None:
         if not link.startswith(("http", "#"))
     ]
     lost = [link for link in links if not (document.parent / link).exists()]
-    paths = re.findall(r"`((?:app|dgn_engine|docs|tests|resources)/[\w./-]+)`", text)
-    lost += [path for path in paths if "NAME" not in path and not (ROOT / path).exists()]
+    paths = re.findall(r"`([\w.-]+(?:/[\w.-]+)+/?)`", text)
+    lost += [path for path in paths if names_ours(path) and not leads_somewhere(path)]
+    dotted = re.findall(r"\b((?:dgn_engine|dgn_viewer)(?:\.\w+)+)", text)
+    lost += [path for path in dotted if not is_importable(path)]
     assert lost == []
 
 

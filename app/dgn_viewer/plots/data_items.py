@@ -93,6 +93,5 @@ class PictureItem(QGraphicsObject):
     def paint(
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
-        """Unblurred."""
         if not self._image.isNull():
             painter.drawImage(self.boundingRect(), self._image)

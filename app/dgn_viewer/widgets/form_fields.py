@@ -146,7 +146,6 @@ class ListField(QLineEdit):
             ) from None
 
     def show_value(self, numbers: Sequence[int]) -> None:
-        """Show these."""
         self.setText(" ".join(str(number) for number in numbers))
 
 

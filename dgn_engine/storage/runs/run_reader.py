@@ -86,7 +86,6 @@ class RunReader:
 
     @property
     def measured(self) -> tuple[Measured, ...]:
-        """The scores."""
         return tuple(event for event in self.events if isinstance(event, Measured))
 
     @cached_property

@@ -28,7 +28,6 @@ class StackedExamples:
         return torch.stack([x[mine] for x, mine in zip(self._inputs, each, strict=True)])
 
     def labels(self, rows: Tensor) -> Tensor:
-        """(B, m)."""
         if rows.dim() == 1:
             return self._labels[:, rows]
         return self._labels.gather(1, rows)

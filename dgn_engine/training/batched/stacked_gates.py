@@ -46,11 +46,9 @@ class OwnGates:
         """Nothing is needed."""
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """See `StackedGates`."""
         return self._gate(q)
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        """See `StackedGates`."""
         assert dz is not None
         if self._gate.soft and not self._gate.open:
             gates = passed.gates[layer]
@@ -58,7 +56,7 @@ class OwnGates:
         return dz * passed.gates[layer]
 
     def backward(self) -> None:
-        """See `StackedGates`."""
+        pass
 
 
 class FrozenGates:
@@ -101,7 +99,6 @@ class FrozenGates:
         self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """See `StackedGates`."""
         table = self._tables[train]
         found = table[:, rows] if rows.dim() == 1 else table[self._makers, rows]
         # (sources, m, layers, units) → (sources, layers, units, m)
@@ -109,16 +106,14 @@ class FrozenGates:
         self._gates = self._wires[train].gates(made)
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """See `StackedGates`."""
         return self._gates[layer]
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        """See `StackedGates`."""
         assert dz is not None
         return dz * self._gates[layer]
 
     def backward(self) -> None:
-        """See `StackedGates`."""
+        pass
 
 
 class TrainedGates:
@@ -136,24 +131,20 @@ class TrainedGates:
         self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """See `StackedGates`."""
         self._passed = forward(self._features, x, self._activity, logits=False)
         # (B, layers, units, m)
         self._made = self._gate(torch.stack(self._passed.pre, dim=1))
         self._gates = self._wires.gates(self._made)
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
-        """See `StackedGates`."""
         return self._gates[layer]
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        """See `StackedGates`."""
         assert dz is not None
         self._owed[layer] = dz * passed.pre[layer]
         return dz * self._gates[layer]
 
     def backward(self) -> None:
-        """See `StackedGates`."""
         owed = [self._owed[layer] for layer in range(len(self._gates))]
         deltas = self._wires.back(owed, self._made.shape).mul_(_slope(self._gate, self._made))
 

@@ -22,7 +22,6 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    """See the module's first lines."""
     ours, theirs = context.gates, context.compared_gates
     if theirs is None:
         return ProbeResult(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")

@@ -17,7 +17,6 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    """See the module's first lines."""
     npk = context.kernels.npk("trace")
     targets = k.class_targets(context.labels, context.classes)
     spectrum = k.spectrum(npk, targets)

@@ -18,7 +18,6 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    """See the module's first lines."""
     found = context.kernels.tangent
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars: dict[str, float] = {}

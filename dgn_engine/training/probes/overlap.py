@@ -17,7 +17,6 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    """See the module's first lines."""
     gate, shared = context.network.gate, context.kernels
     arrays: dict[str, Array] = {
         "labels": numpy(context.labels),
