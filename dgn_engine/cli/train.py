@@ -75,14 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
     """Where it was asked for, else in the user's folder of runs, if that can be written."""
-    from dgn_engine.storage.runs.run_folder import RunFolder, new_folder
+    from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 
     if arguments.out is not None:
         return RunFolder.create(arguments.out, config)
     if arguments.no_record:
         return None
     try:
-        return new_folder(runs_root(), config)
+        return create_named(runs_root(), config)
     except UserError as refusal:
         print(f"dgn train: {refusal} The run is not recorded.", file=sys.stderr)
         return None

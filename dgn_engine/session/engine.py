@@ -37,7 +37,7 @@ from dgn_engine.session.frame_publisher import FramePublisher
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.run_library import LoadedRun, RunLibrary, drawn_history, is_session_file
 from dgn_engine.session.undo import UndoHistory
-from dgn_engine.storage.runs.run_folder import RunFolder, new_folder
+from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.devices import available_devices
 from dgn_engine.training.probes import all_probes
@@ -225,7 +225,7 @@ class Engine:
         self._replace_run(run, command.paused)
         if self._runs_root:
             try:
-                folder = new_folder(Path(self._runs_root), command.config)
+                folder = create_named(Path(self._runs_root), command.config)
                 self._recording = begin_recording(folder, run, self._emit)
             except UserError as refusal:  # it can be watched all the same
                 self._emit(RecordingPaused(f"{refusal} This run is not recorded."))

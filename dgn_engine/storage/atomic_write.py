@@ -73,7 +73,6 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the names in a folder."""
     if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
         return
     handle = os.open(folder, os.O_RDONLY)

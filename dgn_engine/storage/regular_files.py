@@ -75,7 +75,6 @@ class Digest:
 
 
 def digest(content: bytes | memoryview) -> Digest:
-    """The digest of bytes in memory."""
     return Digest(len(content), hashlib.sha256(content).hexdigest())
 
 

@@ -91,7 +91,7 @@ class Recording:
         """Write what the probes saw, once a second and next to events."""
         now = time.monotonic()
         due = self._frame_due or now - self._framed >= FRAME_EVERY
-        if due and self._recorder.frame(frame):
+        if due and self._recorder.add_frame(frame):
             self._framed, self._frame_due = now, False
 
     def tick(self) -> None:

@@ -56,12 +56,7 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
     Raises `UnreadableFile` with the child's reason, `ValueError` where the answer is no answer,
     `EOFError` where it is cut.
     """
-    line = pipe.readline(LINE)
-    if not line.endswith(b"\n"):
-        raise EOFError("the answer is cut")
-    head = json.loads(line)
-    if "refused" in head:
-        raise UnreadableFile(plain(str(head["refused"]), 600))
+    head = read_head(pipe)
     tensors = [_checked(entry) for entry in head["tensors"]]
     total = sum(math.prod(shape) * np.dtype(sent_as(dtype)).itemsize for _, shape, dtype in tensors)
     if total > most or len(tensors) > limits.MEMBERS:
@@ -75,6 +70,17 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
         kind=plain(str(head["kind"]), 40),
         layers=received(head["layers"]),
     )
+
+
+def read_head(pipe: IO[bytes]) -> Any:
+    """The JSON line of an answer; raises as `receive` does."""
+    line = pipe.readline(LINE)
+    if not line.endswith(b"\n"):
+        raise EOFError("the answer is cut")
+    head = json.loads(line)
+    if "refused" in head:
+        raise UnreadableFile(plain(str(head["refused"]), 600))
+    return head
 
 
 def _checked(entry: dict[str, Any]) -> tuple[str, tuple[int, ...], str]:

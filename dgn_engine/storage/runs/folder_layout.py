@@ -82,6 +82,14 @@ def _user_data() -> Path:
     return base / "dgn-viewer"
 
 
+def unused_path(root: Path, name: str) -> Path:
+    """`name` below `root`, or `name-2` and so on where that exists."""
+    again = 1
+    while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
+        again += 1
+    return path
+
+
 def checkpoint_name(step: int, again: int) -> str:
     """'000000120', and '000000120-1' for another one at the same step."""
     return f"{step:09}" + (f"-{again}" if again else "")

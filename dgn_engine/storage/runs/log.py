@@ -91,7 +91,6 @@ class LogWriter:
 
     @property
     def next_seq(self) -> int:
-        """How many lines there are."""
         return self._seq
 
     def append(self, name: str, fields: dict[str, object]) -> None:
@@ -108,7 +107,6 @@ class LogWriter:
             self.sync()
 
     def sync(self) -> None:
-        """Sync what was written."""
         if self._dirty and self._file is not None:
             os.fsync(self._file.fileno())
             self._dirty = False

@@ -69,7 +69,6 @@ class Manifest:
 
     @property
     def serials(self) -> frozenset[int]:
-        """The serial numbers of the frames."""
         return frozenset(n for first, last in self.frames for n in range(first, last + 1))
 
 

@@ -74,10 +74,9 @@ class Recorder:
         return self._saving.is_set() and not self.paused
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Write a line of the log."""
         self._put(_Note(name, fields))
 
-    def frame(self, frame: Frame) -> bool:
+    def add_frame(self, frame: Frame) -> bool:
         """Write a frame, unless too many wait; whether it was accepted."""
         if self.paused or not self._room.acquire(blocking=False):
             return False
@@ -176,7 +175,7 @@ class Recorder:
             case _Note():
                 self.folder.note(job.name, job.fields)
             case Frame():
-                self.folder.frame(job)
+                self.folder.add_frame(job)
             case WriteMarker():
                 self.folder.sync()
             case _Checkpoint():

@@ -34,7 +34,6 @@ class Snapshot:
 
     @property
     def step(self) -> int:
-        """Steps that were done."""
         return int(self.state["step"])
 
     def finite(self) -> bool:

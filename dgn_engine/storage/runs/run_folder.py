@@ -94,12 +94,10 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """Where the weights go at the end."""
         return self.path / folder_layout.WEIGHTS
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of the run."""
         return run_info.config_of(self.info)
 
     @property
@@ -123,7 +121,7 @@ class RunFolder:
         self._write_info(run_info.add_start(self.info, started, fingerprint, threads))
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
-        """A line in the log."""
+        """Append a line to the log."""
         self._change()
         self._log.append(name, dict(fields))
         if name in CHANGES:
@@ -147,7 +145,7 @@ class RunFolder:
         self.note("RunContinued", {**fields, "lines": lines})
 
     def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
-        """A new checkpoint; those that are no longer needed go."""
+        """Write a checkpoint, and remove those that are no longer needed."""
         self._change()
         self._log.sync()
         folder = self.path / folder_layout.CHECKPOINTS
@@ -166,8 +164,8 @@ class RunFolder:
         run_checkpoints.remove(checkpoint)
         self.checkpoints.remove(checkpoint)
 
-    def frame(self, frame: Frame) -> None:
-        """A new frame; where there are too many, old ones thin out."""
+    def add_frame(self, frame: Frame) -> None:
+        """Write a frame; where there are too many, old ones thin out."""
         self._change()
         self._frames.append(
             frame_files.write(self.path / folder_layout.FRAMES, frame, self._serial)
@@ -179,11 +177,9 @@ class RunFolder:
 
     @property
     def lines(self) -> int:
-        """Of the log."""
         return self._log.next_seq
 
     def sync(self) -> None:
-        """Sync the log."""
         self._log.sync()
 
     def recover(self) -> None:
@@ -234,14 +230,11 @@ class RunFolder:
         self.info = info
 
 
-def new_folder(root: Path, config: RunConfig) -> RunFolder:
-    """A folder of its own in the user's folder of runs; raises `UserError`."""
+def create_named(root: Path, config: RunConfig) -> RunFolder:
+    """A new run in the user's folder of runs, named by time and settings; raises `UserError`."""
     words = f"{config.gating.regime}-{config.net.name}-{config.data.name.partition(':')[0]}"
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
-    again = 1
-    while (path := root / (name if again == 1 else f"{name}-{again}")).exists():
-        again += 1
-    return RunFolder.create(path, config)
+    return RunFolder.create(folder_layout.unused_path(root, name), config)
 
 
 def delete_run(folder: Path) -> None:

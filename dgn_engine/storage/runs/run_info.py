@@ -26,7 +26,7 @@ _CHECK = "sha256"
 
 
 def create(config: RunConfig) -> dict[str, Any]:
-    """What is known before the data are loaded."""
+    """A `run.json` with what is known before the data are loaded."""
     return {
         "format": FORMAT,
         "id": uuid.uuid4().hex,
@@ -48,9 +48,11 @@ def recreate(config: RunConfig) -> dict[str, Any]:
 def add_start(
     info: Mapping[str, Any], started: RunStarted, fingerprint: str, threads: int
 ) -> dict[str, Any]:
-    """With what is known once the run is built: device, threads, fingerprints, sizes."""
+    """A `run.json` with what is known once the run is built: device, threads, sizes and so on."""
     event = to_plain(started)
-    wiring = [event.pop(name) for name in ("config", "run", "paused", "wiring")][-1]
+    for name in ("config", "run", "paused"):
+        del event[name]
+    event["wiring"] = event.pop("wiring")  # the last key, as in every run.json so far
     return {
         **info,
         "device": started.device,
@@ -59,7 +61,7 @@ def add_start(
         "probe_set": started.probe_set.digest,
         "parameters_value": started.parameters_value,
         "parameters_feature": started.parameters_feature,
-        "started": {**event, "wiring": wiring},
+        "started": event,
     }
 
 
@@ -94,7 +96,6 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def write(folder: Path, info: Mapping[str, Any]) -> None:
-    """Whole or not at all; raises `OSError`."""
     write_file(folder / folder_layout.RUN, encode(info))
 
 

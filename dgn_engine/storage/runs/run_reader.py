@@ -48,7 +48,6 @@ class RunReader:
 
     @property
     def config(self) -> RunConfig:
-        """Of the run."""
         return run_info.config_of(self.info)
 
     @property
@@ -81,7 +80,6 @@ class RunReader:
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """What happened, in order."""
         return tuple(event for line in self.lines if (event := event_of(line)) is not None)
 
     @property

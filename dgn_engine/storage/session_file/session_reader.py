@@ -18,8 +18,8 @@ from typing import IO, Any
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import PART, sync_folder, write_file
 from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child, child_command
-from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
-from dgn_engine.storage.checkpoints.wire import LINE
+from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.checkpoints.wire import read_head
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
 from dgn_engine.storage.runs import folder_layout, run_info
 from dgn_engine.storage.runs.manifest import put_manifest, read_manifest
@@ -84,10 +84,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     Raises `UserError`.
     """
     wanted = "".join(c for c in name if c.isascii() and (c.isalnum() or c in "-_."))[:100]
-    wanted = wanted.strip(".") or "session"
-    again = 1
-    while (path := root / (wanted if again == 1 else f"{wanted}-{again}")).exists():
-        again += 1
+    path = folder_layout.unused_path(root, wanted.strip(".") or "session")
     part = root / f".{path.name}.{os.getpid()}{PART}"
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -105,13 +102,7 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
 
 def _receive(pipe: IO[bytes], size: int, folder: Path) -> None:
     """Write what the child passes on, and trust nothing of it."""
-    line = pipe.readline(LINE)
-    if not line.endswith(b"\n"):
-        raise EOFError("the answer is cut")
-    head = json.loads(line)
-    if "refused" in head:
-        raise UnreadableFile(plain(str(head["refused"]), 600))
-    files = [(name, count) for name, count in head["files"]]
+    files = [(name, count) for name, count in read_head(pipe)["files"]]
     if len(files) > _MEMBERS or any(type(count) is not int or count < 0 for _, count in files):
         raise ValueError("the answer makes no sense")
     if len({name for name, _ in files}) != len(files) or sum(n for _, n in files) > size:

@@ -32,7 +32,6 @@ class PrivateTempDir:
             raise
 
     def remove(self) -> None:
-        """With all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
 

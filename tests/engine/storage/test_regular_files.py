@@ -62,7 +62,7 @@ def run(tmp_path: Path) -> Path:
     folder = RunFolder.create(tmp_path / "runs" / "one", RunConfig())
     for step in (1, 2):
         folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-    folder.frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
+    folder.add_frame(Frame(1, 2, 0.1, 0.0, None, {"a": Reading("a", 2, 0, 0, {"x": np.ones(3)})}))
     state = {"format": 1, "step": 2, "finished": False, "config": RunConfig().to_dict()}
     folder.checkpoint(Snapshot({"value.weights.0": torch.ones(3)}, state), "")
     folder.close()

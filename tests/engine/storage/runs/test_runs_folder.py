@@ -323,11 +323,11 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path):
     folder = RunFolder.create(tmp_path / "run", RunConfig())
     for step in (1, 2):
         folder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
-        folder.frame(frame(step))
+        folder.add_frame(frame(step))
     folder.checkpoint(snapshot(2), "")
     for step in (3, 4):
         folder.note("Measured", to_plain(Measured(step, 0.0, 9.0, 0.5)))
-        folder.frame(frame(step))
+        folder.add_frame(frame(step))
     folder.close()
     again = RunFolder(tmp_path / "run")
     again.go_on({"step": 2, "remark": "", "folder": ""})

@@ -173,7 +173,7 @@ def test_frames_that_thin_out_are_not_missed(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", RunConfig(), frames_cap=40_000)
     for step in range(120):
         reading = Reading("a", step, 0, 0, {"x": np.full(100, step, np.float32)})
-        folder.frame(Frame(1, step, 0.0, 0.0, None, {"a": reading}))
+        folder.add_frame(Frame(1, step, 0.0, 0.0, None, {"a": reading}))
     folder.close()
     assert 0 < len(RunReader(folder.path).frames) < 60
     assert verify(folder.path) == []

@@ -86,7 +86,7 @@ def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what
         recorder.note(*measured(2))
         recorder.checkpoint(capture(run))
         if what == "frame":
-            recorder.frame(Frame(1, 2, 0.0, 0.0, None))
+            recorder.add_frame(Frame(1, 2, 0.0, 0.0, None))
         told = wait_for(recorder, RecordingPaused)
         assert os.strerror(code) in told.reason
         recorder.note(*measured(3))
