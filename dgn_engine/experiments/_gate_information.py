@@ -1,13 +1,13 @@
-"""How much the gates of a checkpoint know: [NPF] Definition 5.1.
+"""Measures how much the gates of a checkpoint know ([NPF] Definition 5.1).
 
-Its gates are copied and held; value networks are trained from scratch with them, and others with
-the gates of random networks. What they reach on the test set is the measure.
+The gates are copied and fixed. Value networks are trained from scratch with them, and others with
+the gates of random networks; their test accuracy is the measure.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,16 @@ from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._configurations import with_gating
+from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, gaps, training
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.importing import from_tensors
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.setting import OptionValue
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
-from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+from dgn_engine.sweep.unit import CalculationInputs, Unit
+from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device, set_threads
 from dgn_engine.training.metrics import TestPass
@@ -33,9 +35,13 @@ ITSELF = "file"
 
 
 def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
-    """The experiment for a file, trained as `config` says; raises `UserError` where it is not read.
+    """Return the experiment for a file; raises `UserError` where it cannot be read.
 
-    `config.net` is the network that the gates fit; see `net_of`.
+    Args:
+        file: a checkpoint.
+        config: how value networks are trained; `config.net` is the network that the gates fit
+            (see `net_of`).
+        seeds: how many networks of each kind.
     """
     digest = _digest(file)
 
@@ -43,7 +49,7 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
         return Plan(tuple(_units(file, digest, config, seeds)), choices=_choices(file, config))
 
     def findings(request: Request, results: UnitResults) -> Findings:
-        return _findings(request, results, file.name, seeds)
+        return _findings(results, file.name, seeds)
 
     return Experiment(
         title=f"Gate information of {file.name}",
@@ -57,7 +63,7 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
 
 
 def net_of(file: Path) -> NetConfig:
-    """The network that the file's gates fit, where the file says so; else `UserError`."""
+    """Return the network that the file's gates fit; raises `UserError` where it is not said."""
     listing = read_tensors(file)
     if from_tensors.is_ours(listing):
         return RunConfig.from_toml(listing.metadata["config"]).net
@@ -65,7 +71,7 @@ def net_of(file: Path) -> NetConfig:
 
 
 def own_accuracy(work: CalculationInputs) -> Any:
-    """Test accuracy (0…1) of the network in a file, for `Calculation`; NaN is never returned."""
+    """Return the test accuracy (0…1) of the network in a file, and its regime."""
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
     found = network_for(Path(work.arguments["file"]), config.net, examples)
@@ -81,7 +87,7 @@ def own_accuracy(work: CalculationInputs) -> Any:
 
 
 def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwork:
-    """The network in a file; raises `UserError` where it cannot be tested on these examples."""
+    """Return the network in a file; raises `UserError` where it does not fit these examples."""
     listing = read_tensors(file)
     found = network_of(listing, examples.train_x.shape[1:], net)
     if found.regime.drawn_gates:
@@ -95,47 +101,30 @@ def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwo
     return found
 
 
-def _units(file: Path, digest: str, config: RunConfig, seeds: int) -> list[Unit]:
-    asked = {"file": str(file), "sha256": digest, "config": config.to_dict()}
-    units: list[Unit] = [
-        Calculation(ITSELF, "dgn_engine.experiments._gate_information:own_accuracy", asked)
-    ]
+def _units(file: Path, digest: str, config: RunConfig, seeds: int) -> Iterator[Unit]:
+    yield calculation(ITSELF, own_accuracy, file=str(file), sha256=digest, config=config.to_dict())
     for seed in range(seeds):
         for regime, source in ((COPIED, str(file)), (RANDOM, "")):
-            gating = replace(config.gating, regime=regime, gates_from=source)
-            units.append(Training(f"{regime}-s{seed}", replace(config, gating=gating, seed=seed)))
-    return units
+            yield training(with_gating(config, gates_from=source), regime, seed)
 
 
-def _findings(request: Request, results: UnitResults, name: str, seeds: int) -> Findings:
+def _findings(results: UnitResults, name: str, seeds: int) -> Findings:
     own = results.calculated(ITSELF)
-    runs = {
-        regime: [results.trained(f"{regime}-s{seed}") for seed in range(seeds)]
-        for regime in (COPIED, RANDOM)
-    }
-    difference = [
-        100 * (copied.best - random.best)
-        for copied, random in zip(runs[COPIED], runs[RANDOM], strict=True)
-    ]
+    grid = Grid(results, range(seeds))
+    copied, random = grid.trained(COPIED), grid.trained(RANDOM)
     rows = (
         Row(f"{name} itself ({own['regime']})", (100 * own["accuracy"],), remark="as it is"),
-        _row(f"its gates, value network from scratch ({COPIED})", runs[COPIED]),
-        _row(f"random gates ({RANDOM})", runs[RANDOM]),
+        _row(f"its gates, value network from scratch ({COPIED})", copied),
+        _row(f"random gates ({RANDOM})", random),
     )
     claim = ("gates", "its gates know more than random ones")
-    judged = judge(claim, f"{COPIED} − {RANDOM}", above(difference))
+    judged = judge(claim, f"{COPIED} − {RANDOM}", above(gaps(copied, random)))
     return Findings(rows, (judged,))
 
 
-def _row(label: str, runs: list[TrainedRun]) -> Row:
-    last = [100 * run.last for run in runs]
-    return Row(
-        label,
-        tuple(100 * run.best for run in runs),
-        epochs=max(run.epochs[-1] if run.epochs else 0.0 for run in runs),
-        seconds=sum(run.seconds for run in runs),
-        remark=f"after the last epoch {sum(last) / len(last):.2f} %",
-    )
+def _row(label: str, cell: TrainedCell) -> Row:
+    last = sum(cell.last) / len(cell.last)
+    return cell.row(label, remark=f"after the last epoch {last:.2f} %")
 
 
 def _choices(file: Path, config: RunConfig) -> tuple[str, ...]:

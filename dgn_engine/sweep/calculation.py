@@ -1,4 +1,4 @@
-"""A calculation and its folder: what was asked for, what came out, and how long it took."""
+"""Calculations and their folders: the call, its result, and how long it took."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, unit_folder, unit_to_plain
 
 RESULT = "result.json"  # what came out
-ASKED = "unit.json"  # what was asked for, with the seconds it took and the digest of the result
+UNIT = "unit.json"  # the call, with the seconds it took and the digest of the result
 PACKAGE = "dgn_engine."
 _SECONDS, _DIGEST = "seconds", "sha256"  # both are missing where an older version wrote the file
 
@@ -29,12 +29,12 @@ def is_calculated(unit: Calculation, folder: Path) -> bool:
 
     Raises `UserError` where the folder holds another calculation.
     """
-    told, result = _asked(folder), _bytes(folder / RESULT)
-    if told is None or result is None:
+    written, result = _read_unit(folder), _bytes(folder / RESULT)
+    if written is None or result is None:
         return False
-    digest = told.pop(_DIGEST, None)
-    told.pop(_SECONDS, None)
-    if told != unit_to_plain(unit):
+    digest = written.pop(_DIGEST, None)
+    written.pop(_SECONDS, None)
+    if written != unit_to_plain(unit):
         raise UserError(f"{folder} holds another calculation; choose another folder with --out.")
     if digest is not None:
         return bool(digest == _digest(result))
@@ -60,16 +60,18 @@ def calculate(unit: Calculation, root: Path) -> None:
         began = time.monotonic()
         result = json.dumps(function(CalculationInputs(unit.arguments, folder, needs))).encode()
         took = round(time.monotonic() - began, 6)
-        told = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _digest(result)}
-        write_file(folder / ASKED, json.dumps(told).encode())
+        written = {**unit_to_plain(unit), _SECONDS: took, _DIGEST: _digest(result)}
+        write_file(folder / UNIT, json.dumps(written).encode())
         write_file(folder / RESULT, result)  # last: with it, it is done
     finally:
         lock.release()
 
 
 def read_result(folder: Path) -> Any:
-    """Its JSON value; raises `UserError` where there is none, and where a name is looked up in it
-    that an older version of the calculation did not write.
+    """Read the JSON value of a calculation.
+
+    Raises `UserError` where there is none, and where a name is looked up in it that an older
+    version of the calculation did not write.
     """
     path = folder / RESULT
 
@@ -85,9 +87,9 @@ def read_result(folder: Path) -> Any:
 
 
 def seconds_taken(folder: Path) -> float:
-    """By its function; NaN where nobody has told."""
-    told = (_asked(folder) or {}).get(_SECONDS)
-    return float(told) if isinstance(told, (int, float)) else math.nan
+    """Return the time that its function took; NaN where an older version did not write it."""
+    written = (_read_unit(folder) or {}).get(_SECONDS)
+    return float(written) if isinstance(written, (int, float)) else math.nan
 
 
 class _Named(dict[str, Any]):
@@ -104,8 +106,8 @@ class _Named(dict[str, Any]):
         )
 
 
-def _asked(folder: Path) -> dict[str, Any] | None:
-    content = _bytes(folder / ASKED)
+def _read_unit(folder: Path) -> dict[str, Any] | None:
+    content = _bytes(folder / UNIT)
     try:
         tree = json.loads(content or b"")
     except (ValueError, RecursionError):

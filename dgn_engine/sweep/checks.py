@@ -1,4 +1,4 @@
-"""What units need must be there and fit: found out before the first of them begins."""
+"""Checks before the first unit begins that what units need is there and fits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FEW = 2  # examples: of the data only shapes and classes matter here
 
 
 def check_folder(folder: Path) -> None:
-    """Raise `UserError` where something else than a folder lies there, or on the way there."""
+    """Raise `UserError` where the path, or a parent of it, is not a folder."""
     try:
         there = next(place for place in (folder, *folder.parents) if place.exists())
         sound = there.is_dir()
@@ -63,7 +63,7 @@ def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
 
 
 def _what_counts(unit: Training) -> object:
-    """The same for runs that differ in numbers which fit everywhere."""
+    """Return a key that is the same for runs which differ only in numbers that fit everywhere."""
     config = unit.config
     training = replace(config.training, learning_rate=1.0, momentum=0.0)
     shown = replace(config, seed=0, data=_whole(config.data), training=training)
@@ -71,7 +71,7 @@ def _what_counts(unit: Training) -> object:
 
 
 def _whole(data: DataConfig) -> DataConfig:
-    """Without what changes neither shapes nor classes."""
+    """Return the data without settings that change neither shapes nor classes."""
     return replace(data, label_noise=0.0, pixels="true", variant_seed=0)
 
 
@@ -93,7 +93,7 @@ def _check_names(config: RunConfig) -> None:
 
 
 def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
-    """As a run begins, on the CPU and with next to no examples."""
+    """Begin the run on the CPU with next to no examples."""
     config = unit.config
     choose_device(config.device)
     data = _whole(config.data)
@@ -113,7 +113,7 @@ def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
 
 
 def _few(examples: Examples) -> Examples:
-    """Copies, so that the rest is given back."""
+    """Copy a few examples, so that the memory of the others is freed."""
     return replace(
         examples,
         train_x=examples.train_x[:_FEW].copy(),

@@ -61,7 +61,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
-    """The runs of a sweep's tree; `folder`: where a base file is looked for."""
+    """Return the runs of a parsed sweep; a base file is relative to `folder`."""
     for key in tree:
         if key not in ("base", "grid", "list"):
             raise UserError(f"Unknown key '{key}'; a sweep has base, [grid] and [[list]].")
@@ -89,32 +89,36 @@ def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
     return Sweep(tuple(runs.values()), fields)
 
 
-def _base(told: object, folder: Path) -> RunConfig:
-    if isinstance(told, str):
-        return RunConfig.from_file(folder / told)
-    if not isinstance(told, Mapping):
+def _base(value: object, folder: Path) -> RunConfig:
+    if isinstance(value, str):
+        return RunConfig.from_file(folder / value)
+    if not isinstance(value, Mapping):
         raise UserError("base must be the name of a configuration file or a table.")
-    return RunConfig.from_dict(told)
+    return RunConfig.from_dict(value)
 
 
-def _grid(told: object) -> dict[str, list[Any]]:
-    if not isinstance(told, Mapping):
+def _grid(value: object) -> dict[str, list[Any]]:
+    if not isinstance(value, Mapping):
         raise UserError("[grid] must be a table of fields and lists of values.")
-    grid = dict(_flat(told, ""))
+    grid = dict(_flat(value, ""))
     for field, values in grid.items():
         if not isinstance(values, list) or not values:
             raise UserError(f"[grid] {field} is {values!r}; it must be a list of values.")
     return grid
 
 
-def _entries(told: object) -> list[Settings]:
-    if not isinstance(told, list) or not all(isinstance(one, Mapping) for one in told) or not told:
+def _entries(value: object) -> list[Settings]:
+    if (
+        not isinstance(value, list)
+        or not all(isinstance(one, Mapping) for one in value)
+        or not value
+    ):
         raise UserError("[[list]] must be tables of fields and values.")
-    return [dict(_flat(one, "")) for one in told]
+    return [dict(_flat(one, "")) for one in value]
 
 
 def _flat(tree: Mapping[str, Any], where: str) -> Iterator[tuple[str, Any]]:
-    """'a.b' and nested tables alike, as fields in dots."""
+    """Yield 'a.b' and nested tables alike, as fields in dots."""
     for key, value in tree.items():
         field = f"{where}.{key}" if where else key
         if isinstance(value, Mapping):
@@ -138,7 +142,7 @@ def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -
 
 
 def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> None:
-    """Options are copied on the way: the base is shared by all runs."""
+    """Set a field; options are copied on the way, because all runs share the base."""
     for part in path[:-1]:
         inner = tree.get(part, {})
         if not isinstance(inner, dict):
@@ -149,7 +153,7 @@ def _put(tree: dict[str, Any], path: list[str], value: object, field: str) -> No
 
 
 def _name(settings: Settings, fields: tuple[str, ...]) -> str:
-    """'regime=DL+seed=0': a folder's name."""
+    """Return 'regime=DL+seed=0', a folder's name."""
     lasts = [field.rpartition(".")[2] for field in fields]
     parts = []
     for field, value in settings.items():

@@ -127,10 +127,10 @@ class Schedule:
     def _fail(self, unit_id: str, trouble: str) -> list[UnitProgress]:
         """Fail the unit and, in turn, whatever needs it."""
         self.states[unit_id] = "failed"
-        told = [UnitProgress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
+        failed = [UnitProgress(unit_id, "failed", self._fraction[unit_id], trouble=trouble)]
         for other in self._needed_by[unit_id]:
             if self.states[other] == "queued" and other in self._queue:
                 self._queue.remove(other)
                 reason = f"'{unit_id}', which it needs, failed: {trouble}"
-                told += self._fail(other, reason)
-        return told
+                failed += self._fail(other, reason)
+        return failed

@@ -1,4 +1,4 @@
-"""Dask clusters by a short text: one that is there, one on this machine, or jobs of Slurm."""
+"""Connects to Dask clusters: a running one, one on this machine, or jobs of Slurm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SLURM: Mapping[str, type] = {
 
 @contextmanager
 def connected(cluster: str, workers: int) -> Iterator[Any]:
-    """A client of the cluster; one that was started here ends with it. Raises `UserError`."""
+    """Yield a client of the cluster; a cluster that was started here ends with it."""
     check_cluster(cluster)
     try:
         from distributed import Client
@@ -85,7 +85,7 @@ def check_cluster(cluster: str) -> None:
 
 
 def slurm_options(cluster: str) -> dict[str, int | str]:
-    """'slurm:jobs=8,memory=8GB' as its options; raises `UserError`."""
+    """Parse the options of 'slurm:jobs=8,memory=8GB'; raises `UserError`."""
     options: dict[str, int | str] = {}
     for text in filter(None, cluster.partition(":")[2].split(",")):
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""What a sweep came to: a line for each run, and one for each setting over its seeds."""
+"""Summarises a sweep: a row for each run, and one for each setting over its seeds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERS = ("best", "last", "train", "epochs", "seconds")
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A run: accuracies 0…1, NaN where there is none. 'skipped' is said as 'done'."""
+    """A run: accuracies 0…1, NaN where there is none. A skipped run is 'done'."""
 
     id: str
     settings: Mapping[str, Any]
@@ -55,13 +55,13 @@ class SummaryGroup:
 def rows_of(
     sweep: Sweep, states: Mapping[str, UnitState], last: Mapping[str, UnitProgress], root: Path
 ) -> list[SummaryRow]:
-    """Every run of the sweep, read from its folder."""
+    """Read every run of the sweep from its folder."""
     results = UnitResults(root)
     return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
 
 
 def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
-    """Runs that are over, by all settings but the seed, in their order."""
+    """Group the runs that are over by all settings but the seed, in their order."""
     found: dict[str, list[SummaryRow]] = {}
     for line in lines:
         if line.state in ("done", "diverged"):
@@ -80,7 +80,7 @@ def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
 
 
 def write_results(root: Path, sweep: Sweep, lines: Sequence[SummaryRow], state: str) -> None:
-    """results.json and results.csv, whole or not at all; raises `UserError`."""
+    """Write results.json and results.csv, whole or not at all; raises `UserError`."""
     tree = {
         "format": FORMAT,
         "state": state,
@@ -103,8 +103,9 @@ def _line(
     unit_id = run.unit.id
     word = "done" if state == "skipped" else state
     if state not in SOUND:
-        told = last.get(unit_id)
-        return SummaryRow(unit_id, run.settings, word, trouble=told.trouble if told else "")
+        progress = last.get(unit_id)
+        trouble = progress.trouble if progress else ""
+        return SummaryRow(unit_id, run.settings, word, trouble=trouble)
     found = results.trained(unit_id)
     return SummaryRow(
         id=unit_id,

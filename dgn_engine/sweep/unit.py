@@ -29,7 +29,7 @@ class UnitFile(NamedTuple):
     file: str
 
     def path(self, root: Path) -> Path:
-        """Where it lies."""
+        """Return its path in the folder of a sweep."""
         return unit_folder(root, self.unit) / self.file
 
 
@@ -44,12 +44,12 @@ class Training:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The ids of the units that must be done before."""
+        """Ids of the units that must be done before."""
         made = (self.gates_from, self.weights_from)
         return tuple(dict.fromkeys(source.unit for source in made if source is not None))
 
     def resolved(self, root: Path) -> RunConfig:
-        """The configuration with the paths of what other units made."""
+        """Return the configuration with the paths of what other units made."""
         gating, training = self.config.gating, self.config.training
         if self.gates_from is not None:
             gating = replace(gating, gates_from=str(self.gates_from.path(root)))
@@ -60,7 +60,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Calculation:
-    """A function of the folders of other units: `module:function(Work) -> JSON`.
+    """A function of the folders of other units: `module:function(CalculationInputs) -> JSON`.
 
     `arguments` are plain JSON values. The function lives in this package: nothing else is called.
     """
@@ -73,7 +73,7 @@ class Calculation:
 
 @dataclass(frozen=True)
 class CalculationInputs:
-    """What a calculation is given: its arguments, where it may write, where its needs lie."""
+    """The input of a calculation: arguments, the folder for its files, the folders of its needs."""
 
     arguments: Mapping[str, Any]
     folder: Path
@@ -148,7 +148,7 @@ class UnitUpdate:
 
 
 def unit_folder(root: Path, unit_id: str) -> Path:
-    """The folder of a unit within that of its sweep."""
+    """Return the folder of a unit within that of its sweep."""
     return root / UNITS / unit_id
 
 
@@ -172,6 +172,6 @@ def same_unit(one: Unit, other: Unit) -> bool:
 
 
 def unit_to_plain(unit: Unit) -> dict[str, Any]:
-    """As it stands in `unit.json` and `plan.json`."""
+    """Return the unit as `unit.json` and `plan.json` hold it."""
     tree: dict[str, Any] = to_plain(unit, omit_none=True)
     return tree

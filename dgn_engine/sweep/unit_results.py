@@ -144,8 +144,8 @@ class UnitResults:
 
     def seconds_of(self, *unit_ids: str, default: float = math.nan) -> float:
         """Return the time of these units as far as it is known; `default` where it is of none."""
-        told = [self._seconds_of(unit_id) for unit_id in unit_ids]
-        known = [seconds for seconds in told if not math.isnan(seconds)]
+        seconds = [self._seconds_of(unit_id) for unit_id in unit_ids]
+        known = [one for one in seconds if not math.isnan(one)]
         return sum(known) if known else default
 
     @property

@@ -1,1 +1,1 @@
-"""A reproduced experiment: carried out, written down, drawn, and read again."""
+"""Reproduces experiments: carries them out, writes, draws and reads their results."""

@@ -1,4 +1,4 @@
-"""What a reproduction costs before it is begun: runs, hours, storage; estimates that say so."""
+"""Estimates what a reproduction costs before it begins: runs, hours, storage."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from dgn_engine.sweep.workers.batched_workers import find_stacks
 # Fitted to steps that were timed on one core of a Xeon at 2.5 GHz (docs/scale.md says how well).
 LAYER = 1.1e-4  # seconds of a layer in one pass, however small: Python, the optimiser, the log
 DENSE, CONV = 5.5e10, 7e10  # floating-point operations a second of one core, by itself
-PACKED = 3.6e10  # and of dense networks in a stack, who share what a layer costs in Python
+PACKED = 3.6e10  # and of dense networks in a stack, which share what a layer costs in Python
 BYTES = 4
-WORTH = 0.9  # of the time: packing that saves less is not told
+WORTH = 0.9  # of the time: packing that saves less is not mentioned
 _CHECKPOINTS = 2  # that are there at a time
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of so many runs: seconds of one CPU core, one by one and with stacks, bytes of folders."""
+    """The cost of runs: seconds of one CPU core, one by one and in stacks; bytes of folders."""
 
     runs: int
     calculations: int
@@ -49,9 +49,9 @@ class _Sizes:
 
 
 def cost_of(task: ReproductionTask) -> Cost:
-    """By the operations of the networks and the steps; calculations are not counted.
+    """Estimate by the operations of the networks and the steps; calculations are not counted.
 
-    Loads each data set once, so that one that is not there is refused before anything is begun.
+    Loads each data set once, so that a missing one is refused before anything begins.
     """
     units = plan_of(task).units
     runs = [unit for unit in units if isinstance(unit, Training)]
@@ -68,7 +68,7 @@ def cost_of(task: ReproductionTask) -> Cost:
 
 
 def cost_in_words(task: ReproductionTask) -> str:
-    """'npf-table2, full: 150 runs, 0 calculations; about 40 h of one CPU core …'."""
+    """Say it in a sentence: 'npf-table2, full: 150 runs; about 40 h of one CPU core …'."""
     cost = cost_of(task)
     parts = [f"{task.name}, {task.request.scale}: {cost.runs:,} runs"]
     if cost.calculations:
@@ -86,7 +86,7 @@ def cost_in_words(task: ReproductionTask) -> str:
 
 
 def storage_in_words(size: float) -> str:
-    """'3.1 MB', '12 GB'."""
+    """Format bytes: '3.1 MB', '12 GB'."""
     for unit in ("kB", "MB", "GB"):
         size /= 1000
         if size < 999.5:
@@ -95,12 +95,12 @@ def storage_in_words(size: float) -> str:
 
 
 def operations(architecture: Architecture) -> float:
-    """Floating-point operations of one example's way through one network, forward."""
+    """Return the floating-point operations of one example in one forward pass."""
     return float(sum(2 * math.prod(weight) * places for weight, places in _layers(architecture)))
 
 
 def _run_cost(unit: Training, stack: int = 1) -> tuple[float, float]:
-    """Seconds and bytes of one run, trained in a stack of so many."""
+    """Return seconds and bytes of one run, trained in a stack of so many."""
     config = unit.config
     sizes = _sizes(config.data)
     architecture = build_architecture(config.net, sizes.shape, sizes.classes)
@@ -128,7 +128,7 @@ def _storage(config: RunConfig, architecture: Architecture, feature: int) -> flo
 
 
 def _layers(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The weights of each layer, and at how many places they are used."""
+    """Yield the weight shape of each layer, and at how many positions it is applied."""
     weighted = set(map(id, architecture.weighted))
     for node, shape in architecture.shapes():
         if id(node) in weighted:

@@ -1,4 +1,4 @@
-"""`results.json`: everything that one reproduction came to, free of torch, so that all can read it.
+"""`results.json`: the whole result of one reproduction; free of torch, so that the viewer reads it.
 
 Numbers that do not exist (NaN) are null in the file.
 """
@@ -42,7 +42,7 @@ class ReportRow:
 
 @dataclass(frozen=True)
 class ReportUnit:
-    """One run or calculation: what became of it and how long it took."""
+    """One run or calculation: its state and how long it took."""
 
     id: str
     state: str
@@ -52,9 +52,10 @@ class ReportUnit:
 
 @dataclass(frozen=True)
 class Document:
-    """See the module. `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone.
+    """The content of `results.json`.
 
-    `request` and `machine` are plain values by name.
+    `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request` and
+    `machine`: plain values by name.
     """
 
     name: str
@@ -81,13 +82,13 @@ class Document:
 
 
 def to_bytes(document: Document) -> bytes:
-    """As it is written."""
+    """Return the document as it is written."""
     tree = to_plain(document, nonfinite="null")
     return (json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def read(folder: Path) -> Document:
-    """The result in a folder, or in the folder of a file in it; raises `UserError`."""
+    """Read the result in a folder, or a result's file; raises `UserError`."""
     path = folder if folder.is_file() else folder / RESULTS
     try:
         tree = json.loads(read_text(path))

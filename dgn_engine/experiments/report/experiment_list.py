@@ -1,4 +1,4 @@
-"""The experiments as a menu and a list show them, with their estimated costs in words."""
+"""Lists the experiments for a menu and a table, with their estimated costs in words."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ UNKNOWN = "not measured"
 
 
 def experiment_entries() -> tuple[ExperimentEntry, ...]:
-    """In the order of their names; read from their sources, because importing them takes seconds
-    in which a window waits. Imported after all where the sources are not there or say it otherwise.
+    """Return the experiments in the order of their names.
+
+    They are read from their sources, because importing them takes seconds in which a window waits;
+    imported only where the sources are not there or are not literal.
     """
     try:
-        told = [(name, _declared(text)) for name, text in _sources()]
+        entries = [(name, _literal_fields(text)) for name, text in _sources()]
     except (OSError, SyntaxError, ValueError, LookupError):
-        told = [(name, vars(found)) for name, found in all_experiments().items()]
-    if not told:
-        told = [(name, vars(found)) for name, found in all_experiments().items()]
+        entries = []
+    if not entries:
+        entries = [(name, vars(found)) for name, found in all_experiments().items()]
     return tuple(
         ExperimentEntry(
             name,
@@ -37,7 +39,7 @@ def experiment_entries() -> tuple[ExperimentEntry, ...]:
             tuple(fields.get("rows", ())),
             tuple(fields.get("asks", ())),
         )
-        for name, fields in told
+        for name, fields in entries
     )
 
 
@@ -47,8 +49,8 @@ def _sources() -> Iterator[tuple[str, str]]:
         yield path.stem.replace("_", "-"), path.read_text(encoding="utf-8")
 
 
-def _declared(source: str) -> dict[str, Any]:
-    """What `EXPERIMENT = Experiment(…)` says in literals; functions are left out."""
+def _literal_fields(source: str) -> dict[str, Any]:
+    """Return the literal fields of `EXPERIMENT = Experiment(…)`, without functions."""
     for statement in ast.parse(source).body:
         match statement:
             case ast.Assign(targets=[ast.Name(id="EXPERIMENT")], value=ast.Call(keywords=said)):
@@ -62,12 +64,10 @@ def _minutes(minutes: float) -> str:
 
 
 def quick_words(experiment: Experiment) -> str:
-    """'2 min' on two CPU cores."""
-    minutes = experiment.quick_minutes
-    return formatting.duration(60 * minutes) if minutes else UNKNOWN
+    """Return the time on two CPU cores: '2 min'."""
+    return _minutes(experiment.quick_minutes)
 
 
 def full_words(experiment: Experiment) -> str:
-    """'3.5 h' on one CPU core."""
-    hours = experiment.full_hours
-    return formatting.duration(3600 * hours) if hours else UNKNOWN
+    """Return the time on one CPU core: '3.5 h'."""
+    return _minutes(60 * experiment.full_hours)

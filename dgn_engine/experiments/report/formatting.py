@@ -123,9 +123,9 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
     yield "state", _state(document)
     yield "scale", document.scale
     yield "protocol", document.protocol
-    asked = _asked(document.request)
-    if asked:
-        yield "asked for", asked
+    options = _options(document.request)
+    if options:
+        yield "asked for", options
     count = len(document.units)
     yield (
         "runs and calculations",
@@ -156,7 +156,7 @@ def _state(document: Document) -> str:
     return f"{document.state}, {failed} failed" if failed else document.state
 
 
-def _asked(request: Mapping[str, Any]) -> str:
+def _options(request: Mapping[str, Any]) -> str:
     parts = [
         f"{name} {value}"
         for name, value in request.items()

@@ -24,7 +24,7 @@ _NUMBERS = frozenset(
 
 
 def html(document: Document) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "\n".join(_page(document)) + "\n"
 
 

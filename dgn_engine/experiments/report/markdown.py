@@ -17,7 +17,7 @@ from dgn_engine.experiments.report.result_layout import FIGURES
 
 
 def markdown(document: Document) -> str:
-    """The whole report; figures are linked."""
+    """Return the whole report; figures are linked."""
     return "\n".join(_lines(document)) + "\n"
 
 

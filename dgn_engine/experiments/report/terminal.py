@@ -1,4 +1,4 @@
-"""The tables of a result on a terminal."""
+"""Prints the tables of a result on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STYLES = {"held": "green", "not held": "red"}
 
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
-    """Rows, claims, and where the report lies."""
+    """Print rows, claims, and the path of the report."""
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
     if document.rows:
         table = _table("", "measured", "printed", "difference", "n", "epochs", "time")

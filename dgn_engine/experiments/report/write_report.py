@@ -34,9 +34,9 @@ _MOST = 12  # runs that are named; more are counted
 
 @dataclass(frozen=True)
 class ReproductionTask:
-    """What is to be reproduced, and where; `command` does it again.
+    """An experiment to reproduce, and the folder of its result; `command` does it again.
 
-    `files` are written beside the result, once the folder is known to be its own.
+    `files` are written into the folder too, once it is known to be its own.
     """
 
     name: str

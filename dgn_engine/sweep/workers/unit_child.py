@@ -49,13 +49,13 @@ class _Parent:
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
-        self._asked = 0.0
+        self._polled = 0.0
         self.stopped = False
 
     def wants_stop(self) -> bool:
         now = time.monotonic()
-        if not self.stopped and now - self._asked >= EVERY:
-            self._asked = now
+        if not self.stopped and now - self._polled >= EVERY:
+            self._polled = now
             try:
                 self.stopped = self._pipe.poll() and self._pipe.recv_bytes().decode() == STOP
             except (EOFError, OSError):
