@@ -21,6 +21,7 @@ class Net:
     title: str
     build: Build
     options: tuple[Setting, ...] = ()
+    stackable: bool = False  # a plain chain of dense layers: sweeps train many as one stack
 
 
 def dense_chain(inputs: int, width: int, hidden: int, classes: int) -> tuple[Node, ...]:

@@ -25,4 +25,5 @@ NET = Net(
         Setting("width", "width w", 128, least=1, most=65536),
         Setting("depth", "depth d (weight layers)", 6, least=2, most=200),
     ),
+    stackable=True,
 )

@@ -25,8 +25,9 @@ class StackGroups:
 def why_not(config: RunConfig) -> str:
     """Why this run cannot be packed, in one sentence; empty where it can."""
     regime = find_regime(config.gating.regime)
-    if config.net.name != "fc":
-        return f"Only fc networks are packed, not {config.net.name}."
+    stackable = [name for name, net in all_nets().items() if net.stackable]
+    if config.net.name not in stackable:
+        return f"Only {' and '.join(stackable)} networks are packed, not {config.net.name}."
     if regime.drawn_gates:
         return f"{regime.name} has no feature network; it is not packed."
     if regime.takes_gates and not config.gating.gates_from:
@@ -53,7 +54,7 @@ def packable(configs: Sequence[RunConfig]) -> StackGroups:
 def pack_key(config: RunConfig) -> object:
     """What all networks of a pack have in common."""
     training, data = config.training, config.data
-    offered = {field.name: field.default for field in all_nets()["fc"].options}
+    offered = {field.name: field.default for field in all_nets()[config.net.name].options}
     return (
         replace(data, label_noise=0.0, pixels="true", variant_seed=0),
         config.net.name,
