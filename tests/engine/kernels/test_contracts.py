@@ -34,7 +34,7 @@ def test_a_result_of_another_shape_breaks_the_contract(shape: tuple[int, ...]) -
 
 @pytest.mark.parametrize("mode", list(LOGITS))
 def test_every_mode_of_the_tangent_kernel_keeps_its_contract(mode: k.Logits) -> None:
-    network = make_network(ARCHITECTURES["gap"], soft=True)
+    network = make_network(ARCHITECTURES["conv-gap"], soft=True)
     x = images(network.architecture, 4)
     parts = k.tangent_kernels(network, x, mode, other=x[:3])
     with pytest.raises(AssertionError, match="promised"):

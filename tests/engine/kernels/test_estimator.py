@@ -7,14 +7,14 @@ import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
-    every_architecture,
+    HAND_WRITTEN,
     images,
     random_gates,
     random_masks,
 )
 
 
-@every_architecture
+@pytest.mark.parametrize("name", HAND_WRITTEN)
 @pytest.mark.parametrize("normalise", ["none", "width"])
 def test_the_estimate_lies_within_its_error_bars(name: str, normalise: k.Normalise) -> None:
     architecture = ARCHITECTURES[name]
@@ -34,7 +34,7 @@ def test_the_estimate_lies_within_its_error_bars(name: str, normalise: k.Normali
 
 
 def test_four_times_the_draws_halve_the_error() -> None:
-    architecture = ARCHITECTURES["fc"]
+    architecture = ARCHITECTURES["fc-deep"]
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
     errors = [
         k.estimate_path_kernel(architecture, gates, x, r, torch.Generator().manual_seed(1)).relative
@@ -44,7 +44,7 @@ def test_four_times_the_draws_halve_the_error() -> None:
 
 
 def test_one_draw_has_no_error_bar_and_is_refused() -> None:
-    architecture = ARCHITECTURES["fc"]
+    architecture = ARCHITECTURES["fc-deep"]
     x, gates = images(architecture, 2), random_gates(architecture, 2, hard=True)
     with pytest.raises(UserError, match="at least 2"):
         k.estimate_path_kernel(architecture, gates, x, 1, torch.Generator())

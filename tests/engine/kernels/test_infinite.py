@@ -158,7 +158,7 @@ def test_the_diagonal_is_the_one_dimensional_moment() -> None:
 
 
 NETS = {
-    "gap": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
+    "conv-gap": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
     "circular": (Conv(2, 1, circular=True), Conv(1, 1), GlobalAveragePool(),
                  Dense(1, 1, gated=False)),
     "stride": (Conv(2, 1, stride=2), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),

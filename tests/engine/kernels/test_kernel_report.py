@@ -15,7 +15,7 @@ from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
 def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
     monkeypatch: pytest.MonkeyPatch, logits: k.Logits
 ) -> None:
-    architecture = ARCHITECTURES["fc"]
+    architecture = ARCHITECTURES["fc-deep"]
     network, x = make_network(architecture, soft=True), images(architecture, 12)
     labels = torch.arange(12) % 2
     whole = kernel_arrays(network, x, labels, KernelSettings(logits))
@@ -32,7 +32,7 @@ def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
     assert large["nu"] == pytest.approx(nu, rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["fc", "gap", "residual-dense"])
+@pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-dense"])
 @pytest.mark.parametrize("logits", ["mean", "perclass", "full"])
 def test_the_number_that_fits_fits_and_one_more_does_not(name: str, logits: k.Logits) -> None:
     network = make_network(ARCHITECTURES[name])
@@ -46,8 +46,8 @@ def test_the_number_that_fits_fits_and_one_more_does_not(name: str, logits: k.Lo
 
 
 def test_shared_kernels_refuse_what_exceeds_their_budget() -> None:
-    network = make_network(ARCHITECTURES["gap"])
-    x = images(ARCHITECTURES["gap"], 3)
+    network = make_network(ARCHITECTURES["conv-gap"])
+    x = images(ARCHITECTURES["conv-gap"], 3)
     with pytest.raises(UserError, match="0 inputs fit"):
         k.SharedKernels(network, x, budget_bytes=1000)
     k.SharedKernels(network, x, budget_bytes=1 << 30)

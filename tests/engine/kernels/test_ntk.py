@@ -115,7 +115,12 @@ def test_a_soft_gated_network_splits_over_its_two_networks(
 
 @pytest.mark.parametrize(
     ("name", "wiring"),
-    [("fc", (2, 0, 1)), ("fc", (1, 0, 2)), ("gap", (1, 0)), ("gap-circular-dense", (1, 0, 3, 2))],
+    [
+        ("fc-deep", (2, 0, 1)),
+        ("fc-deep", (1, 0, 2)),
+        ("conv-gap", (1, 0)),
+        ("gap-circular-dense", (1, 0, 3, 2)),
+    ],
 )
 @pytest.mark.parametrize("mode", MODES)
 def test_a_permuted_wiring_sends_gate_gradients_back_where_they_came_from(
@@ -130,7 +135,7 @@ def test_a_permuted_wiring_sends_gate_gradients_back_where_they_came_from(
     torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
 
 
-@pytest.mark.parametrize("name", ["fc", "gap-circular-dense", "max-gap", "residual-conv"])
+@pytest.mark.parametrize("name", ["fc-deep", "gap-circular-dense", "max-gap", "residual-conv"])
 def test_linear_features_have_a_feature_kernel_without_rectification(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     x = images(network.architecture, 3)
@@ -208,7 +213,7 @@ def test_value_and_feature_kernels_are_positive_semidefinite(name: str) -> None:
 
 def test_the_kernel_of_the_sum_of_softmax_outputs_is_zero() -> None:
     # The authors' notebook differentiated this constant; its kernels were rounding noise.
-    network = make_network(ARCHITECTURES["fc"])
+    network = make_network(ARCHITECTURES["fc-deep"])
     x = images(network.architecture, 4)
     parameters = {name: p.detach() for name, p in network.named_parameters()}
     tree = jacrev(lambda p: functional_call(network, p, (x,)).softmax(1).sum(1))(parameters)
@@ -229,13 +234,13 @@ def test_float32_agrees_with_float64_to_single_precision(name: str) -> None:
 
 
 def test_an_unknown_logits_mode_is_refused() -> None:
-    network = make_network(ARCHITECTURES["fc"])
+    network = make_network(ARCHITECTURES["fc-deep"])
     with pytest.raises(UserError, match="logits is 'softmax'"):
         k.tangent_kernels(network, images(network.architecture, 2), "softmax")  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_more_examples_and_larger_networks_cost_more() -> None:
-    for name in ("fc", "gap"):
+    for name in ("fc-deep", "conv-gap"):
         architecture = ARCHITECTURES[name]
         assert k.ntk_cost(architecture, 20) > 2 * k.ntk_cost(architecture, 10) > 0
         assert k.npk_cost(architecture, 20) > 2 * k.npk_cost(architecture, 10) > 0

@@ -64,7 +64,9 @@ def test_packed_bits_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("compiled")
-@pytest.mark.parametrize("name", ["gap", "gap-circular-dense", "stride-flatten", "circular-stride"])
+@pytest.mark.parametrize(
+    "name", ["conv-gap", "gap-circular-dense", "stride-flatten", "circular-stride"]
+)
 def test_npk_and_overlap_take_packed_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 5), random_gates(architecture, 5, hard=True)
@@ -105,7 +107,7 @@ def test_alternating_paddings_take_the_plain_road() -> None:
 
 
 def test_little_work_or_no_numba_takes_the_plain_road(monkeypatch: pytest.MonkeyPatch) -> None:
-    architecture = ARCHITECTURES["gap"]
+    architecture = ARCHITECTURES["conv-gap"]
     x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
     assert popcount.map_kernel(architecture, gates, x) is None
     monkeypatch.setattr(popcount, "WORTH_COMPILING", 0.0)

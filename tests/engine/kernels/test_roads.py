@@ -39,7 +39,7 @@ ROADS: dict[str, Road] = {
 }
 
 
-@pytest.mark.parametrize("name", ["fc", "gap-circular-dense", "max-gap", "residual-conv"])
+@pytest.mark.parametrize("name", ["fc-deep", "gap-circular-dense", "max-gap", "residual-conv"])
 @pytest.mark.parametrize("road", list(ROADS))
 @pytest.mark.parametrize("mode", ["mean", "full", "perclass"])
 def test_no_road_changes_a_tangent_kernel(

@@ -58,7 +58,7 @@ def test_churn_is_the_share_of_gates_that_switched() -> None:
         k.gate_churn(before, after[:1])
 
 
-@pytest.mark.parametrize("name", ["fc", "gap", "residual-dense"])
+@pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-dense"])
 def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     x = images(network.architecture, 3)
