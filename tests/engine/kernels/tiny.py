@@ -164,7 +164,7 @@ def smallest(name: str, net: Net) -> Architecture:
         if _paths(small) < 5000:
             return small
     raise AssertionError(
-        f"dgn_engine/model/nets/{name}.py has {_paths(small):,} weight paths even with one channel; "
+        f"dgn_engine/model/nets/{name}.py has {_paths(small):,} paths even with one channel; "
         "let its options make it smaller: its kernels are to be counted path by path"
     )
 
