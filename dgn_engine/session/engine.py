@@ -33,7 +33,7 @@ from dgn_engine.protocol.events import (
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import regime_entries
 from dgn_engine.session.file_commands import FileCommands, Shown, probe_inputs_of
-from dgn_engine.session.frame_publisher import FramePublisher
+from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
 from dgn_engine.session.run_library import LoadedRun, RunLibrary, drawn_history, is_session_file
 from dgn_engine.session.undo import UndoHistory
@@ -43,7 +43,6 @@ from dgn_engine.training.devices import available_devices
 from dgn_engine.training.probes import all_probes
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
-from dgn_engine.training.step_rate import StepRate
 
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
 Handler = Callable[[Any], None]

@@ -1,14 +1,14 @@
-"""What the viewer sees of a run that goes on: frames, with its position and its rate."""
+"""Frames of a run that goes on: newest readings, position, and steps a second."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.comparison import Comparison
 from dgn_engine.training.run import Run
-from dgn_engine.training.step_rate import StepRate
 
 PUBLISH_EVERY = 0.04  # seconds, for the position and the rate; new readings go out at once
 
@@ -52,3 +52,34 @@ class FramePublisher:
             readings=dict(run.probe_schedule.readings),
             beside=self._comparison.readings,
         )
+
+
+WINDOW = 2.0  # seconds
+
+
+class StepRate:
+    """Counts steps as they happen."""
+
+    def __init__(self) -> None:
+        self._times: deque[float] = deque()
+        self._began = time.monotonic()
+        self._next = self._began
+
+    def tick(self, pace: float) -> None:
+        """A step was taken; `pace`: steps a second at most, 0 for no limit."""
+        now = time.monotonic()
+        self._times.append(now)
+        while self._times[0] < now - WINDOW:
+            self._times.popleft()
+        # Steps that were missed are not made up for: a pause is no debt.
+        self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
+
+    def per_second(self) -> float:
+        """Steps a second over the last `WINDOW` seconds."""
+        now = time.monotonic()
+        steps = sum(1 for t in self._times if t >= now - WINDOW)
+        return steps / min(WINDOW, max(now - self._began, 1e-3))
+
+    def wait(self) -> float:
+        """Seconds until the next step may be taken."""
+        return max(0.0, self._next - time.monotonic())

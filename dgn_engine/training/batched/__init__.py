@@ -5,7 +5,7 @@ network-steps a second alone → 24 in a stack: ReLU 415 → 1191, FR-II 293 →
 """
 
 from dgn_engine.training.batched.grouping import packable, why_not
-from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
-from dgn_engine.training.batched.train_jobs import train_pack
+from dgn_engine.training.batched.stack_member import Job, JobProgress, JobResult
+from dgn_engine.training.batched.train_stack import train_pack
 
 __all__ = ["Job", "JobProgress", "JobResult", "packable", "train_pack", "why_not"]

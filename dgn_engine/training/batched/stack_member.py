@@ -1,22 +1,27 @@
-"""One network of a pack with its run and its folder, written as a run of its own would be."""
+"""One job of a pack, with its run and its folder, written as a run of its own would be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Diverged, Event, Finished, Measured, RunContinued
+from dgn_engine.protocol.frames import Array
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
-from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
-from dgn_engine.training.batched.shared_data import SharedData
+from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.headless_run import Outcome, after
 from dgn_engine.training.metrics import Score
 from dgn_engine.training.recording import continue_run
@@ -25,22 +30,88 @@ from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
 
+@dataclass(frozen=True)
+class Job:
+    """A configuration and the folder of its run, which may be new, begun or done."""
+
+    config: RunConfig
+    folder: Path
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The result of one job.
+
+    `status`: 'finished', 'diverged', 'stopped' (interrupted; it can go on), or 'failed' (it could
+    not begin; `refusal` says why).
+    """
+
+    job: Job
+    status: Status
+    outcome: Outcome
+    refusal: UserError | None = None
+
+
+@dataclass(frozen=True)
+class JobProgress:
+    """How far one job is; `outcome`: its scores so far."""
+
+    job: Job
+    step: int
+    total_steps: int
+    outcome: Outcome
+
+
+class SharedData:
+    """The examples of a pack's networks, loaded once; equal images lie in memory once."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[DataConfig, Examples] = {}
+        self._tensors: dict[int, Tensor] = {}  # by the array they were made from
+
+    def examples(self, config: DataConfig) -> Examples:
+        """Load a data set, or return it where it was loaded; raises `UserError`."""
+        if config not in self._loaded:
+            found, known = load_examples(config), self._loaded.values()
+            found = replace(
+                found,
+                train_x=_known(found.train_x, [one.train_x for one in known]),
+                test_x=_known(found.test_x, [one.test_x for one in known]),
+            )
+            self._loaded[config] = found
+        return self._loaded[config]
+
+    def shared(self, config: DataConfig, data: DeviceData) -> DeviceData:
+        """`data`, made from these examples, with the image tensors that other networks use."""
+        examples = self.examples(config)
+        return replace(
+            data,
+            train_x=self._tensors.setdefault(id(examples.train_x), data.train_x),
+            test_x=self._tensors.setdefault(id(examples.test_x), data.test_x),
+        )
+
+
+def _known(images: Array, known: Sequence[Array]) -> Array:
+    same = (one for one in known if one.shape == images.shape and np.array_equal(one, images))
+    return next(same, images)
+
+
 class StackMember:
-    """A job that is trained now. Raises `UserError` where its folder cannot be written."""
+    """A job in training. Methods raise `UserError` where its folder cannot be written."""
 
     def __init__(self, job: Job, folder: RunFolder, sources: SharedData) -> None:
         """Begin it, or go on where its folder was left; holds the folder until `close`."""
         self.job = job
         self._folder = folder
         self.outcome = Outcome()
-        self._keeping: WeightKeeper | None = None
+        self._keeper: WeightKeeper | None = None
         examples = sources.examples(job.config.data)
         if folder.begun:
-            self.outcome = _told_by(RunReader(folder.path))
-            self.run, told = continue_run(
+            self.outcome = _outcome_in(RunReader(folder.path))
+            self.run, continued = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples
             )
-            self._emit(told)
+            self._emit(continued)
         else:
             self.run = Run(
                 1, job.config, self._emit, lambda *_: None, live=False, examples=examples
@@ -60,9 +131,9 @@ class StackMember:
         return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
     def epoch_ended(self, train: Score, test: Score) -> None:
-        """Log the scores; where the train accuracy is what was asked, this was the last epoch."""
+        """Log the scores; this is the last epoch if the train accuracy reaches `training.until`."""
         run = self.run
-        right, seen = run.evaluation.epoch_so_far  # by who trained it before
+        right, seen = run.evaluation.epoch_so_far  # of steps taken before the stack took over
         accuracy = (right + train.accuracy * train.examples) / (seen + train.examples)
         run.evaluation.resume(None)
         self._emit(
@@ -80,12 +151,12 @@ class StackMember:
             run.total_steps = run.step_count
 
     def diverged(self) -> None:
-        """Its loss is no number: it ends here."""
+        """End it: its loss is not finite."""
         self.run.diverged = True
         self._emit(Diverged(self.run.step_count))
 
     def checkpoint(self, kept: str = "") -> None:
-        """Write it as it stands, unless that is not finite."""
+        """Write a checkpoint, unless the weights are not finite."""
         snapshot = capture(self.run)
         if snapshot is not None and snapshot.finite():
             with self._writing():
@@ -93,11 +164,11 @@ class StackMember:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Nothing is left to train."""
         return self.run.finished or self.run.diverged
 
     def end(self) -> JobResult:
-        """Write what is left to write of a run that is over, or was interrupted."""
+        """Finish the folder of a run that is over, or was interrupted, and close it."""
         if self.over:
             self.run.save(self._folder.weights)
         status: Status = "finished" if self.run.finished else "stopped"
@@ -114,20 +185,18 @@ class StackMember:
         return JobResult(self.job, status, last)
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Release the folder."""
         self._folder.close()
 
     def _keep(self) -> None:
         training = self.job.config.training
         if training.keep_best or training.keep_epochs:
-            self._keeping = WeightKeeper(
-                self._folder.path / KEPT, training, self.run.pretrain_steps
-            )
-            self._keeping.begin(self.run.trainer)
+            self._keeper = WeightKeeper(self._folder.path / KEPT, training, self.run.pretrain_steps)
+            self._keeper.begin(self.run.trainer)
 
     def _emit(self, event: Event) -> None:
-        if self._keeping is not None and isinstance(event, Measured):
-            self._keeping.measured(self.run.trainer, event, self.outcome.best_accuracy)
+        if self._keeper is not None and isinstance(event, Measured):
+            self._keeper.measured(self.run.trainer, event, self.outcome.best_accuracy)
         self.outcome = after(self.outcome, event)
         if is_logged(event) and not isinstance(event, RunContinued):
             self._note(log_word(event), to_plain(event))
@@ -146,29 +215,29 @@ class StackMember:
 
 
 def over_before(job: Job) -> JobResult | None:
-    """What came of a job whose folder says that it is over; None where something is to be done."""
+    """The result of a job whose folder says that it is over; None where something is left to do."""
     if not (job.folder / RUN).exists():
         return None
     reader = RunReader(job.folder)
     status = reader.outcome
     if status not in ("finished", "diverged") or not reader.config.same_run(job.config):
         return None
-    last = replace(_told_by(reader), step=reader.step, diverged=status == "diverged")
+    last = replace(_outcome_in(reader), step=reader.step, diverged=status == "diverged")
     return JobResult(job, status, last)
 
 
 def not_begun(job: Job) -> JobResult:
-    """A job whose turn did not come before the pack was interrupted."""
+    """The result of a job that had not begun when the pack was interrupted."""
     begun = (job.folder / RUN).exists()
-    return JobResult(job, "stopped", _told_by(RunReader(job.folder)) if begun else Outcome())
+    return JobResult(job, "stopped", _outcome_in(RunReader(job.folder)) if begun else Outcome())
 
 
 def failed(job: Job, refusal: UserError) -> JobResult:
-    """A job that could not begin."""
+    """The result of a job that could not begin."""
     return JobResult(job, "failed", Outcome(), refusal)
 
 
-def _told_by(reader: RunReader) -> Outcome:
+def _outcome_in(reader: RunReader) -> Outcome:
     outcome = Outcome()
     if reader.started is not None:
         outcome = after(outcome, reader.started)

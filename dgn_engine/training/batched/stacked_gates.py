@@ -1,4 +1,8 @@
-"""Where the gates of a stack come from: the networks themselves, frozen or trained features."""
+"""The gates of a stack: made by the networks themselves, by frozen or by trained features.
+
+Gate layers lie as (sources, layers, units, examples); the wiring of each network says which of
+them each value unit uses.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,6 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.batched.dense import ChainPass, DenseChain, backward, forward
-from dgn_engine.training.batched.stacked_wiring import StackedWiring
 from dgn_engine.training.device_data import DeviceData
 
 MOST_BYTES = 2 << 30  # of the gates of frozen features in one stack
@@ -21,16 +24,16 @@ _CHUNK = 1000  # examples whose gates are made at once
 
 
 class StackedGates(Protocol):
-    """Of one batch: the gates of each value layer, and what flows back through them."""
+    """The gates of each value layer for one batch, and the gradients through them."""
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """Make ready for these rows of the training or the test examples, inputs x."""
+        """Compute the gates for these rows of the training or the test examples, inputs x."""
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
         """G_l, (B, units, m), for pre-activations q of the value network."""
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
-        """dq_l of the value network for dz_l; may keep what the gates are owed."""
+        """dq_l of the value network for dz_l; may store the gates' pending gradients."""
 
     def backward(self) -> None:
         """Fill the gradients of the feature networks, if there are any."""
@@ -43,7 +46,7 @@ class OwnGates:
         self._gate = gate
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
-        """Nothing is needed."""
+        """The gates follow from q."""
 
     def gate(self, layer: int, q: Tensor) -> Tensor:
         return self._gate(q)
@@ -56,11 +59,11 @@ class OwnGates:
         return dz * passed.gates[layer]
 
     def backward(self) -> None:
-        pass
+        """Nothing is trained."""
 
 
 class FrozenGates:
-    """Gates of feature networks that stand still: made once for every example, then looked up.
+    """Gates of frozen feature networks: computed once for every example, then looked up.
 
     Networks with the same features share them, whatever their wiring. Raises `UserError` where they
     do not fit into 2 GiB.
@@ -113,7 +116,7 @@ class FrozenGates:
         return dz * self._gates[layer]
 
     def backward(self) -> None:
-        pass
+        """Nothing is trained."""
 
 
 class TrainedGates:
@@ -127,7 +130,7 @@ class TrainedGates:
         self._gate = networks[0].gate
         self._linear = networks[0].feature_activation == "linear"
         self._wires = StackedWiring(networks, range(len(networks)))
-        self._owed: dict[int, Tensor] = {}
+        self._pending: dict[int, Tensor] = {}
         self._gates: list[Tensor] = []
 
     def prepare(self, train: bool, rows: Tensor, x: Tensor) -> None:
@@ -141,12 +144,12 @@ class TrainedGates:
 
     def into_pre(self, passed: ChainPass, layer: int, dz: Tensor | None) -> Tensor:
         assert dz is not None
-        self._owed[layer] = dz * passed.pre[layer]
+        self._pending[layer] = dz * passed.pre[layer]
         return dz * self._gates[layer]
 
     def backward(self) -> None:
-        owed = [self._owed[layer] for layer in range(len(self._gates))]
-        deltas = self._wires.back(owed, self._made.shape).mul_(_slope(self._gate, self._made))
+        pending = [self._pending[layer] for layer in range(len(self._gates))]
+        deltas = self._wires.back(pending, self._made.shape).mul_(_slope(self._gate, self._made))
 
         def into_pre(layer: int, dz: Tensor | None) -> Tensor:
             own = deltas[:, layer]
@@ -198,3 +201,60 @@ def _table(network: GatedNetwork, x: Tensor) -> Tensor:
         for part in (x[begin : begin + _CHUNK] for begin in range(0, len(x), _CHUNK))
     ]
     return torch.cat(parts)
+
+
+class StackedWiring:
+    """Of B networks; raises nothing: wiring and routes were checked when they were set."""
+
+    def __init__(self, networks: Sequence[GatedNetwork], sources: Sequence[int]) -> None:
+        """`sources[b]`: which of the gate makers serves network b."""
+        layers = len(networks[0].wiring)
+        device = next(networks[0].parameters()).device
+        width = networks[0].feature.architecture.gated_shapes[0][0]
+        table = torch.tensor([network.wiring for network in networks])  # (B, layers)
+        code = torch.tensor(sources)[:, None] * layers + table
+        own = list(sources) == list(range(len(networks)))
+        self._straight = own and bool((table == torch.arange(layers)).all())
+        self._codes = [code[:, layer].contiguous().to(device) for layer in range(layers)]
+        self._units = [_units(networks, layer, width) for layer in range(layers)]
+        self._units = [None if u is None else u.to(device) for u in self._units]
+
+    def gates(self, made: Tensor) -> list[Tensor]:
+        """From gates (sources, layers, units, m) to one (B, value units, m) for each layer."""
+        if self._straight:
+            found = list(made.unbind(1))
+        else:
+            flat = made.flatten(0, 1)
+            found = [flat.index_select(0, code) for code in self._codes]
+        return [
+            gate if units is None else gate.gather(1, _wide(units, gate))
+            for gate, units in zip(found, self._units, strict=True)
+        ]
+
+    def back(self, deltas: Sequence[Tensor], shape: torch.Size) -> Tensor:
+        """The transpose of `gates` where every network makes its own: (B, layers, units, m)."""
+        whole = deltas[0].new_empty(shape)
+        flat = whole.flatten(0, 1)
+        for delta, code, units in zip(deltas, self._codes, self._units, strict=True):
+            if units is not None:
+                narrow = delta.new_zeros(len(delta), shape[2], shape[3])
+                delta = narrow.scatter_add_(1, _wide(units, delta), delta)
+            flat.index_copy_(0, code, delta)
+        return whole
+
+
+def _units(networks: Sequence[GatedNetwork], layer: int, width: int) -> Tensor | None:
+    """(B, value units): the unit of the gate layer that each value unit uses; None: its own."""
+    rows = []
+    for network in networks:
+        route = network.routes[layer]
+        turned = (torch.arange(width) - route.rotate) % width
+        rows.append(turned.repeat(route.tile))
+    table = torch.stack(rows)
+    if table.shape[1] == width and bool((table == torch.arange(width)).all()):
+        return None
+    return table
+
+
+def _wide(units: Tensor, like: Tensor) -> Tensor:
+    return units[:, :, None].expand(-1, -1, like.shape[2])

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from dgn_engine.config import Loss
 from dgn_engine.training.batched.dense import ChainPass, backward, forward
-from dgn_engine.training.batched.stacked_examples import StackedExamples
 from dgn_engine.training.batched.stacked_gates import (
     FrozenGates,
     OwnGates,
     StackedGates,
     TrainedGates,
 )
-from dgn_engine.training.batched.stacked_losses import scores
 from dgn_engine.training.batched.stacked_weights import StackedWeights
 from dgn_engine.training.device_data import epoch_order
 from dgn_engine.training.metrics import CHUNK_VALUES, Score
@@ -161,3 +161,56 @@ def _fixed_inputs(first: Trainer, trainers: Sequence[Trainer]) -> Tensor | None:
         return torch.ones_like(like[:1])
     inputs = [trainer.network.get_buffer("random_input") for trainer in trainers]
     return torch.stack(inputs).to(like.dtype)[:, None]
+
+
+class StackedExamples:
+    """Inputs (n, inputs) and labels (n,) of B networks.
+
+    Rows are (m,) where every network is shown the same ones, (B, m) where each has its own.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor], labels: Sequence[Tensor]) -> None:
+        self._inputs = inputs
+        self.one = all(x is inputs[0] for x in inputs)
+        self._labels = torch.stack(list(labels))  # (B, n)
+        self.examples = len(labels[0])
+
+    def inputs(self, rows: Tensor) -> Tensor:
+        """(m, inputs) where all networks see the same, else (B, m, inputs)."""
+        if self.one:
+            return self._inputs[0][rows]
+        each = rows if rows.dim() == 2 else rows.expand(len(self._inputs), -1)
+        return torch.stack([x[mine] for x, mine in zip(self._inputs, each, strict=True)])
+
+    def labels(self, rows: Tensor) -> Tensor:
+        """(B, m)."""
+        if rows.dim() == 1:
+            return self._labels[:, rows]
+        return self._labels.gather(1, rows)
+
+
+def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean losses (B,), right answers (B,), and the gradient of each mean loss, (B, C, m).
+
+    logits (B, C, m), labels (B, m) int.
+    """
+    examples, classes = labels.shape[1], logits.shape[1]
+    chosen = labels[:, None, :]
+    if classes == 1:
+        right = (logits[:, 0] > 0).long() == labels
+        signs = 2.0 * chosen.to(logits.dtype) - 1.0
+    else:
+        right = logits.argmax(dim=1) == labels
+        signs = torch.full_like(logits, -1.0).scatter_(1, chosen, 1.0)
+    if kind == "squared":
+        error = logits - signs
+        losses, delta = 0.5 * error.square().sum(dim=1).mean(dim=1), error
+    elif classes == 1:
+        losses = F.softplus(-signs * logits).mean(dim=(1, 2))
+        delta = -signs * torch.sigmoid(-signs * logits)
+    else:
+        logs = torch.log_softmax(logits, dim=1)
+        losses = -logs.gather(1, chosen).mean(dim=(1, 2))
+        delta = logs.exp()
+        delta.scatter_add_(1, chosen, delta.new_full((), -1.0).expand(chosen.shape))
+    return losses, right.sum(dim=1), delta / examples

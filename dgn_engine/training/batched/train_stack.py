@@ -1,4 +1,8 @@
-"""The networks of one stack, trained together until each has ended or all are interrupted."""
+"""A pack trained to its end: stack after stack, each network in a run folder of its own.
+
+Train scores are logged once an epoch, over all of its batches, where a run by itself logs about
+twenty; test scores at each epoch's end, as there.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,77 @@ import time
 from collections.abc import Callable, Sequence
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.training.batched.jobs import Job, JobProgress, JobResult
-from dgn_engine.training.batched.rollback import align
-from dgn_engine.training.batched.shared_data import SharedData
-from dgn_engine.training.batched.stack_member import StackMember, failed, not_begun
+from dgn_engine.training.batched.grouping import STACK, pack_key, stacks_of, why_not
+from dgn_engine.training.batched.stack_member import (
+    Job,
+    JobProgress,
+    JobResult,
+    SharedData,
+    StackMember,
+    failed,
+    not_begun,
+    over_before,
+)
 from dgn_engine.training.batched.stacked_gates import MOST_BYTES, table_bytes
 from dgn_engine.training.batched.stacked_network import TrainerStack
 
+CHECKPOINT_EVERY = 10.0  # seconds
+
+
+def train_pack(
+    jobs: Sequence[Job],
+    on_progress: Callable[[JobProgress], None] = lambda _: None,
+    interrupted: Callable[[], bool] = lambda: False,
+    checkpoint_every: float = CHECKPOINT_EVERY,
+    most: int = STACK,
+) -> list[JobResult]:
+    """The result of each job, in order; jobs that are done are skipped, begun ones go on.
+
+    `most`: networks in one stack. `on_progress` is called for each network in training about once a
+    second. Where `interrupted`, the networks in training are left with a checkpoint, and those
+    that have not begun are 'stopped' as well. A job that cannot begin fails alone; raises
+    `UserError` where the jobs are no pack, or a disk fails while they train.
+    """
+    _check(jobs)
+    sources = SharedData()
+    found: dict[int, JobResult] = {}
+    for places in stacks_of([job.config for job in jobs], most):
+        for place in places:
+            over = over_before(jobs[place])
+            if over is not None:
+                found[place] = over
+        left = [place for place in places if place not in found]
+        if left and not interrupted():
+            mine = [jobs[place] for place in left]
+            training = StackTraining(mine, sources, on_progress, checkpoint_every, interrupted)
+            found.update(zip(left, training.train(interrupted), strict=True))
+    return [found[p] if p in found else not_begun(job) for p, job in enumerate(jobs)]
+
+
+def _check(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        why = why_not(job.config)
+        if why:
+            raise UserError(f"{job.folder} cannot be packed: {why}")
+        if pack_key(job.config) != pack_key(jobs[0].config):
+            raise UserError(
+                f"{job.folder} cannot be packed with {jobs[0].folder}: data source, shape, batch, "
+                "loss, optimiser, epochs and device must be the same."
+            )
+    if len({job.folder.resolve() for job in jobs}) < len(jobs):
+        raise UserError("Two jobs of one pack name the same folder; each needs its own.")
+
+
 WRITING_SHARE = 0.05  # of the time that checkpoints may take: else they come later, but by
 LATEST = 20.0  # seconds
-TELL_EVERY = 1.0  # seconds
+REPORT_EVERY = 1.0  # seconds
 
 
 class StackTraining:
-    """Holds the folders of its jobs from its making to the end of `train`."""
+    """The networks of one stack; it holds the folders of its jobs until the end of `train`."""
 
     def __init__(
         self,
@@ -31,18 +90,18 @@ class StackTraining:
         checkpoint_every: float,
         interrupted: Callable[[], bool],
     ) -> None:
-        """A job that cannot begin is told by `train`; it does not keep the others from it.
+        """A job that cannot begin fails alone, in the results of `train`.
 
-        Reading what many runs were left with takes a while: `interrupted` is asked in between.
+        Reading the folders of many runs takes a while: `interrupted` is asked in between.
         """
-        self._told = on_progress
+        self._on_progress = on_progress
         self._every = checkpoint_every
         self._results: dict[Job, JobResult] = {}
         self._jobs = tuple(jobs)
         self._members = self._open(sources, interrupted)
 
     def train(self, interrupted: Callable[[], bool]) -> list[JobResult]:
-        """What came of each job. Raises `UserError` where a folder cannot be written any more."""
+        """The result of each job; raises `UserError` where a folder cannot be written any more."""
         try:
             for step in sorted({member.run.step_count for member in self._members}):
                 some = [m for m in self._members if m.run.step_count == step]
@@ -55,7 +114,7 @@ class StackTraining:
         return [self._results[job] for job in self._jobs]
 
     def _train(self, members: list[StackMember], interrupted: Callable[[], bool]) -> None:
-        """Members that stand at one step, to the end of the last of them."""
+        """Train members that are at one step to the end of the last of them."""
         while members:
             try:
                 pack = TrainerStack([member.run.trainer for member in members])
@@ -69,26 +128,26 @@ class StackTraining:
     def _until_one_ends(
         self, members: list[StackMember], pack: TrainerStack, interrupted: Callable[[], bool]
     ) -> None:
-        saved = told = time.monotonic()
+        saved = reported = time.monotonic()
         every = self._every
         while not interrupted():
             pack.step()
-            lost = pack.diverged()
+            diverged = pack.diverged()
             epoch_ends = pack.step_count % pack.steps_per_epoch == 0
             now = time.monotonic()
             due = now - saved >= every
-            if not (lost or epoch_ends or due or now - told >= TELL_EVERY):
+            if not (diverged or epoch_ends or due or now - reported >= REPORT_EVERY):
                 continue
             if epoch_ends:
                 trains, tests = pack.train_scores(), pack.test_scores()
             pack.publish()
             for place, member in enumerate(members):
-                if place in lost:
+                if place in diverged:
                     member.diverged()
                 elif epoch_ends:
                     member.epoch_ended(trains[place], tests[place])
-                self._told(member.progress)
-            told = now
+                self._on_progress(member.progress)
+            reported = now
             if any(member.over for member in members):
                 return
             if due:
@@ -100,12 +159,12 @@ class StackTraining:
     def _ended(
         self, members: list[StackMember], interrupted: Callable[[], bool]
     ) -> list[StackMember]:
-        """Write the end of those that are over, of all where interrupted; the others are left."""
+        """Finish the members that are over (all, where interrupted); return the others."""
         stop = interrupted()
         for member in members:
             if stop or member.over:
                 self._results[member.job] = member.end()
-                self._told(member.progress)
+                self._on_progress(member.progress)
         return [member for member in members if member.job not in self._results]
 
     def _open(self, sources: SharedData, interrupted: Callable[[], bool]) -> list[StackMember]:
@@ -118,17 +177,17 @@ class StackTraining:
                 except UserError as refusal:
                     self._results[job] = failed(job, refusal)
             if folders:
-                align(list(folders.values()))
+                align_checkpoints(list(folders.values()))
             for job, folder in folders.items():
                 if interrupted():
-                    _leave(folder)
+                    _release(folder)
                     self._results[job] = not_begun(job)
                     continue
                 try:
                     members.append(StackMember(job, folder, sources))
                 except UserError as refusal:
                     self._results[job] = failed(job, refusal)
-                    _leave(folder)
+                    _release(folder)
         except BaseException:
             for folder in folders.values():
                 folder.close()
@@ -136,8 +195,8 @@ class StackTraining:
         return members
 
 
-def _leave(folder: RunFolder) -> None:
-    """A folder that was only looked at; one without a run goes away."""
+def _release(folder: RunFolder) -> None:
+    """Close a folder that was only read; delete one without a run."""
     folder.close() if folder.begun else folder.discard()
 
 
@@ -151,7 +210,7 @@ def _fitting(members: Sequence[StackMember]) -> int:
 
 
 def _folder(job: Job) -> RunFolder:
-    """Of a run that was begun, or a new one."""
+    """The folder of a run that was begun, or a new one."""
     if not (job.folder / RUN).exists():
         return RunFolder.create(job.folder, job.config)
     folder = RunFolder(job.folder)
@@ -159,3 +218,26 @@ def _folder(job: Job) -> RunFolder:
         folder.close()
         raise UserError(f"{job.folder} holds a run with another configuration; choose another one.")
     return folder
+
+
+def align_checkpoints(folders: Sequence[RunFolder]) -> None:
+    """Put the folders of one stack back to the newest step that all of them can go on from.
+
+    After a kill between two of the stack's checkpoints some folders have one that others lack.
+    Each run keeps its two newest, so that there is a common one; where there is none, some were
+    not trained together with the others, and they go on by themselves.
+    """
+    common = set.intersection(*(_resumable_steps(folder) for folder in folders))
+    if not common:
+        return
+    for folder in folders:
+        for one in [one for one in folder.checkpoints if one.sound and one.step > max(common)]:
+            folder.drop(one)
+
+
+def _resumable_steps(folder: RunFolder) -> set[int]:
+    """Steps of its sound checkpoints, and 0 (its seed) while no checkpoint was deleted."""
+    sound = [one for one in folder.checkpoints if one.sound]
+    steps = {one.step for one in sound}
+    newest = max((one.order for one in sound), default=-1)
+    return steps | {0} if newest < run_checkpoints.NEWEST else steps
