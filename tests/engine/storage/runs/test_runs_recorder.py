@@ -74,7 +74,7 @@ def failing(monkeypatch, name, code):
     monkeypatch.setattr(RunFolder, name, fail)
 
 
-@pytest.mark.parametrize("what", ["note", "checkpoint", "frame", "sync"])
+@pytest.mark.parametrize("what", ["note", "checkpoint", "add_frame", "sync"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what, code):
     recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
@@ -85,7 +85,7 @@ def test_recording_pauses_and_goes_on_with_nothing_lost(tmp_path, make_run, what
         failing(patch, what, code)
         recorder.note(*measured(2))
         recorder.checkpoint(capture(run))
-        if what == "frame":
+        if what == "add_frame":
             recorder.add_frame(Frame(1, 2, 0.0, 0.0, None))
         told = wait_for(recorder, RecordingPaused)
         assert os.strerror(code) in told.reason
