@@ -19,8 +19,9 @@ from dgn_engine.config import (
     RunConfig,
     TrainingConfig,
 )
-from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.commands import Command, SaveWeights
 from dgn_viewer.application import Options, Viewer
+from dgn_viewer.pump import EngineClient
 from tests.viewer.views import compared, grown, make_view
 
 __all__ = ["compared", "grown", "make_view"]
@@ -103,15 +104,26 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
     """Builds the real window with the real session, waits for its run, and ends it afterwards."""
     made: list[Viewer] = []
 
-    def make(config: RunConfig | None = None, paused: bool = False) -> Viewer:
+    def make(
+        config: RunConfig | None = None,
+        paused: bool = False,
+        home: str = "",
+        process: bool = False,
+        engine: EngineClient | None = None,
+    ) -> Viewer:
+        """`home`: a folder of its own for settings and recorded runs."""
+        folder = tmp_path / home
+        folder.mkdir(exist_ok=True)
         options = Options(
             config or small_run(),
             theme="light",
             size=(1440, 900),
-            settings=tmp_path / "settings.ini",
+            settings=folder / "settings.ini",
             paused=paused,
+            process=process,
+            runs_root=str(folder / "runs") if home else "",
         )
-        viewer = Viewer(options)
+        viewer = Viewer(options, engine)
         made.append(viewer)
         viewer.start()
         qtbot.waitUntil(lambda: viewer.window.run_state.has_run)
@@ -127,6 +139,15 @@ def make_viewer(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[..., Viewer]]
     _settle()
     assert all(ended), "the engine did not end"
     assert not running_timers()
+
+
+@pytest.fixture
+def saved_weights(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> Path:
+    """A file with the weights of the run as it was at an early step."""
+    file = tmp_path / "early.safetensors"
+    viewer.window.send(SaveWeights(str(file)))
+    qtbot.waitUntil(file.exists)
+    return file
 
 
 @pytest.fixture

@@ -225,11 +225,11 @@ def test_an_experiment_is_carried_out_beside_the_run_and_stopped_with_the_window
     assert experiments.running
     assert not results.isHidden()
     folder = tmp_path / "results" / "npf-nu-quick"
-    qtbot.waitUntil(lambda: (folder / "progress.json").exists(), timeout=120_000)
+    qtbot.waitUntil(lambda: (folder / "progress.json").exists())
     assert document.read(folder).state == "running", "a folder that is killed can be opened"
     run = window.run_state.run
     results.panel.stop.click()
-    qtbot.waitUntil(lambda: not experiments.running, timeout=120_000)
+    qtbot.waitUntil(lambda: not experiments.running)
     assert document.read(folder).state == "interrupted"
     assert results.panel.go_on.isVisible()
     assert window.run_state.run is run, "the live run is untouched"

@@ -3,7 +3,7 @@
 import pytest
 
 from dgn_engine.config import DataConfig
-from dgn_viewer.scene.run_text import data_in_words
+from dgn_viewer.scene.run_text import ago, data_in_words
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,14 @@ from dgn_viewer.scene.run_text import data_in_words
 )
 def test_data_that_are_spoilt_are_called_so(data: DataConfig, words: str) -> None:
     assert data_in_words(data) == words
+
+
+def test_a_moment_is_described_by_how_long_ago_it_was() -> None:
+    assert [ago(s) for s in (-5, 10, 70, 7300, 90_000, 900_000)] == [
+        "just now",
+        "just now",
+        "1 min ago",
+        "2 h ago",
+        "1 day ago",
+        "10 days ago",
+    ]

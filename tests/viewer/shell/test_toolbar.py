@@ -33,7 +33,7 @@ from dgn_viewer.widgets.number_field import LADDER, next_rung, number_text
 CATALOGUE = Catalogue(
     (
         RegimeEntry("DL", "DL", "", own_gates=False, soft=True, trains_feature=True),
-        RegimeEntry("FL", "FL", "", own_gates=False, soft=False, trains_feature=False),
+        RegimeEntry("FL", "FL", "", False, False, trains_feature=False, for_copied_gates=True),
         RegimeEntry("FR-II", "FR-II", "", own_gates=False, soft=False, trains_feature=False),
         RegimeEntry("ReLU", "ReLU", "", own_gates=True, soft=False, trains_feature=False),
     ),

@@ -7,26 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import SaveWeights
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Scene
+from tests.viewer.gestures import LEFT, answer_dialog, drop
 
-LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-
-
-def drop(window: QWidget, path: Path) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path))])
-    copy = Qt.DropAction.CopyAction
-    QApplication.sendEvent(window, QDragEnterEvent(QPoint(50, 50), copy, data, LEFT, NONE))
-    QApplication.sendEvent(window, QDropEvent(QPointF(50, 50), copy, data, LEFT, NONE))
+CORNER = QPoint(50, 50)
 
 
 def test_a_gate_chip_moved_by_keyboard_permutes_the_gates(viewer: Viewer, qtbot: QtBot) -> None:
@@ -45,7 +36,7 @@ def test_a_dropped_checkpoint_becomes_the_feature_network(
     file = tmp_path / "gates.safetensors"
     window.send(SaveWeights(str(file)))
     qtbot.waitUntil(file.exists)
-    drop(window, file)
+    drop(window, file, CORNER)
     qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
     page = window.inspector.page
     assert isinstance(page, FilePage)
@@ -64,7 +55,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_training_goes_on(
     window = viewer.window
     file = tmp_path / "weights.pt"
     file.write_bytes(b"this is no checkpoint")
-    drop(window, file)
+    drop(window, file, CORNER)
     qtbot.waitUntil(lambda: len(window.notices.recent) > 0)
     notice = window.notices.recent[-1]
     assert notice.kind == "refused"
@@ -74,7 +65,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_training_goes_on(
 
 
 def test_dropping_two_files_is_refused_in_a_notice(viewer: Viewer, tmp_path: Path) -> None:
-    drop(viewer.window, tmp_path)
+    drop(viewer.window, tmp_path, CORNER)
     assert "is a folder" in viewer.window.notices.recent[-1].text
 
 
@@ -86,10 +77,7 @@ def test_the_panel_in_front_is_exported_where_the_dialog_says(
     host = window.docks.hosts["overlap"]
     qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
     host.export_requested.emit("overlap")
-    dialog = window.findChild(QFileDialog)
-    assert isinstance(dialog, QFileDialog)
-    dialog.fileSelected.emit(str(tmp_path / name))
-    dialog.reject()
+    answer_dialog(window, tmp_path / name)
     assert (tmp_path / name).stat().st_size > 1000
     assert window.settings.export_folder == str(tmp_path)
     if name.endswith(".npz"):
@@ -108,10 +96,7 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
     window.docks.show("agreement")
     qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
     window.registry["file.export_all"].trigger()
-    dialog = window.findChild(QFileDialog)
-    assert isinstance(dialog, QFileDialog)
-    dialog.fileSelected.emit(str(tmp_path / "all.npz"))
-    dialog.reject()
+    answer_dialog(window, tmp_path / "all.npz")
     written = {path.name for path in tmp_path.glob("all-*.npz")}
     assert written == {f"all-{name}.npz" for name in full}
     assert "Nothing to show in A and B." in window.notices.recent[-1].text

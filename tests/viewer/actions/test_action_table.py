@@ -119,7 +119,7 @@ def test_one_step_and_one_epoch(make_viewer: Callable[..., Viewer], qtbot: QtBot
     QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ShiftModifier)
     run = window.run_state.run
     assert run is not None
-    qtbot.waitUntil(lambda: window.run_state.step == run.steps_per_epoch, timeout=10_000)
+    qtbot.waitUntil(lambda: window.run_state.step == run.steps_per_epoch)
     assert window.run_state.phase == "paused"
 
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.protocol.commands import OpenFile, Pause, Purpose, SaveWeights
+from dgn_engine.protocol.commands import OpenFile, Pause, Purpose
 from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probes import all_probes
@@ -23,17 +22,7 @@ from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.run_text import short_names
 from dgn_viewer.state.history import History, compared_run
-
-LEFT = Qt.MouseButton.LeftButton
-
-
-@pytest.fixture
-def saved(viewer: Viewer, qtbot: QtBot, tmp_path: Path) -> Path:
-    """The weights of the run as it was at an early step."""
-    file = tmp_path / "early.safetensors"
-    viewer.window.send(SaveWeights(str(file)))
-    qtbot.waitUntil(file.exists)
-    return file
+from tests.viewer.gestures import LEFT, opened_file
 
 
 def scene(viewer: Viewer, panel: str) -> Scene:
@@ -43,27 +32,18 @@ def scene(viewer: Viewer, panel: str) -> Scene:
     return shown
 
 
-def opened(viewer: Viewer, qtbot: QtBot, path: Path, purpose: Purpose) -> FilePage:
-    window = viewer.window
-    window.send(OpenFile(str(path), purpose))
-    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
-    page = window.inspector.page
-    assert isinstance(page, FilePage)
-    return page
-
-
 def go_of(page: FilePage, purpose: Purpose) -> QPushButton:
     page.choose(purpose)
     return page.go
 
 
 def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
-    viewer: Viewer, qtbot: QtBot, saved: Path
+    viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
     assert not window.docks.is_open("agreement")
     assert not window.banners[0].isVisible()
-    window.send(OpenFile(str(saved), "compare"))
+    window.send(OpenFile(str(saved_weights), "compare"))
     qtbot.waitUntil(lambda: window.run_state.comparison is not None)
     probes = {"gates", "overlap", "npk", "ntk", "agreement"}
 
@@ -126,11 +106,11 @@ def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
 
 
 def test_weights_go_into_the_value_network_and_leave_a_mark(
-    viewer: Viewer, qtbot: QtBot, saved: Path
+    viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window, told = viewer.window, list[Event]()
     viewer.pump.event_arrived.connect(told.append)
-    page = opened(viewer, qtbot, saved, "weights")
+    page = opened_file(viewer, qtbot, saved_weights, "weights")
     assert page.go.text() == "Copy weights"
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: any(isinstance(event, WeightsTaken) for event in told))
@@ -141,13 +121,13 @@ def test_weights_go_into_the_value_network_and_leave_a_mark(
 
 
 def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_trained(
-    viewer: Viewer, qtbot: QtBot, saved: Path
+    viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
-    page = opened(viewer, qtbot, saved, "network")
+    page = opened_file(viewer, qtbot, saved_weights, "network")
     assert window.run_state.running  # nothing has changed yet
     QTest.mouseClick(page.go, LEFT)
-    qtbot.waitUntil(lambda: window.run_state.inspected == saved.name)
+    qtbot.waitUntil(lambda: window.run_state.inspected == saved_weights.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
@@ -169,17 +149,21 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
 
 
 def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
-    viewer: Viewer, qtbot: QtBot, saved: Path
+    viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
     window = viewer.window
     for _ in range(2):
-        QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "compare"), LEFT)
+        QTest.mouseClick(
+            go_of(opened_file(viewer, qtbot, saved_weights, "weights"), "compare"), LEFT
+        )
         qtbot.waitUntil(lambda: window.run_state.comparison is not None)
         gc.collect()  # what only a slot knows is gone now
         window.banners[0].buttons["file.close_comparison"].click()
         qtbot.waitUntil(lambda: window.run_state.comparison is None)
-        QTest.mouseClick(go_of(opened(viewer, qtbot, saved, "weights"), "network"), LEFT)
-        qtbot.waitUntil(lambda: window.run_state.inspected == saved.name)
+        QTest.mouseClick(
+            go_of(opened_file(viewer, qtbot, saved_weights, "weights"), "network"), LEFT
+        )
+        qtbot.waitUntil(lambda: window.run_state.inspected == saved_weights.name)
         gc.collect()
         window.banners[0].buttons["file.new_run"].click()
         QTest.mouseClick(window.inspector.run_page.start, LEFT)
@@ -189,9 +173,9 @@ def test_comparisons_and_inspections_that_come_and_go_leave_no_dangling_slot(
 
 
 def test_a_closed_window_forgets_the_panels_of_a_comparison(
-    viewer: Viewer, qtbot: QtBot, saved: Path
+    viewer: Viewer, qtbot: QtBot, saved_weights: Path
 ) -> None:
-    viewer.window.send(OpenFile(str(saved), "compare"))
+    viewer.window.send(OpenFile(str(saved_weights), "compare"))
     qtbot.waitUntil(lambda: viewer.window.docks.is_open("agreement"))
     viewer.window.close()  # the layout is saved
     assert not viewer.window.docks.is_open("agreement")

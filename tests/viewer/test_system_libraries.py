@@ -62,7 +62,7 @@ def test_importing_the_viewer_loads_no_qt_and_no_torch() -> None:
 
 
 def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).resolve().parents[3]
+    root = Path(__file__).resolve().parents[2]
     paths = ":".join(str(root / part) for part in (".", "app", "resources"))
     return subprocess.run(
         [sys.executable, *arguments],

@@ -5,56 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from PySide6.QtCore import QEvent, QMimeData, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.config import RunConfig
 from dgn_engine.protocol.commands import Command, ContinueRun, Pause, ShowRun, SwapRegime
 from dgn_engine.protocol.events import RecordedRun, RunShown, RunsListed
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_viewer.application import Options, Viewer
+from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not, words_of
 from dgn_viewer.scene.elements import Scene
-from dgn_viewer.scene.run_text import ago
 from dgn_viewer.window import Window
-from tests.viewer.conftest import small_run
+from tests.viewer.gestures import answer_dialog, drop, press
 
 Open = Callable[..., Viewer]
-
-
-@pytest.fixture
-def open_viewer(qtbot: QtBot, tmp_path: Path, make_viewer: Open) -> Iterator[Open]:
-    """A window with settings and runs of its own; `make_viewer` looks for what is left."""
-    made: list[Viewer] = []
-
-    def make(name: str, config: RunConfig | None = None) -> Viewer:
-        home = tmp_path / name
-        home.mkdir(exist_ok=True)
-        viewer = Viewer(
-            Options(
-                config or small_run(),
-                theme="light",
-                size=(1280, 800),
-                settings=home / "settings.ini",
-                runs_root=str(home / "runs"),
-            )
-        )
-        made.append(viewer)
-        viewer.start()
-        qtbot.waitUntil(lambda: viewer.window.run_state.has_run)
-        return viewer
-
-    yield make
-    assert {viewer.close(patience=60.0) for viewer in made} <= {True}
 
 
 def pictures(window: Window) -> dict[str, Any]:
@@ -103,39 +72,15 @@ def said(window: Window) -> str:
     return " | ".join(notice.text for notice in window.notices.recent)
 
 
-def press(window: Window, text: str) -> None:
-    buttons = [b for card in window.notices.cards for b in card.findChildren(QPushButton)]
-    next(button for button in buttons if button.text() == text).click()
-
-
 def chosen_in_dialog(window: Window, action: str, path: Path) -> None:
     window.registry[action].trigger()
-    dialog = window.findChild(QFileDialog)
-    assert isinstance(dialog, QFileDialog)
-    dialog.fileSelected.emit(str(path))
-    dialog.reject()
-    dialog.setParent(None)  # type: ignore[call-overload]  # stub: None is allowed
-    dialog.deleteLater()
-
-
-def drop(window: Window, path: Path) -> None:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path))])
-    args = (
-        Qt.DropAction.CopyAction,
-        data,
-        Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
-    )
-    centre = window.rect().center()
-    QApplication.sendEvent(window, QDragEnterEvent(centre, *args))
-    QApplication.sendEvent(window, QDropEvent(QPointF(centre), *args, QEvent.Type.Drop))
+    answer_dialog(window, path)
 
 
 def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
-    open_viewer: Open, qtbot: QtBot, tmp_path: Path
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    first = open_viewer("first").window
+    first = make_viewer(home="first").window
     qtbot.waitUntil(lambda: first.history.step > 60)
     first.send(SwapRegime("FR-II"))
     qtbot.waitUntil(lambda: first.run_state.regime == "FR-II")
@@ -149,9 +94,9 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
     qtbot.waitUntil(lambda: "Session of step" in said(first))
     step = first.history.step
 
-    second = open_viewer("second").window
+    second = make_viewer(home="second").window
     qtbot.waitUntil(lambda: second.history.step > 5)
-    drop(second, file)
+    drop(second, file, second.rect().center())
     qtbot.waitUntil(lambda: second.run_state.recorded is not None)
     qtbot.waitUntil(lambda: second.history.step == step)
     qtbot.waitUntil(lambda: arrangement(second) == arrangement(first))
@@ -180,13 +125,13 @@ def test_a_session_is_the_same_picture_in_another_window_and_goes_on_there(
 
 
 def test_a_hostile_session_leaves_run_and_window_alone(
-    open_viewer: Open, qtbot: QtBot, tmp_path: Path
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    window = open_viewer("first").window
+    window = make_viewer(home="first").window
     qtbot.waitUntil(lambda: window.history.step > 5)
     places_before, run = arrangement(window), window.run_state.run
     (tmp_path / "x.dgn").write_bytes(b"PK\x03\x04<b>no session</b>")
-    drop(window, tmp_path / "x.dgn")
+    drop(window, tmp_path / "x.dgn", window.rect().center())
     qtbot.waitUntil(lambda: "x.dgn" in said(window))
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)
@@ -195,9 +140,9 @@ def test_a_hostile_session_leaves_run_and_window_alone(
 
 
 def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question(
-    open_viewer: Open, make_viewer: Open, qtbot: QtBot, tmp_path: Path
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    first = open_viewer("first").window
+    first = make_viewer(home="first").window
     qtbot.waitUntil(lambda: first.history.step > 20)
     stand(first, qtbot)
     file = tmp_path / "saved.dgn"
@@ -207,27 +152,27 @@ def test_a_run_that_is_not_recorded_is_not_ended_by_a_session_without_a_question
     window = make_viewer().window  # it records nothing
     qtbot.waitUntil(lambda: window.history.step > 5)
     run = window.run_state.run
-    drop(window, file)
+    drop(window, file, window.rect().center())
     question = "not recorded: showing saved.dgn ends it for good at step"
     qtbot.waitUntil(lambda: question in said(window))
     there = window.history.step
     qtbot.waitUntil(lambda: window.history.step > there + 5)  # it trains until there is an answer
     press(window, "Keep the run")
     assert window.run_state.run is run
-    drop(window, file)
+    drop(window, file, window.rect().center())
     qtbot.waitUntil(lambda: said(window).count(question) == 2)
     press(window, "Save its weights…")
     dialog = window.findChild(QFileDialog)
     assert isinstance(dialog, QFileDialog)
     dialog.reject()
-    drop(window, file)
+    drop(window, file, window.rect().center())
     qtbot.waitUntil(lambda: said(window).count(question) == 3)
     press(window, "Show it and lose the run")
     qtbot.waitUntil(lambda: window.run_state.recorded is not None)
     assert window.run_state.run is not run
 
 
-LOOKS = (
+LAYOUTS = (
     "[]",
     '{"theme": "<b>", "size": ["a", -1], "layout": [], "panels": []}',
     '{"size": [true, 99999999999999999999], "layout": {"tree": {"tabs": ["nobody", 3]}}}',
@@ -237,11 +182,11 @@ LOOKS = (
 )
 
 
-def test_a_look_that_makes_no_sense_is_passed_over(viewer: Viewer, qtbot: QtBot) -> None:
+def test_a_layout_that_makes_no_sense_is_ignored(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
     qtbot.wait(50)
     before = arrangement(window)
-    for look in LOOKS:
+    for look in LAYOUTS:
         json.loads(look)
         window.recorded.on_event(RunShown("x", "saved", 3, "x.dgn", look=look))
         qtbot.wait(20)
@@ -281,17 +226,17 @@ def crashed(folder: Path) -> Path:
 
 
 def test_after_a_crash_the_next_start_offers_the_run(
-    open_viewer: Open, qtbot: QtBot, tmp_path: Path
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    viewer = open_viewer("home")
+    viewer = make_viewer(home="home")
     qtbot.waitUntil(lambda: viewer.window.history.step > 40)
-    assert viewer.close(patience=60.0)
+    assert viewer.close()
     (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
     assert not said(viewer.window)  # there was nothing to offer
     lost = crashed(folder)
     step = RunReader(lost).checkpoints[-1].step
 
-    window = open_viewer("home").window
+    window = make_viewer(home="home").window
     qtbot.waitUntil(lambda: "was interrupted at step" in said(window))
     assert window.run_state.running  # nothing waits for the answer
     press(window, "Show")
@@ -359,21 +304,10 @@ def test_the_list_of_runs_shows_and_continues_what_can_be(qtbot: QtBot, viewer: 
     assert why_not(runs[1]) == ""
 
 
-def test_the_list_opens_in_the_inspector(open_viewer: Open, qtbot: QtBot) -> None:
-    window = open_viewer("home").window
+def test_the_list_opens_in_the_inspector(make_viewer: Open, qtbot: QtBot) -> None:
+    window = make_viewer(home="home").window
     window.registry["file.open_run"].trigger()
     page = window.inspector.page
     assert isinstance(page, RunsPage)
     qtbot.waitUntil(lambda: page.rows.count() == 1)
     assert "running at step" in words_of(page._runs[0], 0.0)[1]
-
-
-def test_times_are_told_in_words() -> None:
-    assert [ago(s) for s in (-5, 10, 70, 7300, 90_000, 900_000)] == [
-        "just now",
-        "just now",
-        "1 min ago",
-        "2 h ago",
-        "1 day ago",
-        "10 days ago",
-    ]

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import Rewire
 from dgn_viewer.application import Viewer
-from tests.viewer.shell.test_shell_compare import LEFT, opened, saved  # noqa: F401 - a fixture
+from tests.viewer.gestures import LEFT, opened_file
 
 CONTROL = Qt.KeyboardModifier.ControlModifier
 
@@ -30,15 +30,15 @@ def entries(viewer: Viewer) -> list[tuple[str, bool]]:
 def test_what_a_drop_did_is_undone_by_ctrl_z_and_redone(
     viewer: Viewer,
     qtbot: QtBot,
-    saved: Path,  # noqa: F811
+    saved_weights: Path,
     use: str,
     what: str,
 ) -> None:
     window = viewer.window
     assert entries(viewer) == [("Undo", False), ("Redo", False)]
-    page = opened(viewer, qtbot, saved, use)
+    page = opened_file(viewer, qtbot, saved_weights, use)
     QTest.mouseClick(page.go, LEFT)
-    change = f"{what} of {saved.name}"
+    change = f"{what} of {saved_weights.name}"
     qtbot.waitUntil(lambda: window.run_state.undo == change)
     assert entries(viewer) == [(f"Undo {change}", True), ("Redo", False)]
     assert window.run_state.regime == ("FL" if use == "gates" else "DL")

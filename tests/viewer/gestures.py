@@ -1,0 +1,54 @@
+"""What a user does with the real window: drop a file, answer a dialog, open a file's page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import OpenFile, Purpose
+from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.window import Window
+
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+
+
+def drop(window: QWidget, path: Path, at: QPoint) -> None:
+    """Drag the file over the window and let it go at this place."""
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path))])
+    copy = Qt.DropAction.CopyAction
+    QApplication.sendEvent(window, QDragEnterEvent(at, copy, data, LEFT, NONE))
+    QApplication.sendEvent(
+        window, QDropEvent(QPointF(at), copy, data, LEFT, NONE, QEvent.Type.Drop)
+    )
+
+
+def answer_dialog(window: Window, path: Path) -> None:
+    """Choose this path in the open file dialog."""
+    dialog = window.findChild(QFileDialog)
+    assert isinstance(dialog, QFileDialog)
+    dialog.fileSelected.emit(str(path))
+    dialog.reject()
+    dialog.setParent(None)  # type: ignore[call-overload]  # stub: None is allowed
+    dialog.deleteLater()
+
+
+def press(window: Window, text: str) -> None:
+    """Press the button of a notice."""
+    buttons = [b for card in window.notices.cards for b in card.findChildren(QPushButton)]
+    next(button for button in buttons if button.text() == text).click()
+
+
+def opened_file(viewer: Viewer, qtbot: QtBot, path: Path, purpose: Purpose) -> FilePage:
+    """The inspector's page of a file that the engine has listed."""
+    window = viewer.window
+    window.send(OpenFile(str(path), purpose))
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
+    page = window.inspector.page
+    assert isinstance(page, FilePage)
+    return page
