@@ -1,7 +1,7 @@
 """What is fuzzed: the parts of the reader, each fed by itself so that the changes get deep.
 
-The first byte of an input says whether the rest is a whole file, or what stands inside a frame that
-is sound: changes of a zip archive's bytes nearly always end at its checksums.
+The first byte of an input says whether the rest is a whole file or the inside of a sound frame,
+because changes of a zip archive's bytes nearly always end at its checksums.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def checked(target: str) -> Callable[[bytes], None]:
 
     def check(data: bytes) -> None:
         content = frame(data[1:]) if data[:1] == b"\1" else data[1:]
-        told = io.BytesIO()
+        answer = io.BytesIO()
         with watch.on():
-            reader_child.answer(content, told)
+            reader_child.answer(content, answer)
         if watch.reached:
             raise AssertionError(f"the reader reached for {watch.reached}")
-        told.seek(0)
+        answer.seek(0)
         try:
-            contents = wire.receive(told, limits.expanded(len(content)))
+            contents = wire.receive(answer, limits.expanded(len(content)))
         except UnreadableFile as verdict:
             if "cannot be read (" in str(verdict) or "\n" in str(verdict):
                 raise AssertionError(str(verdict)) from None

@@ -1,4 +1,4 @@
-"""Files that nobody thought of: small sound ones with damage, and pickles and headers at random."""
+"""Random files: small sound ones with damage, random pickles, headers and archives."""
 
 from __future__ import annotations
 

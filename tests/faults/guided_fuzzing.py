@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="guided_fuzzing", description=__doc__)
     result.add_argument("--runs", type=int, default=RUNS, help="inputs for each target")
     result.add_argument("--seed", type=int, default=1)
-    result.add_argument("--blind", action="store_true", help="hypothesis, even beside atheris")
+    result.add_argument("--blind", action="store_true", help="hypothesis, not atheris")
     result.add_argument("--target", choices=fuzz_targets.TARGETS, help=argparse.SUPPRESS)
     return result
 

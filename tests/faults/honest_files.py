@@ -231,7 +231,7 @@ def _flax() -> Honest:
     return npz(False, **arrays), arrays
 
 
-def _beside_text() -> Honest:
+def _with_text() -> Honest:
     arrays = {"w": np.eye(3), "step": np.int64(3)}
     return npz(False, settings=np.array("lr=0.1"), **arrays), {
         k: np.asarray(v) for k, v in arrays.items()
@@ -289,7 +289,7 @@ def _plain_pickle(thing: Callable[[], nn.Module | State]) -> Callable[[], Honest
     return make
 
 
-def _beside(name: str, thing: Callable[[], object]) -> Callable[[], Honest]:
+def _with_extra(name: str, thing: Callable[[], object]) -> Callable[[], Honest]:
     return _wrapped(lambda tensors: {**tensors, name: thing()})
 
 
@@ -360,14 +360,14 @@ KINDS: dict[str, Callable[[], Honest]] = {
     "a network of torchvision's layout": lambda: _module(
         nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
     ),
-    "sparse tensors beside": _beside("mask", lambda: torch.eye(3).to_sparse()),
-    "quantised tensors beside": _beside(
+    "with sparse tensors": _with_extra("mask", lambda: torch.eye(3).to_sparse()),
+    "with quantised tensors": _with_extra(
         "q", lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
     ),
-    "complex tensors beside": _beside("freqs", lambda: torch.ones(3, dtype=torch.complex64)),
-    "an optimiser beside": _beside("opt", lambda: torch.optim.SGD(chain().parameters(), 0.1)),
-    "a function beside": _beside("loss", lambda: nn.functional.mse_loss),
-    "numpy's random state beside": _beside(
+    "with complex tensors": _with_extra("freqs", lambda: torch.ones(3, dtype=torch.complex64)),
+    "with an optimiser": _with_extra("opt", lambda: torch.optim.SGD(chain().parameters(), 0.1)),
+    "with a function": _with_extra("loss", lambda: nn.functional.mse_loss),
+    "with numpy's random state": _with_extra(
         "rng", lambda: np.random.default_rng(0).bit_generator.state
     ),
     "of a GPU": _of_the_gpu,
@@ -406,7 +406,7 @@ KINDS: dict[str, Callable[[], Honest]] = {
         {"a": one},
     ),
     "npz as JAX users write it": _flax,
-    "npz with text beside": _beside_text,
+    "npz with text": _with_text,
     "npy": lambda: (npy(one := np.random.default_rng(1).normal(size=(3, 4))), {"array": one}),
     "npy in the order of Fortran": lambda: (
         npy(one := np.asfortranarray(np.arange(6.0).reshape(2, 3))),

@@ -16,7 +16,7 @@ class Hostile:
     """Made in a folder by `place`; `content`: its bytes, where it is a file that can be opened.
 
     `refused`: a pattern of the sentence; or else it is read, and exactly the tensors `shown` are,
-    beside what matches `ignored`.
+    and something that matches `ignored` is named.
     """
 
     place: Callable[[Path], Path]

@@ -48,6 +48,7 @@ OTHERS: dict[str, tuple[bytes, str]] = {
     "a picture": (b"\x89PNG\r\n\x1a\n" + b"\0" * 100, "is no checkpoint"),
     "a tar archive": (b"storages" + b"\0" * 1016, "is no checkpoint"),
     "noise": (np.random.default_rng(5).bytes(5000), "is no checkpoint"),
+    "no bytes": (b"", "is empty"),
     "one byte": (b"P", "is no checkpoint"),
     "zeros": (b"\0" * 5000, "is no checkpoint"),
     "JSON": (b'{"weights": [1, 2, 3]}', "is no checkpoint"),

@@ -1,6 +1,6 @@
 """docs/safety.md from what `make faults` and `make fuzz` wrote: `make safety-report`.
 
-Only the part of the document below its mark is written; the words above it are somebody's.
+Only the part of the document below its mark is written; the text above it is written by hand.
 """
 
 from __future__ import annotations

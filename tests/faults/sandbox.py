@@ -53,13 +53,13 @@ class Sandbox:
             reader.stdin.flush()
             sizes = self._taken(16)
             report = json.loads(self._taken(int.from_bytes(sizes[:8], "little")))
-            told = self._taken(int.from_bytes(sizes[8:], "little"))
+            answer = self._taken(int.from_bytes(sizes[8:], "little"))
         except (OSError, EOFError, TimeoutError) as error:
             self._end()
             self.deaths += 1
             return Verdict(None, f"ended or stopped its reader ({type(error).__name__})", 0.0, 0)
         try:
-            contents, sentence = wire.receive(io.BytesIO(told), 1 << 40), ""
+            contents, sentence = wire.receive(io.BytesIO(answer), 1 << 40), ""
         except UnreadableFile as verdict:
             contents, sentence = None, str(verdict)
         return Verdict(contents, sentence, report["seconds"], report["grown"])

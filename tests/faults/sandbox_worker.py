@@ -35,9 +35,9 @@ def main() -> None:
         seconds = time.perf_counter() - begun
         grown = max(0, _kilobytes(status, b"VmHWM:") - before) << 10
         report = json.dumps({"seconds": seconds, "grown": grown}).encode()
-        told = answer.getvalue()
-        pipe.write(len(report).to_bytes(8, "little") + len(told).to_bytes(8, "little"))
-        pipe.write(report + told)
+        for part in (report, answer.getvalue()):
+            pipe.write(len(part).to_bytes(8, "little"))
+        pipe.write(report + answer.getvalue())
         pipe.flush()
 
 

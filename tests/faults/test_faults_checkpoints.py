@@ -28,7 +28,7 @@ from tests.faults.tables import keep
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 FUZZED = 20_000  # of each sort
-PARENT_SLACK = 24 << 20  # bytes that reading may leave in the parent beside the tensors
+PARENT_SLACK = 24 << 20  # bytes that the parent may grow beyond the tensors
 CHILD_MOST = 400 << 20  # bytes; what the corpus holds is small
 
 
@@ -76,7 +76,7 @@ class _Patient(subprocess.Popen[bytes]):
 
 
 class Reader:
-    """The real road to a file, with the memory of both processes measured."""
+    """The real reader, with the memory of both processes measured."""
 
     def __init__(self, folder: Path, patched: pytest.MonkeyPatch) -> None:
         self.report = folder / "peak"

@@ -1,11 +1,8 @@
 import io
-import json
 import os
-import pickle
 import sys
 import threading
 import time
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +16,10 @@ from dgn_engine.storage.checkpoints import checkpoint_reader, reader_child, wire
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 from dgn_engine.storage.checkpoints.save_network import save_network
+from tests.faults.fuzzing import small_files
+from tests.faults.honest_files import saved
+from tests.faults.hostile_archives import npz
+from tests.faults.hostile_headers import Evil
 
 
 def parsed(content: bytes) -> CheckpointContents:
@@ -27,37 +28,6 @@ def parsed(content: bytes) -> CheckpointContents:
     reader_child.answer(content, pipe)
     pipe.seek(0)
     return wire.receive(pipe, 1 << 30)
-
-
-def saved_by_torch(thing: object, **how: object) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(thing, buffer, **how)
-    return buffer.getvalue()
-
-
-def npz(compressed: bool = False, **arrays: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    (np.savez_compressed if compressed else np.savez)(buffer, **arrays)
-    return buffer.getvalue()
-
-
-def safetensors(head: object, body: bytes = b"") -> bytes:
-    text = head if isinstance(head, bytes) else json.dumps(head).encode()
-    return len(text).to_bytes(8, "little") + text + body
-
-
-def entry(shape: list[int], begin: int, end: int, dtype: str = "F32") -> dict[str, object]:
-    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
-
-
-class Evil:
-    """Makes a folder where it is unpickled."""
-
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return os.mkdir, (str(self.canary),)
 
 
 # Honest files, through the child process.
@@ -88,7 +58,7 @@ def test_our_own_file_comes_back_bit_for_bit_in_the_order_of_its_layers(tmp_path
 def test_the_legacy_format_of_torch_is_read(tmp_path: Path) -> None:
     state = {"w": torch.arange(6.0).reshape(2, 3)}
     path = tmp_path / "old.pth"
-    path.write_bytes(saved_by_torch(state, _use_new_zipfile_serialization=False))
+    path.write_bytes(saved(state, _use_new_zipfile_serialization=False))
     assert np.array_equal(read_tensors(path).arrays["w"], state["w"].numpy())
 
 
@@ -107,13 +77,13 @@ def test_the_legacy_format_of_torch_is_read(tmp_path: Path) -> None:
 )
 def test_the_usual_wrappings_come_off(wrap: Callable[[dict[str, torch.Tensor]], object]) -> None:
     state = {"a.weight": torch.randn(2, 2), "a.bias": torch.randn(2)}
-    assert list(parsed(saved_by_torch(wrap(state))).arrays) == ["a.weight", "a.bias"]
+    assert list(parsed(saved(wrap(state))).arrays) == ["a.weight", "a.bias"]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_arrives_as_float32(dtype: torch.dtype) -> None:
     tensor = torch.randn(4, 3).to(dtype)
-    found = parsed(saved_by_torch({"w": tensor}))
+    found = parsed(saved({"w": tensor}))
     assert found.arrays["w"].dtype == np.float32
     assert np.array_equal(found.arrays["w"], tensor.float().numpy())
     assert found.dtypes["w"] == str(dtype).removeprefix("torch.")
@@ -150,7 +120,7 @@ def test_what_is_no_dense_tensor_of_numbers_is_named_and_left_aside() -> None:
         "giant": torch.zeros(1).expand(2**40),
         "name": "a text",
     }
-    found = parsed(saved_by_torch(thing))
+    found = parsed(saved(thing))
     assert list(found.arrays) == ["w"]
     assert found.ignored == (
         "sparse (a sparse tensor)",
@@ -161,7 +131,7 @@ def test_what_is_no_dense_tensor_of_numbers_is_named_and_left_aside() -> None:
 
 
 def test_names_arrive_as_plain_text() -> None:
-    found = parsed(saved_by_torch({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
+    found = parsed(saved({"a\nb\u202ec<b>": torch.ones(1), "x" * 999: torch.ones(1)}))
     first, second = found.arrays
     assert first == "a\\nb\\u202ec<b>"
     assert len(second) == 300
@@ -174,7 +144,7 @@ def test_names_arrive_as_plain_text() -> None:
 def test_code_in_a_pickle_is_named_and_never_run(zipped: bool, tmp_path: Path) -> None:
     canary, path = tmp_path / "canary", tmp_path / "evil.pt"
     thing = {"a": torch.zeros(2), "evil": Evil(canary)}
-    path.write_bytes(saved_by_torch(thing, _use_new_zipfile_serialization=zipped))
+    path.write_bytes(saved(thing, _use_new_zipfile_serialization=zipped))
     listing = read_tensors(path)
     assert list(listing.arrays) == ["a"]
     assert listing.ignored == ("evil (posix.mkdir)",)
@@ -185,7 +155,7 @@ def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_cal
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "model.pt"
-    path.write_bytes(saved_by_torch(Evil(tmp_path / "canary")))
+    path.write_bytes(saved(Evil(tmp_path / "canary")))
     with pytest.raises(UserError, match=r"it would call (posix|nt|os)\.mkdir; nothing was run\.$"):
         read_tensors(path)
     assert not (tmp_path / "canary").exists()
@@ -193,7 +163,7 @@ def test_a_file_that_is_code_alone_is_refused_with_the_name_of_what_it_would_cal
 
 def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "slow.npz"
-    path.write_bytes(npz(a=np.ones(3)))
+    path.write_bytes(npz(False, a=np.ones(3)))
     with pytest.raises(UserError, match=r"^slow\.npz was not read within 0\.01 s"):
         read_tensors(path, timeout=0.01)
 
@@ -201,7 +171,7 @@ def test_no_answer_in_time_is_a_sentence(tmp_path: Path) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     path = tmp_path / "small.npz"
-    path.write_bytes(npz(a=np.ones(3)))
+    path.write_bytes(npz(False, a=np.ones(3)))
     return path
 
 
@@ -288,93 +258,10 @@ def test_a_missing_an_empty_and_a_giant_file_are_refused(tmp_path: Path) -> None
         read_tensors(tmp_path / "giant.pt")
 
 
-# Hostile bytes, by the parser alone.
+# Damaged bytes, by the parser alone; every hostile kind is in test_checkpoints_corpus.
 
 
-def zipped(*names: str) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in names:
-            archive.writestr(name, b"0" * 999)
-    return buffer.getvalue()
-
-
-def npy_header(shape: str, dtype: str = "<f4") -> bytes:
-    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
-
-
-def objects(canary: str = "/nonexistent/canary") -> bytes:
-    return npz(o=np.array([Evil(Path(canary))], dtype=object))
-
-
-HOSTILE = {
-    "empty": (b"", "is empty"),
-    "text": (b"hello world, this is text", "is no checkpoint"),
-    "keras": (b"\x89HDF\r\n\x1a\n" + b"0" * 100, "is an HDF5 file"),
-    "header longer than the file": (safetensors(b"{}")[:9], "longer than the file"),
-    "header of 2^62": ((2**62).to_bytes(8, "little") + b"{}", "longer than the file"),
-    "header not JSON": (safetensors(b"{not json}"), "not sound"),
-    "header too deep": (safetensors(b'{"a":' + b"[" * 100_000), "not sound"),
-    "one name twice": (safetensors(b'{"a":1,"a":2}'), "one name twice"),
-    "no shape": (safetensors({"a": {"dtype": "F32"}}), "without type, shape"),
-    "huge shape": (safetensors({"a": entry([2**40], 0, 4)}, b"0000"), "do not fill"),
-    "outside": (safetensors({"a": entry([2], 0, 8)}, b"0000"), "outside the file"),
-    "backwards": (safetensors({"a": entry([0], 4, 0)}, b"0000"), "outside the file"),
-    "negative": (safetensors({"a": entry([-1], 0, 4)}, b"0000"), "impossible"),
-    "floats": (safetensors({"a": entry([1.0], 0, 4)}, b"0000"), "impossible"),  # type: ignore[list-item]
-    "overlapping": (
-        safetensors({str(i): entry([25], 0, 100) for i in range(99)}, b"0" * 100),
-        "overlap",
-    ),
-    "npy of 2^60": (npy_header(f"({2**60},)") + b"0000", "impossible shape"),
-    "npy of 2^40": (npy_header(f"({2**40},)") + b"0000", "not all there"),
-    "npy negative": (npy_header("(-1,)") + b"0000", "impossible"),
-    "npy not Python": (npy_header("__import__('os')"), "damaged header"),
-    "npy of objects": (npy_header("(1,)", "|O") + pickle.dumps([1]), "Python objects"),
-    "npz of objects": (objects(), "Python objects"),
-    "npz bomb": (npz(True, a=np.zeros(40_000_000)), "far more than its size"),
-    "zip of nothing": (zipped(), "does not hold"),
-    "TorchScript": (zipped("a/constants.pkl", "a/data.pkl"), "TorchScript"),
-    "torch.package": (zipped("a/.data/extern_modules", "a/data.pkl"), "torch.package"),
-    "deflated torch": (zipped("a/data.pkl"), "compresses"),
-    "pickle of no tensors": (pickle.dumps({"a": 1}), r"holds no tensors .* it holds dict"),
-}
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_bytes_are_refused_with_their_reason(kind: str) -> None:
-    content, reason = HOSTILE[kind]
-    with pytest.raises(UnreadableFile, match=reason):
-        parsed(content)
-
-
-def laughing(innermost: object) -> object:
-    laugh: object = (innermost,)
-    for _ in range(40):
-        laugh = (laugh, laugh)
-    return laugh
-
-
-def test_containers_shared_a_billion_times_are_looked_at_once() -> None:
-    found = parsed(saved_by_torch({"a": laughing(1), "w": torch.ones(2)}))
-    assert list(found.arrays) == ["w"]
-    assert found.ignored == ("a (tuple)",)
-
-
-def test_a_tensor_under_a_billion_names_is_refused() -> None:
-    with pytest.raises(UnreadableFile, match="nests too many things"):
-        parsed(saved_by_torch({"a": laughing(torch.ones(2))}))
-
-
-SMALL_FILES = {
-    "safetensors": safetensors(
-        {"__metadata__": {"k": "v"}, "w": entry([2, 2], 0, 16), "b": entry([1], 16, 18, "BF16")},
-        b"0123456789abcdefgh",
-    ),
-    "npy": npy_header("(2, 2)") + b"0123456789abcdef",
-    "npz": npz(True, w=np.ones((2, 2)), b=np.ones(2)),
-}
+SMALL_FILES = {name: small_files()[name] for name in ("safetensors", "npy", "npz, compressed")}
 
 
 @pytest.mark.parametrize("kind", SMALL_FILES)
@@ -400,14 +287,14 @@ def test_a_file_with_any_byte_flipped_is_read_or_refused_but_never_breaks(kind: 
 
 
 def test_a_torch_file_cut_anywhere_is_refused() -> None:
-    content = saved_by_torch({"w": torch.ones(3, 3)})
+    content = saved({"w": torch.ones(3, 3)})
     for length in range(1, len(content), 97):
         with pytest.raises(UnreadableFile):
             parsed(content[:length])
 
 
 def test_a_torch_file_with_a_wrong_checksum_is_refused() -> None:
-    content = bytearray(saved_by_torch({"w": torch.full((64,), 7.0)}))
+    content = bytearray(saved({"w": torch.full((64,), 7.0)}))
     content[content.index(torch.full((64,), 7.0).numpy().tobytes()) + 8] ^= 1
     with pytest.raises(UnreadableFile, match="checksum"):
         parsed(bytes(content))
