@@ -147,7 +147,7 @@ def test_what_is_said_of_a_plan_follows_from_what_was_asked() -> None:
 
 
 @pytest.mark.parametrize("name", ["npf-table2", "workshop-table4", "npf-kernels"])
-def test_the_choices_of_the_authors_code_are_all_told(name: str) -> None:
+def test_the_choices_of_the_authors_code_are_all_said(name: str) -> None:
     made = _planned(name, protocol="as-in-code")
     said = " ".join(made.choices)
     for wanted in ("biases, Glorot's start", "1.1/(1 + exp(−4q))", "Adam, step"):
@@ -155,7 +155,7 @@ def test_the_choices_of_the_authors_code_are_all_told(name: str) -> None:
 
 
 @pytest.mark.parametrize("executor", ["serial", "packed"])
-def test_a_step_that_diverges_is_told_and_the_others_give_the_cell(
+def test_a_step_that_diverges_is_reported_and_the_others_give_the_cell(
     executor: str, tmp_path: Path
 ) -> None:
     """FL of a ReLU network that diverged before it left any gates counts as diverged."""
@@ -167,10 +167,10 @@ def test_a_step_that_diverges_is_told_and_the_others_give_the_cell(
     assert states["fc-sgd-500-ReLU-s0"] == states["fc-sgd-500-FL-s0"] == "diverged"
     assert states["fc-sgd-0.1-FL-s0"] == "done"
     assert [len(row.values) for row in made.rows] == [1] * 5
-    told = (tmp_path / "report.md").read_text(encoding="utf-8")
-    assert "Diverged: " in told
-    assert "'fc-sgd-500-ReLU-s0' at step" in told
-    assert "'fc-sgd-500-FL-s0' (of 'fc-sgd-500-ReLU-s0')" in told
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "Diverged: " in report
+    assert "'fc-sgd-500-ReLU-s0' at step" in report
+    assert "'fc-sgd-500-FL-s0' (of 'fc-sgd-500-ReLU-s0')" in report
     again = report_again(task)
     assert (again.rows, again.remarks) == (made.rows, made.remarks)
     assert reproduce(task, find_executor("serial"), lambda *_: None).rows == made.rows
@@ -197,7 +197,7 @@ def test_gates_learnt_much_better_than_relu_are_not_within_a_point_of_it() -> No
     assert {claim.verdict for claim in found.claims if claim.id == "npf-2"} == {"not held"}
 
 
-def test_a_networks_noise_gates_are_told_of_at_the_step_that_is_reported() -> None:
+def test_a_networks_noise_gates_are_reported_at_the_step_that_is_reported() -> None:
     """The step of a row is that of its best FL, not of its best gate network."""
     best = {"-0.1-labels-gates": 0.9, "-0.01-labels-s": 0.95}
     found = _made_up(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,11 +12,12 @@ import torch
 from dgn_engine.experiments import _initial_networks as initial
 from dgn_engine.experiments import _sign_enumeration, theory_dynamics
 from dgn_engine.experiments._gradient_descent import descend, descend_with_kernel
-from dgn_engine.experiments._grid import averaged
+from dgn_engine.experiments._grid import TrainedCell, averaged
 from dgn_engine.experiments._kept_networks import first_of_each_class
 from dgn_engine.experiments.dgn_hard_data import FLOOR
 from dgn_engine.kernels import random_gating_kernel, tangent_kernels
 from dgn_engine.model.stack import run
+from dgn_engine.sweep.unit_results import TrainedRun
 
 
 def weights_of(seed: int, width: int = 3, depth: int = 3) -> list[torch.Tensor]:
@@ -115,6 +117,16 @@ def test_a_curve_that_ended_early_counts_as_far_as_it_goes():
     line = averaged("a", (1, 2, 3), [[1.0, 2.0, 3.0], [3.0]])
     assert line.y == (2.0, 2.0, 3.0)
     assert line.spread[1:] == (0.0, 0.0)
+
+
+def test_a_cell_has_its_curve_also_where_its_first_run_never_scored():
+    def run_of(test):
+        epochs = tuple(float(epoch + 1) for epoch in range(len(test)))
+        return TrainedRun(Path(), math.nan, math.nan, epochs, test, test, test, 1.0, None)
+
+    cell = TrainedCell([run_of(()), run_of((0.5, 0.75))])
+    assert cell.accuracy_line("a").y == (50.0, 75.0)
+    assert cell.loss_line("a").y == (0.5, 0.75)
 
 
 def test_the_first_of_each_class_are_taken_in_their_order():

@@ -219,12 +219,12 @@ def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
     now = 10.0
     tally.add(UnitProgress("run-s1", "running", 0.5, 0.9))
     tally.add(UnitProgress("run-s2", "failed", trouble="no"))
-    told = tally.progress()
-    assert (told.done, told.failed, told.total) == (1, 1, 3)
-    assert told.fraction == pytest.approx(2.5 / 3)
-    assert told.left == pytest.approx(0.5 * 10.0 / 1.5)
-    assert told.best is not None
-    assert told.best.unit == "run-s1"
+    now_done = tally.progress()
+    assert (now_done.done, now_done.failed, now_done.total) == (1, 1, 3)
+    assert now_done.fraction == pytest.approx(2.5 / 3)
+    assert now_done.left == pytest.approx(0.5 * 10.0 / 1.5)
+    assert now_done.best is not None
+    assert now_done.best.unit == "run-s1"
 
 
 def test_the_cost_counts_operations_and_runs(tmp_path: Path) -> None:

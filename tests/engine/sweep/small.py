@@ -42,7 +42,7 @@ def learnt(seed: int) -> list[Unit]:
 
 
 class Seen:
-    """What an executor told, in order."""
+    """The updates of an executor, in order."""
 
     def __init__(self) -> None:
         self.all: list[UnitProgress] = []
@@ -62,10 +62,10 @@ def run(
     executor: Executor,
     units: list[Unit],
     root: Path,
-    told: Callable[[UnitProgress], None] = lambda _: None,
-    stop: Callable[[], bool] = never,
+    on_progress: Callable[[UnitProgress], None] = lambda _: None,
+    stopped: Callable[[], bool] = never,
 ) -> dict[str, UnitState]:
-    return executor.run(units, root, told, stop)
+    return executor.run(units, root, on_progress, stopped)
 
 
 LONG = small(1, epochs=200)  # two seconds

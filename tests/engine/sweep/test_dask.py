@@ -76,8 +76,8 @@ def test_a_killed_worker_changes_no_bit_and_a_stopped_sweep_goes_on(
     def kill(progress: UnitProgress) -> None:
         seen(progress)
         if progress.unit == LONG.id and progress.fraction > 0.3 and not killed:
-            told = (root / "units" / LONG.id / "lock").read_text()
-            killed.append(int(told.split('"pid": ')[1].split(",")[0]))
+            holder = (root / "units" / LONG.id / "lock").read_text()
+            killed.append(int(holder.split('"pid": ')[1].split(",")[0]))
             os.kill(killed[0], signal.SIGKILL)
 
     states = run(executor, units, root, kill)

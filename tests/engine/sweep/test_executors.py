@@ -31,7 +31,7 @@ from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.sweep.small import LONG, Seen, content, learnt, mixed, run, small
 
 
-def test_what_is_done_is_skipped_and_its_score_is_told(tmp_path: Path, seen: Seen) -> None:
+def test_what_is_done_is_skipped_and_its_score_is_reported(tmp_path: Path, seen: Seen) -> None:
     units: list[Unit] = learnt(0)
     assert run(SerialExecutor(), units, tmp_path) == {"ReLU-s0": "done", "FL-s0": "done"}
     before = content(units, tmp_path)
@@ -40,7 +40,7 @@ def test_what_is_done_is_skipped_and_its_score_is_told(tmp_path: Path, seen: See
     assert all(progress.score is not None for progress in seen.all)
 
 
-def test_a_unit_that_is_refused_is_not_tried_again_and_told_with_its_log(
+def test_a_unit_that_is_refused_is_not_tried_again_and_reported_with_its_log(
     tmp_path: Path, seen: Seen
 ) -> None:
     relu, fixed = learnt(0)
@@ -55,7 +55,7 @@ def test_a_unit_that_is_refused_is_not_tried_again_and_told_with_its_log(
     assert log.count("There is no network 'nonsense'") == 1
 
 
-def test_a_fault_of_ours_is_tried_twice_again_and_told_with_the_end_of_its_traceback(
+def test_a_fault_of_ours_is_tried_twice_again_and_reported_with_the_end_of_its_traceback(
     tmp_path: Path, seen: Seen
 ) -> None:
     fault = Calculation("table", "dgn_engine.sweep.unit:no_such_function")
@@ -88,13 +88,13 @@ def test_a_run_that_somebody_else_writes_is_waited_for(
     other = RunFolder.create(unit_folder(tmp_path, unit.id), unit.config)
     waits: list[UnitProgress] = []
 
-    def told(progress: UnitProgress) -> None:
+    def on_progress(progress: UnitProgress) -> None:
         if progress.trouble:
             waits.append(progress)
             if len(waits) == 5:
                 other.close()
 
-    assert run(SerialExecutor(), [unit], tmp_path, told) == {unit.id: "done"}
+    assert run(SerialExecutor(), [unit], tmp_path, on_progress) == {unit.id: "done"}
     assert [progress.state for progress in waits] == ["queued"] * 5
 
 
