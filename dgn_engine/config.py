@@ -246,8 +246,7 @@ class RunConfig:
         _check(self, "")
 
     def same_run(self, other: RunConfig) -> bool:
-        """Whether both stand for one run: its device and whether data may be fetched do not
-        decide that."""
+        """Whether both make the same run, on whatever device and with or without a download."""
         return self._anywhere() == other._anywhere()
 
     def _anywhere(self) -> RunConfig:
@@ -259,21 +258,17 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries; fields that are None are left out (TOML has no null)."""
-        tree: dict[str, Any] = {}
-        for part in dataclasses.fields(self):
-            value = getattr(self, part.name)
-            tree[part.name] = _plain(value) if dataclasses.is_dataclass(value) else value
-        return tree
+        return _plain(self)
 
     @staticmethod
     def from_dict(tree: Mapping[str, Any]) -> RunConfig:
-        """The inverse of `to_dict`; an unknown or ill-typed key is refused by name."""
+        """The inverse of `to_dict`; raises `UserError` naming an unknown or ill-typed key."""
         config: RunConfig = _build(RunConfig, tree, "")
         return config
 
     @staticmethod
     def from_toml(text: str) -> RunConfig:
-        """Read TOML text; raises `UserError` with the place of the trouble."""
+        """Read TOML text; raises `UserError` naming what is wrong."""
         try:
             tree = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -317,14 +312,15 @@ def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
 def _plain(part: Any) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for item in dataclasses.fields(part):
-        value = getattr(part, item.name)
-        if value is None:
-            continue
-        if item.name == "options":
-            value = dict(value)
-        elif isinstance(value, tuple):
-            value = list(value)
-        tree[item.name] = value
+        match getattr(part, item.name):
+            case None:
+                continue
+            case pairs if item.name == "options":
+                tree[item.name] = dict(pairs)
+            case tuple() as numbers:
+                tree[item.name] = list(numbers)
+            case value:
+                tree[item.name] = _plain(value) if dataclasses.is_dataclass(value) else value
     return tree
 
 

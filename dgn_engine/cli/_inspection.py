@@ -1,4 +1,4 @@
-"""`dgn inspect FILE --data …`: the network of a file on examples, as text, JSON and files."""
+"""`dgn inspect FILE --data …`: statistics of a network's gates on examples, as text and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dgn_engine.model.importing.from_file import ImportedNetwork
     from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
-SCORED = 1000  # test examples, unless told otherwise
+SCORED = 1000  # test examples, unless --scored is given
 _NEEDS_DATA = (
     "examples", "layers", "out", "size", "normalise", "net", "norm_eps", "road", "draws", "seconds",
     "memory", "seed", "scored", "data_root", "dtype",
@@ -31,7 +31,7 @@ _COLUMNS = (
 
 
 def add_inspection_options(parser: argparse.ArgumentParser) -> None:
-    """What is needed to look at the network of the file, all with --data."""
+    """The options of the network on examples; all of them need --data."""
     group = parser.add_argument_group("the network on examples")
     group.add_argument("--data", metavar="NAME", help="show the network on this data set")
     group.add_argument("--data-root", metavar="DIR", help="where data sets lie")
@@ -55,11 +55,11 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_inspection_options(arguments: argparse.Namespace) -> None:
-    """Refuse options that would have no effect, and numbers that mean nothing."""
+    """Refuse options without effect and numbers out of bounds."""
     if arguments.data is None:
-        said = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
-        if said or arguments.option:
-            name = {"road": "kernels"}.get(said[0], said[0]) if said else "option"
+        given = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
+        if given or arguments.option:
+            name = {"road": "kernels"}.get(given[0], given[0]) if given else "option"
             raise UserError(f"--{name.replace('_', '-')} needs --data.")
         return
     for name, least in (("examples", 2), ("draws", 2), ("size", 1), ("scored", 0), ("seconds", 0)):
@@ -69,14 +69,14 @@ def check_inspection_options(arguments: argparse.Namespace) -> None:
     for name in ("memory", "norm_eps"):
         value = getattr(arguments, name)
         if value is not None and not 0 < value < float("inf"):
-            said_as = name.replace("_", "-")
-            raise UserError(f"--{said_as} is {value:g}; it must be greater than 0 and finite.")
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} is {value:g}; it must be greater than 0 and finite.")
     if arguments.option and not arguments.net:
         raise UserError("--option needs --net.")
 
 
-def inspected(listing: CheckpointContents, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Look at the network, write what was asked for, and return it as JSON can hold it."""
+def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Measure the network, write files where --out asks for them, return it as plain data."""
     import torch
 
     from dgn_engine.config import DataConfig, NetConfig
@@ -97,27 +97,27 @@ def inspected(listing: CheckpointContents, arguments: argparse.Namespace) -> dic
     options = tuple(value_of(text) for text in arguments.option)
     net = NetConfig(name=arguments.net, options=options) if arguments.net else None
     epsilon = {} if arguments.norm_eps is None else {"epsilon": arguments.norm_eps}
-    found = network_of(listing, tuple(x.shape[1:]), net, dtype, **epsilon)
-    if found.regime.drawn_gates:
+    imported = network_of(listing, tuple(x.shape[1:]), net, dtype, **epsilon)
+    if imported.regime.drawn_gates:
         raise UserError(
             f"The gates of {listing.file_name} are coins thrown for its own training examples "
-            f"({found.regime.name}): they cannot be shown on others."
+            f"({imported.regime.name}): they cannot be shown on others."
         )
-    network = found.network.requires_grad_(False)
+    network = imported.network.requires_grad_(False)
     set_threads(network.architecture)
     x = x.reshape(len(x), *network.architecture.input_shape)
     settings = _settings(arguments, len(network.architecture.gated))
-    look = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
-    told = {
+    statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
+    inspection = {
         "data": _data(examples, prepare, raw.shape, x.shape),
-        "network": _network(found),
-        "kernels": _kernels(look),
-        "layers": [asdict(layer) for layer in look.layers],
-        "accuracy": _accuracy(found, examples, prepare, arguments),
+        "network": _network(imported),
+        "kernels": _kernels(statistics),
+        "layers": [asdict(layer) for layer in statistics.layers],
+        "accuracy": _accuracy(imported, examples, prepare, arguments),
     }
     if arguments.out is not None:
-        _write(arguments.out, told, look, chosen.indices, chosen.labels)
-    return told
+        _write(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
+    return inspection
 
 
 def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSettings:
@@ -126,14 +126,14 @@ def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSetti
     chosen = tuple(number - 1 for number in arguments.layers or ())
     if any(not 0 <= place < layers for place in chosen):
         raise UserError(f"--layers names a layer outside 1…{layers}; the network has {layers}.")
-    asked = {
+    given = {
         name: getattr(arguments, name)
         for name in ("road", "draws", "seconds", "seed")
         if getattr(arguments, name) is not None
     }
     if arguments.memory is not None:
-        asked["memory_bytes"] = int(arguments.memory * 2**30)
-    return replace(GateStatisticsSettings(layers=chosen), **asked)
+        given["memory_bytes"] = int(arguments.memory * 2**30)
+    return replace(GateStatisticsSettings(layers=chosen), **given)
 
 
 def _data(
@@ -148,37 +148,38 @@ def _data(
     }
 
 
-def _network(found: ImportedNetwork) -> dict[str, Any]:
-    architecture = found.network.architecture
+def _network(imported: ImportedNetwork) -> dict[str, Any]:
+    architecture = imported.network.architecture
     return {
-        "understood_as": found.title,
-        "regime": found.regime.name,
+        "understood_as": imported.title,
+        "regime": imported.regime.name,
         "gate_layers": len(architecture.gated),
         "weight_layers": len(architecture.weighted),
         "logits": architecture.classes,
-        "remarks": list(found.remarks),
+        "remarks": list(imported.remarks),
     }
 
 
-def _kernels(look: GateStatistics) -> dict[str, Any]:
-    told = {name: value for name, value in asdict(look).items() if name not in ("layers", "arrays")}
-    told["road"] = "exact" if look.relative is None else "estimated"
-    told["eigenvalues"] = [float(value) for value in look.arrays["eigenvalues"][:10]]
-    return told
+def _kernels(statistics: GateStatistics) -> dict[str, Any]:
+    kernels = asdict(statistics)
+    del kernels["layers"], kernels["arrays"]
+    kernels["road"] = "exact" if statistics.relative is None else "estimated"
+    kernels["eigenvalues"] = [float(value) for value in statistics.arrays["eigenvalues"][:10]]
+    return kernels
 
 
 def _accuracy(
-    found: ImportedNetwork,
+    imported: ImportedNetwork,
     examples: Examples,
     prepare: Preprocessing,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Of the first test examples, where the network has a logit for each class."""
+    """The accuracy on the first test examples, where the network has a logit for each class."""
     import torch
 
     from dgn_engine.kernels.gate_statistics import accuracy
 
-    network, classes = found.network, len(examples.class_names)
+    network, classes = imported.network, len(examples.class_names)
     logits = network.architecture.classes
     if logits != classes:
         why = f"the network has {logits:,} logits and the data {classes:,} classes"
@@ -198,8 +199,8 @@ def _accuracy(
 
 def _write(
     folder: Path,
-    told: dict[str, Any],
-    look: GateStatistics,
+    inspection: dict[str, Any],
+    statistics: GateStatistics,
     indices: tuple[int, ...],
     labels: tuple[int, ...],
 ) -> None:
@@ -215,26 +216,26 @@ def _write(
         allow_pickle=False,
         indices=np.array(indices),
         labels=np.array(labels),
-        **look.arrays,
+        **statistics.arrays,
     )
     save_file(folder / "kernels.npz", content.getvalue())
-    text = json.dumps(told, ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(inspection, ensure_ascii=False, indent=1, allow_nan=False)
     save_file(folder / "inspection.json", text.encode())
 
 
-def print_inspection(told: dict[str, Any]) -> None:
-    """The same as a table and sentences."""
+def print_inspection(inspection: dict[str, Any]) -> None:
+    """Print it as a table and sentences."""
     import sys
 
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    data, network, kernels = told["data"], told["network"], told["kernels"]
+    data, network, kernels = inspection["data"], inspection["network"], inspection["kernels"]
     sides = "×".join(str(side) for side in data["input_shape"])
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     title, regime = network["understood_as"], network["regime"]
-    named = title.endswith(f"regime {regime}")  # our own files say it themselves
+    named = title.endswith(f"regime {regime}")  # files of this program name it
     console.print(f"It is {title}." if named else f"It is {title}, {regime}.")
     for remark in network["remarks"]:
         console.print(remark)
@@ -245,7 +246,7 @@ def print_inspection(told: dict[str, Any]) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in _COLUMNS:
         table.add_column(column, no_wrap=True)
-    for layer in told["layers"]:
+    for layer in inspection["layers"]:
         shape = "×".join(str(side) for side in layer["shape"])
         units = [f"{layer[name]:,}" for name in ("never", "always")]
         means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
@@ -254,7 +255,7 @@ def print_inspection(told: dict[str, Any]) -> None:
     console.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
     console.print(_overlaps(kernels))
     console.print(_spectrum(kernels))
-    console.print(_scored(told["accuracy"]))
+    console.print(_scored(inspection["accuracy"]))
 
 
 def _pair(likeness: dict[str, float | None]) -> list[str]:

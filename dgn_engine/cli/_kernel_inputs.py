@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse numbers that mean nothing and options that would have no effect."""
+    """Refuse options without effect and numbers out of bounds."""
     beta, eps, memory = arguments.beta, arguments.eps, arguments.memory
     if beta is not None and not (math.isfinite(beta) and beta > 0):
         raise UserError(f"--beta is {beta:g}; it must be greater than 0 and finite.")
@@ -34,7 +34,7 @@ def check_options(arguments: argparse.Namespace) -> None:
 
 
 def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
-    """X (n, ...) as floats and Y (n,) as whole numbers, or a refusal."""
+    """X (n, ...) as floats and Y (n,) as whole numbers; raises `UserError`."""
     import numpy as np
 
     x = _array(path, "x", "X", "inputs")
@@ -57,7 +57,7 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
 
 
 def check_labels(labels: Array | None, classes: int) -> None:
-    """Labels count from 0; a network with one logit has two classes."""
+    """Refuse labels outside the classes; a network with one logit has two."""
     if labels is None:
         return
     most = max(classes, 2) - 1
@@ -72,7 +72,7 @@ def check_labels(labels: Array | None, classes: int) -> None:
 def read_network(
     arguments: argparse.Namespace, shape: tuple[int, ...]
 ) -> tuple[GatedNetwork, list[str]]:
-    """The network for inputs of this shape (n, ...), and notes on what was taken from the files."""
+    """The network for inputs of this shape (n, ...), and notes on what the files gave."""
     import torch
 
     from dgn_engine.config import NetConfig
@@ -118,8 +118,8 @@ def read_network(
 
 
 def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
-    """A file of ours says itself how its network is gated."""
-    for option, said in (
+    """Refuse options that a file of this program decides."""
+    for option, is_given in (
         ("--gates", arguments.gates is not None),
         ("--beta", arguments.beta is not None),
         ("--permute", arguments.permute is not None),
@@ -127,7 +127,7 @@ def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
         ("--value-input ones", arguments.value_input == "ones"),
         ("--feature-activation linear", arguments.feature_activation == "linear"),
     ):
-        if said:
+        if is_given:
             raise UserError(
                 f"{arguments.network.name} holds a network of ours with its gates in it; "
                 f"leave out {option}."
@@ -135,13 +135,13 @@ def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
 
 
 def _only_with_gates(arguments: argparse.Namespace) -> None:
-    """Without --gates the network gates itself: these options would have no effect."""
-    for option, said in (
+    """Refuse options without effect where the network makes its own gates."""
+    for option, is_given in (
         ("--permute", arguments.permute is not None),
         ("--value-input ones", arguments.value_input == "ones"),
         ("--feature-activation linear", arguments.feature_activation == "linear"),
     ):
-        if said:
+        if is_given:
             raise UserError(f"{option} needs --gates: without it the network makes its own gates.")
 
 

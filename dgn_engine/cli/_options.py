@@ -52,20 +52,20 @@ def _add_net_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _argument(setting: Setting) -> dict[str, Any]:
-    """What argparse is told of a setting; without the option its value is None."""
+    """The keywords of `add_argument`; where the option is not given, its value is None."""
     if isinstance(setting.default, bool):
         return {"action": "store_true", "default": None, "help": setting.help}
-    told: dict[str, Any] = {"metavar": setting.metavar, "help": setting.help}
+    keywords: dict[str, Any] = {"metavar": setting.metavar, "help": setting.help}
     if setting.choices:
-        return told | {"choices": setting.choices}
+        return keywords | {"choices": setting.choices}
     if isinstance(setting.default, str):
-        return told
+        return keywords
     is_number = isinstance(setting.default, (int, float))
-    return told | {"type": type(setting.default) if is_number else numbers}
+    return keywords | {"type": type(setting.default) if is_number else numbers}
 
 
 def run_config(arguments: argparse.Namespace) -> RunConfig:
-    """The configuration that file and options make together; raises `UserError`."""
+    """The configuration of the file, with the options laid over it; raises `UserError`."""
     base = RunConfig.from_file(arguments.config) if arguments.config else RunConfig()
     tree = base.to_dict()
     for option, (part, key) in PLACES.items():
@@ -91,7 +91,7 @@ def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, OptionVal
 
 
 def value_of(text: str, option: str = "--option") -> tuple[str, OptionValue]:
-    """An --option 'NAME=VALUE' as its name and its value."""
+    """Name and value of an --option NAME=VALUE; raises `UserError`."""
     name, equals, value = text.partition("=")
     if not equals:
         raise UserError(f"{option} {text!r} must be of the form NAME=VALUE.")
@@ -110,7 +110,7 @@ def _value(text: str) -> OptionValue:
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """'2,0,1' as whole numbers, for argparse."""
+    """The type of '2,0,1' for argparse: whole numbers."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
 
 SEEDS = 3
-_OURS = ("regime", "gates_from", "weights_from", "seed", "wiring", "rotation", "shift", "tiling")
+_FIXED = ("regime", "gates_from", "weights_from", "seed", "wiring", "rotation", "shift", "tiling")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, how value networks are trained, and how many."""
+    """The file, how value networks are trained on its gates, and how many of them."""
     parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
     add_run_options(parser)
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="K", help="of each kind")
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C (gone on with next time)."""
-    for name in _OURS:
+    """Exit 0 when done, 3 when a run failed for good, 130 when interrupted; it can go on."""
+    for name in _FIXED:
         if getattr(arguments, name) is not None:
             raise UserError(f"Leave out --{name.replace('_', '-')}: it follows from the measure.")
     if arguments.seeds < 1:
@@ -56,17 +56,17 @@ def run(arguments: argparse.Namespace) -> int:
         device=config.device,
     )
     folder = folder.absolute()
-    told = ("gate-information", str(file), str(folder / CONFIG), "--seeds", str(arguments.seeds))
-    command = (*told, "--out", str(folder))
-    kept = {CONFIG: config.to_toml().encode()}  # so that it can be gone on with
-    task = ReproductionTask("gate-information", experiment, request, folder, command, kept)
+    again = ("gate-information", str(file), str(folder / CONFIG), "--seeds", str(arguments.seeds))
+    command = (*again, "--out", str(folder))
+    files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
+    task = ReproductionTask("gate-information", experiment, request, folder, command, files)
     if not arguments.report_only and works_here(arguments.cluster):
-        network_for(file, config.net, load_examples(config.data))  # refused before it begins
+        network_for(file, config.net, load_examples(config.data))  # refuse it before it begins
     return exit_code(carry_out(arguments, task))
 
 
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
-    """The options; the network that is named, else the file's, else that of CONFIG.toml."""
+    """The options, with the network that they name, else the file's, else CONFIG.toml's."""
     from dgn_engine.config import GatingConfig
     from dgn_engine.experiments._gate_information import net_of
 
@@ -74,8 +74,8 @@ def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
     net = config.net
     if not arguments.net:
         try:
-            found = net_of(file)
-            net = replace(net, name=found.name, options=found.options)
+            in_file = net_of(file)
+            net = replace(net, name=in_file.name, options=in_file.options)
         except UserError:
             if not arguments.config:
                 raise

@@ -1,5 +1,4 @@
-"""`dgn inspect FILE`: what a checkpoint holds and what it is understood as; with --data, how its
-network looks on examples."""
+"""`dgn inspect FILE`: what a checkpoint holds; with --data, its network on examples."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from dgn_engine.cli import Command
 from dgn_engine.cli._inspection import (
     add_inspection_options,
     check_inspection_options,
-    inspected,
+    inspect_network,
     print_inspection,
 )
 
@@ -31,21 +30,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
     check_inspection_options(arguments)
     listing = read_tensors(arguments.file)
-    told = listed(listing)
+    tree = contents_of(listing)
     if arguments.data is None:
-        print(json.dumps(told, ensure_ascii=False, indent=1) if arguments.json else _lines(told))
+        print(json.dumps(tree, ensure_ascii=False, indent=1) if arguments.json else _lines(tree))
         return 0
-    looked = inspected(listing, arguments)
+    inspection = inspect_network(listing, arguments)
     if arguments.json:
-        print(json.dumps(told | {"inspection": looked}, ensure_ascii=False, allow_nan=False))
+        print(json.dumps(tree | {"inspection": inspection}, ensure_ascii=False, allow_nan=False))
     else:
-        print(_head(told))
-        print_inspection(looked)
+        print(_head(tree))
+        print_inspection(inspection)
     return 0
 
 
-def listed(listing: CheckpointContents) -> dict[str, Any]:
-    """The listing as JSON can hold it."""
+def contents_of(listing: CheckpointContents) -> dict[str, Any]:
+    """What a checkpoint holds, as plain data for JSON."""
     from dgn_engine.model.importing.torchvision_nets import understood_as
     from dgn_engine.storage.checkpoints.stated_layers import in_words
 
@@ -76,32 +75,32 @@ def _finite(array: Array) -> bool:
     return bool(np.isfinite(array).all())
 
 
-def _lines(told: dict[str, Any]) -> str:
-    tensors = told["tensors"]
+def _lines(tree: dict[str, Any]) -> str:
+    tensors = tree["tensors"]
     shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
     wide = min(max(len(t["name"]) for t in tensors), 60)
     shaped = max(len(shape) for shape in shapes)
     lines = [
-        _head(told),
-        f"understood as {told['understood_as']}",
+        _head(tree),
+        f"understood as {tree['understood_as']}",
         "",
     ]
     for tensor, shape in zip(tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
         lines.append(f"  {tensor['name']:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
-    if told["layers"]:
-        named = max(len(layer["name"]) for layer in told["layers"])
+    if tree["layers"]:
+        named = max(len(layer["name"]) for layer in tree["layers"])
         lines += ["", "its layers, as it states them"]
-        lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in told["layers"]]
+        lines += [f"  {layer['name']:{named}}  {layer['is']}" for layer in tree["layers"]]
     lines.append("")
-    lines.append("all finite" if told["finite"] else "some values are not finite")
-    lines.extend(f"ignored: {name}" for name in told["ignored"])
+    lines.append("all finite" if tree["finite"] else "some values are not finite")
+    lines.extend(f"ignored: {name}" for name in tree["ignored"])
     return "\n".join(lines)
 
 
-def _head(told: dict[str, Any]) -> str:
-    tensors = len(told["tensors"])
-    return f"{told['file']}: {told['kind']}, {tensors:,} tensors, {told['numbers']:,} numbers"
+def _head(tree: dict[str, Any]) -> str:
+    tensors = len(tree["tensors"])
+    return f"{tree['file']}: {tree['kind']}, {tensors:,} tensors, {tree['numbers']:,} numbers"
 
 
 COMMAND = Command(

@@ -50,14 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Compute, write, print; nothing is written unless everything worked."""
     import torch
 
-    from dgn_engine.cli import _kernel_inputs as given
+    from dgn_engine.cli import _kernel_inputs as inputs
     from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
     from dgn_engine.training.devices import choose_device
 
-    given.check_options(arguments)
-    x, labels = given.read_inputs(arguments.inputs, arguments.labels)
-    network, notes = given.read_network(arguments, x.shape)
-    given.check_labels(labels, network.architecture.classes)
+    inputs.check_options(arguments)
+    x, labels = inputs.read_inputs(arguments.inputs, arguments.labels)
+    network, notes = inputs.read_network(arguments, x.shape)
+    inputs.check_labels(labels, network.architecture.classes)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
     shape = (len(x), *network.architecture.input_shape)
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
@@ -65,13 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
     settings = KernelSettings(arguments.logits, arguments.normalise, int(arguments.memory * 2**30))
     arrays = kernel_arrays(network.to(device, dtype), images, classes, settings)
     if arguments.out:
-        _write(arguments.out, arrays, _said(arguments) | {"notes": notes})
+        _write(arguments.out, arrays, _settings(arguments) | {"notes": notes})
     _report(arrays, arguments, notes)
     return 0
 
 
-def _said(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings as the file keeps them."""
+def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings as they are written into the file."""
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(arguments).items()
@@ -96,7 +96,11 @@ def _report(arrays: dict[str, Array], arguments: argparse.Namespace, notes: list
     figures = {name: _figures(array) for name, array in arrays.items() if array.ndim == 2}
     nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
     if arguments.json:
-        tree: dict[str, Any] = {"settings": _said(arguments), "notes": notes, "kernels": figures}
+        tree: dict[str, Any] = {
+            "settings": _settings(arguments),
+            "notes": notes,
+            "kernels": figures,
+        }
         tree |= nu
         tree["eigenvalues"] = [float(v) for v in arrays.get("eigenvalues", ())]
         print(json.dumps(tree, ensure_ascii=False, allow_nan=False))
@@ -119,16 +123,16 @@ def _report(arrays: dict[str, Array], arguments: argparse.Namespace, notes: list
 
 
 def _figures(kernel: Array) -> dict[str, float | None]:
-    """Of the entries that are not empty; the trace and norm only where all are there."""
+    """Of the entries that are not NaN; trace and norm only where none is."""
     import numpy as np
 
-    there = kernel[~np.isnan(kernel)]
-    whole = there.size == kernel.size
+    entries = kernel[~np.isnan(kernel)]
+    whole = entries.size == kernel.size
     return {
         "trace": float(np.trace(kernel)) if whole else None,
         "norm": float(np.linalg.norm(kernel)) if whole else None,
-        "min": float(there.min()) if there.size else None,
-        "max": float(there.max()) if there.size else None,
+        "min": float(entries.min()) if entries.size else None,
+        "max": float(entries.max()) if entries.size else None,
     }
 
 

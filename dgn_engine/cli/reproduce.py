@@ -1,4 +1,4 @@
-"""`dgn reproduce`: an experiment of the papers, measured, beside the printed numbers."""
+"""`dgn reproduce`: an experiment of the papers, measured, next to the printed numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What, at which scale, and how it departs from the experiment's own choices."""
+    """Which experiment, at which scale, and departures from its own choices."""
     parser.add_argument("name", nargs="?", help="an experiment of --list, or 'all'")
     parser.add_argument("--list", action="store_true", help="name, paper, cost, what is there")
     scale = parser.add_mutually_exclusive_group()
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C (gone on with next time)."""
+    """Exit 0 when done, 3 when a run failed for good, 130 when interrupted; it can go on."""
     if arguments.list:
         return _print_list()
     if not arguments.name:
@@ -62,8 +62,10 @@ def run(arguments: argparse.Namespace) -> int:
 def task_of(
     arguments: argparse.Namespace, name: str, out: Path | None, *, among_others: bool = False
 ) -> ReproductionTask:
-    """The experiment with its request and folder; raises `UserError`, also for a setting that would
-    change nothing. `among_others`: such a setting is meant for others and left out.
+    """The experiment with its request and folder.
+
+    Raises `UserError`, also for an option that the experiment does not have; with `among_others`
+    such an option is ignored.
     """
     from dgn_engine.experiments import check_options, effective_request, find_experiment
     from dgn_engine.experiments.report.result_layout import default_folder
@@ -86,19 +88,19 @@ def task_of(
 
 
 def options_of(request: Request) -> tuple[str, ...]:
-    """The options that ask for the same again."""
-    said = [f"--{request.scale}", "--protocol", request.protocol]
+    """The command-line options that make the same request."""
+    options = [f"--{request.scale}", "--protocol", request.protocol]
     for name in ("seeds", "epochs", "only", "data", "data_root", "train_limit", "test_limit"):
         value = getattr(request, name)
         if value:
-            said += [f"--{name.replace('_', '-')}", str(value)]
+            options += [f"--{name.replace('_', '-')}", str(value)]
     if request.steps:
-        said += ["--steps", ",".join(f"{step:g}" for step in request.steps)]
+        options += ["--steps", ",".join(f"{step:g}" for step in request.steps)]
     if request.augmentation != "none":
-        said += ["--augmentation", request.augmentation]
+        options += ["--augmentation", request.augmentation]
     if request.device != "auto":
-        said += ["--device", request.device]
-    return tuple(said)
+        options += ["--device", request.device]
+    return tuple(options)
 
 
 def _request(arguments: argparse.Namespace, protocol: str) -> Request:
@@ -145,7 +147,7 @@ def _floats(text: str) -> tuple[float, ...]:
 
 
 def _print_list() -> int:
-    """Name, paper, estimated cost at both scales, and what lies among the user's results."""
+    """Print name, paper, estimated cost at both scales, and the state of the user's results."""
     from rich.console import Console
     from rich.table import Table
 

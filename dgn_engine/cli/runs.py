@@ -1,4 +1,4 @@
-"""`dgn runs`: what was recorded: list, show, verify, repair, keep, export, import, delete runs."""
+"""`dgn runs`: list, show, verify, repair, keep, export, import and delete recorded runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dgn_engine.storage.runs import folder_layout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command each."""
-    chosen = parser.add_subparsers(dest="doing", required=True, metavar="WHAT")
+    """A sub-command for each verb."""
+    chosen = parser.add_subparsers(dest="verb", required=True, metavar="WHAT")
     lister = chosen.add_parser("list", help="every run of a folder of runs")
     lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
     lister.add_argument("--rebuild", action="store_true", help="forget the index first")
@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit 0; 1 where `verify` found damage."""
-    if arguments.doing == "list":
+    if arguments.verb == "list":
         return _list(arguments.root or folder_layout.runs_root(), arguments.rebuild)
-    if arguments.doing == "import":
+    if arguments.verb == "import":
         return _import(arguments.file, arguments.name)
     commands: dict[str, Callable[[Path, argparse.Namespace], int]] = {
         "show": _show,
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         "export": _export,
         "delete": _delete,
     }
-    return commands[arguments.doing](_folder(arguments.run), arguments)
+    return commands[arguments.verb](_folder(arguments.run), arguments)
 
 
 def _add(

@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
-    """Where it was asked for, else in the user's folder of runs, if that can be written."""
+    """The folder of --out, else one in the user's folder of runs, if that can be written."""
     from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 
     if arguments.out is not None:
