@@ -7,10 +7,10 @@ import torch
 from benchmarks.case import Case, Faster, Method, Work
 from benchmarks.networks import dense, examples, network
 from benchmarks.peer import PeerWork
-from dgn_engine.kernels import product, tangent_kernels
+from dgn_engine.kernels import gram, tangent_kernels
 
 RIVAL = "neural-tangents, structured, jitted"
-BAR = 1.4 if product.onednn_is_faster() else 1.0
+BAR = 1.4 if gram.onednn_is_faster() else 1.0
 
 
 def _ours(device: torch.device, n: int) -> Work:

@@ -1,7 +1,6 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
 from dgn_engine.kernels.budget import check_budget, kernel_bytes
-from dgn_engine.kernels.churn import gate_churn
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
 from dgn_engine.kernels.gram import input_gram
@@ -12,10 +11,19 @@ from dgn_engine.kernels.infinite import (
     soft_relu_limit,
 )
 from dgn_engine.kernels.leading import FULL_UP_TO, LeadingSpectrum, leading_spectrum, ridge_nu
-from dgn_engine.kernels.normalise import Normalise, unit_diagonal
-from dgn_engine.kernels.npk import neural_path_kernel, npk_cost, pair_bytes
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
-from dgn_engine.kernels.overlap import layer_overlap, overlap
+from dgn_engine.kernels.path_kernels import (
+    Normalise,
+    gate_churn,
+    layer_overlap,
+    layer_sensitivity,
+    neural_path_kernel,
+    npk_cost,
+    overlap,
+    pair_bytes,
+    sensitive_overlap,
+    unit_diagonal,
+)
 from dgn_engine.kernels.prediction import (
     predicted_value_kernel,
     random_gating_eigenvalues,
@@ -31,7 +39,6 @@ from dgn_engine.kernels.residual import (
     sub_network_kernel,
     sub_network_shares,
 )
-from dgn_engine.kernels.sensitivity import layer_sensitivity, sensitive_overlap
 from dgn_engine.kernels.shared import SharedKernels
 from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
 from dgn_engine.model.importing.from_module import adapt

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.kernels.convolution import weight_gradients, windows
-from dgn_engine.kernels.product import product
-from dgn_engine.kernels.tiles import TILE_ITEMS, mirror, row_tiles
+from dgn_engine.kernels.gram import TILE_ITEMS, mirror, product, row_tiles
 from dgn_engine.model.architecture import Conv, Dense, Weighted
 
 CACHED = 1 << 18  # numbers of a tile of pairs of logits, every layer of which is in the cache

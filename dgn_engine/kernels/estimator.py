@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.gram import accumulator, input_gram
-from dgn_engine.kernels.normalise import Normalise, normalised
+from dgn_engine.kernels.path_kernels import Normalise, normalised
 from dgn_engine.kernels.recursion import check_layers
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.stack import run

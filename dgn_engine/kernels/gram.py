@@ -1,11 +1,17 @@
-"""The Gram matrix of the inputs, Σ = XXᵀ (THEORY §3)."""
+"""Matrix products of examples with examples, A Bᵀ: by the faster library, in tiles of rows."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from dgn_engine.kernels.product import product
+WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
+TILE_ITEMS = 8 << 20  # numbers in one tile of rows
+ROWS_AT_LEAST = 64  # fewer rows than this make the products of a tile slow
 
 
 def accumulator(tensor: Tensor) -> torch.dtype:
@@ -18,3 +24,62 @@ def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
     rows = x.flatten(1)
     columns = rows if other is None else other.flatten(1)
     return product(rows, columns)
+
+
+def product(one: Tensor, two: Tensor, into: Tensor | None = None) -> Tensor:
+    """one @ two.T for matrices (n, k) and (m, k), any float type and device.
+
+    `into` (n, m) may be used for the result: fresh memory costs page faults.
+    """
+    if one.dtype == torch.float32 and one.device.type == "cpu" and onednn_is_faster():
+        return _onednn(one.contiguous(), two.contiguous())
+    return one @ two.T if into is None else torch.mm(one, two.T, out=into)
+
+
+def _onednn(one: Tensor, two: Tensor) -> Tensor:
+    # A private operator, the only single-threaded road to oneDNN's product: tried, never trusted.
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(one, two, None, "none", [], "")
+    return result
+
+
+@cache
+def onednn_is_faster() -> bool:
+    """Whether oneDNN multiplies float32 clearly faster here: timed once per process, 10 ms."""
+    sample = torch.full((256, 512), 0.5)
+    try:
+        if not torch.equal(_onednn(sample, sample), sample @ sample.T):
+            return False
+    except (AttributeError, RuntimeError):
+        return False
+    onednn = min(_seconds(lambda: _onednn(sample, sample)) for _ in range(5))
+    blas = min(_seconds(lambda: sample @ sample.T) for _ in range(5))
+    return blas > WORTH_IT * onednn
+
+
+def _seconds(call: object) -> float:
+    assert callable(call)
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def row_tiles(n: int, row_items: int, spread: int = 1, symmetric: bool = True) -> Iterator[slice]:
+    """Rows of a kernel of n examples, a tile at a time.
+
+    Few enough for the budget, where each row holds `row_items` numbers, and where the kernel is
+    symmetric few enough to skip most of the lower half; one example is `spread` matrix rows.
+    """
+    step = max(1, TILE_ITEMS // row_items)
+    if symmetric:
+        step = min(step, max(ROWS_AT_LEAST // spread, n // 8, 1))
+    for top in range(0, n, step):
+        yield slice(top, min(n, top + step))
+
+
+def mirror(kernel: Tensor) -> None:
+    """Copy the upper half of (..., n, n) onto the lower, in place."""
+    n = kernel.shape[-1]
+    for rows in row_tiles(n, n):
+        kernel[..., rows.stop :, rows] = kernel[..., rows, rows.stop :].mT
+        block = kernel[..., rows, rows]
+        block.copy_(block.triu() + block.triu(1).mT)

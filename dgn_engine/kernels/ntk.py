@@ -10,6 +10,14 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.backward_sweep import (
+    AtGate,
+    ForwardPass,
+    LayerFactors,
+    feature_sweep,
+    output_delta,
+    value_sweep,
+)
 from dgn_engine.kernels.contraction import (
     Contraction,
     KernelSum,
@@ -18,14 +26,6 @@ from dgn_engine.kernels.contraction import (
     factor,
     is_pairwise,
     side,
-)
-from dgn_engine.kernels.sweep import (
-    AtGate,
-    ForwardPass,
-    LayerFactors,
-    feature_sweep,
-    output_delta,
-    value_sweep,
 )
 from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.network import GatedNetwork, NetworkTrace

@@ -17,10 +17,9 @@ from torch.nn import functional as F
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels import popcount
-from dgn_engine.kernels.gram import accumulator, input_gram
+from dgn_engine.kernels.gram import accumulator, input_gram, mirror, row_tiles
 from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
 from dgn_engine.kernels.terms import GateLayers, MapPairs, Tile
-from dgn_engine.kernels.tiles import mirror, row_tiles
 from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
 from dgn_engine.model.architecture import (
     Architecture,

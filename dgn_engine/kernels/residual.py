@@ -9,7 +9,7 @@ from itertools import combinations
 from torch import Tensor
 
 from dgn_engine.errors import UserError
-from dgn_engine.kernels.npk import neural_path_kernel
+from dgn_engine.kernels.path_kernels import neural_path_kernel
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,

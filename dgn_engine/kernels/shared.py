@@ -9,9 +9,8 @@ from torch import Tensor
 
 from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.gram import accumulator, input_gram
-from dgn_engine.kernels.normalise import Normalise, normalised
-from dgn_engine.kernels.npk import neural_path_kernel
 from dgn_engine.kernels.ntk import Logits, TangentKernels, tangent_kernels
+from dgn_engine.kernels.path_kernels import Normalise, neural_path_kernel, normalised
 from dgn_engine.kernels.prediction import predicted_value_kernel, weight_sigmas
 from dgn_engine.kernels.recursion import PathKernels, path_recursion
 from dgn_engine.model.architecture import Dense

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import contraction, convolution, ntk, product, tiles
+from dgn_engine.kernels import contraction, convolution, gram, ntk
 from dgn_engine.model.architecture import Conv
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
@@ -34,8 +34,8 @@ ROADS: dict[str, Road] = {
     "pairwise": lambda patch: patch.setattr(
         ntk, "is_pairwise", lambda layer, how, *_: isinstance(layer, Conv) and how != "full"
     ),
-    "one-row-tiles": lambda patch: patch.setattr(tiles, "TILE_ITEMS", 1),
-    "two-row-tiles": lambda patch: patch.setattr(tiles, "ROWS_AT_LEAST", 2),
+    "one-row-tiles": lambda patch: patch.setattr(gram, "TILE_ITEMS", 1),
+    "two-row-tiles": lambda patch: patch.setattr(gram, "ROWS_AT_LEAST", 2),
 }
 
 
@@ -101,16 +101,16 @@ def test_pairs_of_positions_are_chosen_for_small_maps_with_many_weights() -> Non
 def test_either_library_multiplies_the_same(faster: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if faster and not torch.backends.mkldnn.is_available():
         pytest.skip("oneDNN is not built in")
-    monkeypatch.setattr(product, "onednn_is_faster", lambda: faster)
+    monkeypatch.setattr(gram, "onednn_is_faster", lambda: faster)
     one, two = torch.randn((40, 30)), torch.randn((20, 30))
     expected = (one.double() @ two.double().T).float()
-    torch.testing.assert_close(product.product(one, two), expected)
-    torch.testing.assert_close(product.product(one.double(), two.double()).float(), expected)
+    torch.testing.assert_close(gram.product(one, two), expected)
+    torch.testing.assert_close(gram.product(one.double(), two.double()).float(), expected)
 
 
 def test_a_machine_without_onednn_falls_back(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> torch.Tensor:
         raise RuntimeError("no such operator")
 
-    monkeypatch.setattr(product, "_onednn", missing)
-    assert product.onednn_is_faster.__wrapped__() is False
+    monkeypatch.setattr(gram, "_onednn", missing)
+    assert gram.onednn_is_faster.__wrapped__() is False

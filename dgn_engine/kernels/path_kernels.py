@@ -1,0 +1,175 @@
+"""Kernels that count paths, exactly: H, Λ and the sensitive S, their scalings and their cost
+(THEORY §3, §5); overlap and churn of single layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from dgn_engine.errors import UserError
+from dgn_engine.kernels.recursion import pair_numbers, path_recursion
+from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
+
+Normalise = Literal["none", "trace", "width", "cosine"]
+SIDE = 0.5  # a soft gate counts as open from here on
+
+
+def neural_path_kernel(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor,
+    normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
+) -> Tensor:
+    """H (n, n), float64, for x^v (n, *input_shape) and gates[l] (n, *gated_shapes[l]).
+
+    Dense networks: Σ ⊙ Λ. Convolutions: the exact recursion over pairs of positions, any stride,
+    zero or circular padding, average pooling (path counts: its 1/P² is left to β), max pooling
+    (`masks` as in `Trace.masks`: one more hard gate), flattening, then τ of each dense layer. One
+    row of pairs at a time, symmetric half only.
+    Source: [NPF] Lemma 2.1 and Theorem 5.1.
+    """
+    n = gates[0].shape[0] if gates else x_value.shape[0]
+    if tuple(x_value.shape) != (n, *architecture.input_shape):
+        raise UserError(
+            f"The inputs have shape {tuple(x_value.shape)}; "
+            f"{(n, *architecture.input_shape)} is needed."
+        )
+    result = path_recursion(
+        architecture, gates, x_value, masks=masks, by_width=normalise == "width"
+    )
+    return normalised(result.kernel, normalise, result.widths)
+
+
+def overlap(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
+) -> Tensor:
+    """Λ (n, n), float64: the NPK recursion with K_0 ≡ 1; Π_l τ_l for dense networks.
+
+    `gates[l]` is (n, *gated_shapes[l]), after the wiring. 'none' counts active paths (per input
+    unit) and overflows float64 only beyond 10³⁰⁸; 'width' divides each τ_l by its width. With
+    max pooling its masks (`Trace.masks`) are needed too.
+    """
+    result = path_recursion(architecture, gates, masks=masks, by_width=normalise == "width")
+    return normalised(result.kernel, normalise, result.widths)
+
+
+def sensitive_overlap(
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    sensitivities: Sequence[Tensor],
+    normalise: Normalise = "none",
+    masks: Sequence[Tensor] = (),
+) -> Tensor:
+    """S (n, n), float64: the derivative of Λ at ε = 0 under G_lG_lᵀ → G_lG_lᵀ + εD_lD_lᵀ.
+
+    For dense networks Σ_l (D_lD_lᵀ) ⊙ Π_{l'≠l} τ_{l'}. Computed for every architecture with dual
+    numbers in the recursion of Λ, O(d). `gates[l]`, `sensitivities[l]`: (n, *gated_shapes[l]).
+    Max-pooling `masks` are held fixed.
+    """
+    result = path_recursion(
+        architecture, gates, sensitivities=sensitivities, masks=masks, by_width=normalise == "width"
+    )
+    assert result.derivative is not None
+    return normalised(result.derivative, normalise, result.widths)
+
+
+def unit_diagonal(kernel: Tensor) -> Tensor:
+    """K[s, s'] / √(K[s, s] K[s', s']) for K (n, n).
+
+    Rows and columns of examples with a zero diagonal become NaN: they are shown empty (THEORY §5).
+    """
+    diagonal = kernel.diagonal()
+    root = torch.where(diagonal > 0, diagonal, torch.nan).sqrt()
+    scaled = kernel / root[:, None] / root[None, :]
+    scaled.diagonal()[diagonal > 0] = 1.0
+    return scaled
+
+
+def normalised(kernel: Tensor, how: Normalise, widths: float) -> Tensor:
+    """Scale a kernel (n, n), in place, whose every τ_l was already divided by its width.
+
+    'width' leaves it so, 'none' multiplies by `widths` = Π w_l, 'trace' divides by the trace
+    (zero stays zero), 'cosine' makes the diagonal one. Raises `UserError` for any other word.
+    """
+    match how:
+        case "width":
+            return kernel
+        case "none":
+            return kernel.mul_(widths)
+        case "trace":
+            trace = kernel.trace()
+            return kernel.div_(torch.where(trace > 0, trace, 1.0))
+        case "cosine":
+            return unit_diagonal(kernel)
+    raise UserError(f"normalise is {how!r}; it must be one of {', '.join(get_args(Normalise))}.")
+
+
+def layer_overlap(gates: Tensor) -> Tensor:
+    """τ_l = G_l G_lᵀ (n, n) for gates (n, w) or, averaged over positions, (n, C, H, W).
+
+    For convolutions Σ_{c,p} G(s,c,p)G(s',c,p)/P: for display only, Λ does not factor into it.
+    """
+    flat = gates.flatten(1)
+    positions = flat.shape[1] // gates.shape[1]
+    return (flat @ flat.T) / positions
+
+
+def layer_sensitivity(sensitivities: Tensor) -> Tensor:
+    """D_l D_lᵀ (n, n) of one layer, averaged over positions for convolutions."""
+    return layer_overlap(sensitivities)
+
+
+def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, list[float]]:
+    """Share of (example, unit) gates on the other side of ½ than before: in all, and by layer.
+
+    `before[l]`, `after[l]`: gates of the same examples, (n, *gated_shapes[l]).
+    Raises `UserError` where the shapes differ.
+    """
+    if [g.shape for g in before] != [g.shape for g in after]:
+        raise UserError("Gate churn compares gates of the same examples and layers.")
+    switched = [
+        int(((now >= SIDE) != (then >= SIDE)).sum())
+        for then, now in zip(before, after, strict=True)
+    ]
+    sizes = [gates.numel() for gates in after]
+    by_layer = [count / size for count, size in zip(switched, sizes, strict=True)]
+    return sum(switched) / max(sum(sizes), 1), by_layer
+
+
+def npk_cost(architecture: Architecture, n: int) -> float:
+    """Estimated floating-point operations of `neural_path_kernel` for n examples."""
+    pairs = n * (n + 1) / 2
+    cost = 0.0
+    shape = architecture.input_shape
+    if len(shape) == 3 and isinstance(architecture.nodes[0], Conv):
+        cost += pairs * 2 * shape[0] * (shape[1] * shape[2]) ** 2
+    else:
+        cost += 2.0 * n * n * prod(shape)
+    for node, after in architecture.shapes():
+        if isinstance(node, Conv):
+            before = (shape[1] + 2 * node.padding) * (shape[2] + 2 * node.padding)
+            positions = after[1] * after[2]
+            cost += pairs * (2 * after[0] * positions**2 + 2 * node.kernel * before**2)
+        elif isinstance(node, Gating) and len(after) == 3:
+            cost += pairs * 2 * after[0] * (after[1] * after[2]) ** 2
+        elif isinstance(node, (MaxPool, AveragePool)):
+            cost += pairs * 8 * after[0] * (after[1] * after[2]) ** 2
+        elif isinstance(node, Dense) and node.gated:
+            cost += 2.0 * n * n * node.outputs
+        shape = after
+    return cost
+
+
+def pair_bytes(architecture: Architecture) -> int:
+    """Working memory of one pair of examples in `neural_path_kernel`, at least: about eight
+    float64 numbers for each pair of positions, of each channel where a gate after an addition
+    meets channels that a max pooling or an average left apart."""
+    return 8 * 8 * pair_numbers(architecture)
