@@ -1,4 +1,7 @@
-"""Commands: what the viewer may ask. Obeyed between two steps; the answer is an event."""
+"""Commands: requests of the viewer, obeyed between two steps; the answer is an event.
+
+A command declares here its words and how it is undone; its handler is in `session.engine`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import ClassVar, Literal
 from dgn_engine.config import DataConfig, RunConfig, ValueInput
 from dgn_engine.setting import OptionValue
 
-# What a file is opened for: its gates into Θ^f, its weights into Θ^v, beside the run, or alone.
+# What a file is opened for: its gates into Θ^f, its weights into Θ^v, to compare, or by itself.
 Purpose = Literal["", "gates", "weights", "compare", "network"]
 
 
@@ -122,10 +125,10 @@ class Rewire(Command):
 
 @dataclass(frozen=True)
 class Rotate(Command):
-    """Gate layers are turned from the next step on, the same for every example.
+    """Rotate the gate layers from the next step on, the same for every example.
 
     The gates of value layer l by `rotation[l]` units, and in a map by `shift[l]` rows and columns;
-    an empty list turns nothing.
+    an empty list rotates nothing.
     """
 
     title = "rotate the gates"
@@ -137,7 +140,7 @@ class Rotate(Command):
 
 @dataclass(frozen=True)
 class SetLearningRate(Command):
-    """Of the optimiser, from the next step on."""
+    """Set the learning rate of the optimiser from the next step on."""
 
     title = "set the learning rate"
     undo = UndoPolicy("learning rate", merges=True)
@@ -147,7 +150,7 @@ class SetLearningRate(Command):
 
 @dataclass(frozen=True)
 class SetBeta(Command):
-    """Steepness of the soft gate, from the next step on."""
+    """Set the steepness of the soft gate from the next step on."""
 
     title = "set β"
     undo = UndoPolicy("β", merges=True)
@@ -157,7 +160,7 @@ class SetBeta(Command):
 
 @dataclass(frozen=True)
 class SetValueInput(Command):
-    """What the value network is fed."""
+    """Set the input of the value network."""
 
     title = "set the value input"
     undo = UndoPolicy("value input", merges=True)
@@ -167,7 +170,7 @@ class SetValueInput(Command):
 
 @dataclass(frozen=True)
 class SetPace(Command):
-    """At most this many steps a second; 0 lifts the limit."""
+    """Take at most this many steps a second; 0: no limit."""
 
     title = "set the pace"
 
@@ -176,27 +179,27 @@ class SetPace(Command):
 
 @dataclass(frozen=True)
 class Undo(Command):
-    """Put the run back to before the last change of regime, weights, wires or dials."""
+    """Put the run back to before the last change of regime, weights, wiring or settings."""
 
     title = "undo"
 
 
 @dataclass(frozen=True)
 class Redo(Command):
-    """The last change that was undone, once more."""
+    """Make the last change that was undone once more."""
 
     title = "redo"
 
 
-ANYWAY, ANYWAY_BESIDE = "anyway", "anyway_beside"
+ANYWAY, ANYWAY_COMPARED = "anyway", "anyway_beside"
 
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A probe that somebody looks at, with its options (a chosen layer, a chosen unit).
+    """A probe that a panel shows, with its options (a chosen layer, a chosen unit).
 
-    The option `ANYWAY`: also where a reading is held too expensive; `ANYWAY_BESIDE`: likewise of
-    what stands beside the run, which has the same requests otherwise.
+    The option `ANYWAY`: also where a reading is held too expensive; `ANYWAY_COMPARED`: the
+    same for the network that is compared with, which has the same requests otherwise.
     """
 
     probe: str
@@ -255,7 +258,7 @@ class TakeWeights(Command):
 
 @dataclass(frozen=True)
 class CompareFile(Command):
-    """Show the network of a listed file beside the run, on the same probe examples."""
+    """Compare with the network of a listed file, on the same probe examples."""
 
     title = "compare"
 
@@ -264,7 +267,7 @@ class CompareFile(Command):
 
 @dataclass(frozen=True)
 class CompareRun(Command):
-    """Show a recorded run beside this one: its scores, and its network as it was last saved."""
+    """Compare with a recorded run: its scores, and its network as it was last saved."""
 
     title = "compare with {folder}"
 
@@ -341,15 +344,15 @@ class OpenSession(Command):
 
 @dataclass(frozen=True)
 class SaveSession(Command):
-    """Write the run as it stands now into a session file; training goes on meanwhile.
+    """Write the run in its present state into a session file; training goes on meanwhile.
 
-    `look`: how the window looks, as JSON, to be handed back when the file is opened.
+    `window`: the layout of the window as JSON, given back when the file is opened.
     """
 
     title = "save {path}"
 
     path: str
-    look: str = "null"
+    window: str = "null"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Running(Event):
 
 @dataclass(frozen=True)
 class Paused(Event):
-    """Training stands between two steps."""
+    """Training has stopped between two steps."""
 
     step: int
 
@@ -104,7 +104,7 @@ class Finished(Event):
 
 @dataclass(frozen=True)
 class Diverged(Event):
-    """The loss is no longer finite; the run stands at this step."""
+    """The loss is no longer finite; the run ends at this step."""
 
     step: int
 
@@ -120,7 +120,7 @@ class ProbeScalars(Event):
 
 @dataclass(frozen=True)
 class Rewired(Event):
-    """The gate layers are in a new order, or turned anew (empty lists: not turned)."""
+    """The gate layers have a new order or rotation (empty lists: not rotated)."""
 
     step: int
     order: tuple[int, ...]
@@ -130,7 +130,7 @@ class Rewired(Event):
 
 @dataclass(frozen=True)
 class SettingChanged(Event):
-    """A dial moved: learning rate, β, value input or pace as they are now."""
+    """A setting changed: learning rate, β, value input and pace as they are now."""
 
     step: int
     learning_rate: float
@@ -229,7 +229,7 @@ class Refused(Event):
 
 @dataclass(frozen=True)
 class Working(Event):
-    """A slow thing goes on (reading data, downloading); `fraction` is None where unknown."""
+    """Something slow is in progress (reading data, downloading); `fraction` None: unknown."""
 
     what: str
     fraction: float | None = None
@@ -283,7 +283,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class LayerMatch:
-    """What a layer of the network would receive, or why not."""
+    """The tensor that a layer of the network would receive, or why there is none."""
 
     layer: str
     needed: tuple[int, ...]
@@ -295,7 +295,7 @@ class LayerMatch:
 
 @dataclass(frozen=True)
 class FileUseCheck:
-    """One use of a listed file: whether it can be made of it, in a sentence, layer by layer."""
+    """Whether a listed file has this use: in one sentence, and layer by layer."""
 
     fits: bool
     verdict: str
@@ -307,8 +307,8 @@ class FileListed(Event):
     """A checkpoint was read in a child process; nothing has been changed yet.
 
     `matches`, `fits` and `verdict` say what becomes of its gates, `weights` what of its weights in
-    the value network; `network`: whether it is a network of its own on these examples. Told again,
-    with the same ticket, when tensors were picked for layers.
+    the value network; `network`: whether it is a network of its own on these examples. Emitted
+    again, with the same ticket, when tensors were picked for layers.
     """
 
     ticket: int
@@ -334,9 +334,9 @@ class FileClosed(Event):
 
 @dataclass(frozen=True)
 class ComparisonOpened(Event):
-    """A network, or a recorded run, stands beside the current run; it is not trained.
+    """A network, or a recorded run, is compared with the current run; it is not trained.
 
-    Its readings come with the frames, under `beside`; `scores` are what its run recorded.
+    Its readings come with the frames, as `compared`; `scores` are what its run recorded.
     """
 
     name: str  # 'resnet18.pth', 'run 2026-11-20 digits'
@@ -351,7 +351,7 @@ class ComparisonOpened(Event):
 
 @dataclass(frozen=True)
 class ComparisonClosed(Event):
-    """Nothing stands beside the run any more; `reason` where the user did not ask for it."""
+    """There is no comparison any more; `reason` where the user did not ask for that."""
 
     reason: str = ""
 
@@ -388,10 +388,10 @@ class RunsListed(Event):
 
 @dataclass(frozen=True)
 class RunShown(Event):
-    """A recorded run is on show, as it was at this step; nothing is trained. `Resume` goes on.
+    """A recorded run is shown as it was at this step; nothing is trained. `Resume` goes on.
 
-    `file_name`: of the session file it comes from, or empty; `look`: the window then, as JSON.
-    `aside`: the folder of the run that ended for it, or empty.
+    `file_name`: of the session file it comes from, or empty; `window`: the window then, as JSON.
+    `replaced`: the folder of the run that ended for it, or empty.
     """
 
     name: str
@@ -399,8 +399,8 @@ class RunShown(Event):
     step: int
     file_name: str = ""
     saved: str = ""
-    look: str = "null"
-    aside: str = ""
+    window: str = "null"
+    replaced: str = ""
 
 
 @dataclass(frozen=True)
@@ -438,7 +438,7 @@ class RunContinued(Event):
 
 @dataclass(frozen=True)
 class HistoryReplayed(Event):
-    """What a run that was recorded went through before; it does not happen again."""
+    """Past events of a recorded run, for panels to draw; they do not happen again."""
 
     events: tuple[Event, ...]
 

@@ -1,4 +1,4 @@
-"""Frames: what the probes saw at one step. Newest wins; a frame may be dropped."""
+"""Frames: what the probes read at one step. Newest wins; a frame may be dropped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Frame:
     steps_per_second: float
     eta_seconds: float | None  # None: trains until stopped
     readings: Mapping[str, Reading] = field(default_factory=dict)
-    beside: Mapping[str, Reading] = field(default_factory=dict)  # of what is compared with
+    compared: Mapping[str, Reading] = field(default_factory=dict)  # of the other network
 
 
 def freeze(array: Array) -> Array:

@@ -15,7 +15,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.from_tensors import our_network
 from dgn_engine.model.layer_info import layer_infos
-from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
+from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED, ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.regimes import find_regime
@@ -98,7 +98,7 @@ class Comparison:
 
 def _of_its_own(request: ProbeRequest) -> ProbeRequest:
     options = [(name, value) for name, value in request.options if name != ANYWAY]
-    renamed = [(ANYWAY if name == ANYWAY_BESIDE else name, value) for name, value in options]
+    renamed = [(ANYWAY if name == ANYWAY_COMPARED else name, value) for name, value in options]
     return replace(request, options=tuple(renamed))
 
 

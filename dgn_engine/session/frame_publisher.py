@@ -50,7 +50,7 @@ class FramePublisher:
             steps_per_second=rate,
             eta_seconds=left / rate if run.total_steps and rate > 0 else None,
             readings=dict(run.probe_schedule.readings),
-            beside=self._comparison.readings,
+            compared=self._comparison.readings,
         )
 
 
@@ -71,7 +71,7 @@ class StepRate:
         self._times.append(now)
         while self._times[0] < now - WINDOW:
             self._times.popleft()
-        # Steps that were missed are not made up for: a pause is no debt.
+        # Steps that were missed are not made up for: a pause is not caught up with.
         self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
 
     def per_second(self) -> float:

@@ -158,7 +158,7 @@ class InspectedNetwork:
             steps_per_second=0.0,
             eta_seconds=None,
             readings=dict(self.probe_schedule.readings),
-            beside=compared,
+            compared=compared,
         )
 
     def started(self) -> RunStarted:

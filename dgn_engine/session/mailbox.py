@@ -1,4 +1,4 @@
-"""What lies between the engine's thread and the viewer's: commands, events, the newest frame."""
+"""Commands, events and the newest frame between the engine's thread and the viewer's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mailbox:
         self._lock = threading.Lock()
 
     def emit(self, event: Event) -> None:
-        """Engine side: tell an event."""
+        """Engine side: append an event."""
         with self._lock:
             self._events.append(event)
 

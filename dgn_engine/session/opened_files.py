@@ -46,7 +46,7 @@ class FileTarget:
 
 @dataclass(frozen=True)
 class _File:
-    """One that is open; `picked`: the user's tensors, one for each layer."""
+    """An open file; `picked`: the tensors that the user picked, one for each layer."""
 
     path: Path
     listing: CheckpointContents
@@ -65,44 +65,44 @@ class OpenedFiles:
         self._readers: list[threading.Thread] = []
         self._closing = threading.Event()
 
-    def open(self, path: Path, purpose: Purpose, wanted: FileTarget) -> None:
+    def open(self, path: Path, purpose: Purpose, target: FileTarget) -> None:
         """Begin to read; `FileListed` or `Refused` follows."""
         self._tickets += 1
         reader = threading.Thread(
             target=self._read,
-            args=(self._tickets, path, purpose, wanted),
+            args=(self._tickets, path, purpose, target),
             name=f"dgn-file-{self._tickets}",
             daemon=True,
         )
         self._readers = [*(r for r in self._readers if r.is_alive()), reader]
         reader.start()
 
-    def pick(self, ticket: int, tensors: tuple[str, ...], wanted: FileTarget) -> None:
+    def pick(self, ticket: int, tensors: tuple[str, ...], target: FileTarget) -> None:
         """Match a listed file anew with these tensors; `FileListed` follows."""
         file = replace(self._file(ticket), picked=tensors)
-        told = listed(ticket, file, wanted)
+        event = listed(ticket, file, target)
         with self._lock:
             self._listed[ticket] = file
-        self._emit(told)
+        self._emit(event)
 
     def listing(self, ticket: int) -> CheckpointContents:
         """All that a listed file holds, or what was picked of it."""
         file = self._file(ticket)
         return picked(file.listing, file.picked) if file.picked else file.listing
 
-    def gates(self, ticket: int, wanted: FileTarget) -> LayerMatching:
-        """What Θ^f would become; raises `UserError` if it does not fit.
+    def gates(self, ticket: int, target: FileTarget) -> LayerMatching:
+        """The match for the feature network; raises `UserError` if it does not fit.
 
         Matched anew, because another run may have begun since the file was listed.
         """
-        match = gates_of(self._file(ticket), wanted)
+        match = gates_of(self._file(ticket), target)
         if not match.fits:
             raise UserError(match.verdict)
         return match
 
-    def weights(self, ticket: int, wanted: FileTarget) -> LayerMatching:
-        """What Θ^v would become; raises `UserError` if it does not fit."""
-        match, why = weights_of(self._file(ticket), wanted)
+    def weights(self, ticket: int, target: FileTarget) -> LayerMatching:
+        """The match for the value network; raises `UserError` if it does not fit."""
+        match, why = weights_of(self._file(ticket), target)
         if why:
             raise UserError(why)
         return match
@@ -128,10 +128,10 @@ class OpenedFiles:
             raise UserError("That file is no longer open; drop it again.")
         return found
 
-    def _read(self, ticket: int, path: Path, purpose: Purpose, wanted: FileTarget) -> None:
+    def _read(self, ticket: int, path: Path, purpose: Purpose, target: FileTarget) -> None:
         try:
             file = _File(path, read_tensors(path, cancelled=self._closing), purpose)
-            told = listed(ticket, file, wanted)
+            event = listed(ticket, file, target)
         except UserError as refusal:
             if not self._closing.is_set():
                 self._emit(Refused(f"open {path.name}", str(refusal)))
@@ -141,13 +141,13 @@ class OpenedFiles:
             return
         with self._lock:
             self._listed[ticket] = file
-        self._emit(told)
+        self._emit(event)
 
 
-def listed(ticket: int, file: _File, wanted: FileTarget) -> FileListed:
+def listed(ticket: int, file: _File, target: FileTarget) -> FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
-    listing, gates = file.listing, gates_of(file, wanted)
-    weights, why = weights_of(file, wanted)
+    listing, gates = file.listing, gates_of(file, target)
+    weights, why = weights_of(file, target)
     return FileListed(
         ticket=ticket,
         path=str(file.path),
@@ -161,37 +161,37 @@ def listed(ticket: int, file: _File, wanted: FileTarget) -> FileListed:
         verdict=gates.verdict,
         ignored=listing.ignored,
         weights=FileUseCheck(not why, why or _copied(listing.file_name, weights), weights.rows),
-        network=_alone(file, wanted),
+        network=_alone(file, target),
         purpose=file.purpose,
         picked=bool(file.picked),
     )
 
 
-def gates_of(file: _File, wanted: FileTarget) -> LayerMatching:
-    """By what was picked; else by the order of the file, else by the sizes of its tensors."""
-    if not wanted.trains:
+def gates_of(file: _File, target: FileTarget) -> LayerMatching:
+    """Match the picked tensors; else by the order of the file, else by the sizes of its tensors."""
+    if not target.trains:
         verdict = "This network is inspected, not trained: begin a run, then copy gates into it."
         return LayerMatching((), False, verdict)
     if file.picked:
-        return match_layers(picked(file.listing, file.picked), wanted.gates)
-    match = match_layers(file.listing, wanted.gates)
-    return match if match.fits else _by_size(file, wanted.gates, match)
+        return match_layers(picked(file.listing, file.picked), target.gates)
+    match = match_layers(file.listing, target.gates)
+    return match if match.fits else _by_size(file, target.gates, match)
 
 
-def weights_of(file: _File, wanted: FileTarget) -> tuple[LayerMatching, str]:
-    """Likewise; with it why they cannot be copied, in one sentence, or ''."""
-    if not wanted.trains:
+def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
+    """The match for the value network, and why it cannot be copied, in one sentence, or ''."""
+    if not target.trains:
         verdict = "This network is inspected, not trained: begin a run, then copy weights into it."
         return LayerMatching((), False, verdict), verdict
     if file.picked:
-        match = match_layers(picked(file.listing, file.picked), wanted.values, "values")
+        match = match_layers(picked(file.listing, file.picked), target.values, "values")
     else:
-        match = match_layers(file.listing, wanted.values, "values")
-        match = match if match.fits else _by_size(file, wanted.values, match)
+        match = match_layers(file.listing, target.values, "values")
+        match = match if match.fits else _by_size(file, target.values, match)
     name = file.listing.file_name
     if not match.fits:
         return match, match.verdict.replace("Gates of", "Weights of", 1)
-    if any(bias is not None for bias in match.biases) and not wanted.bias:
+    if any(bias is not None for bias in match.biases) and not target.bias:
         return match, (
             f"{name} has biases and the value network has none; begin a run with biases "
             "to take its weights. Nothing was changed."
@@ -200,7 +200,7 @@ def weights_of(file: _File, wanted: FileTarget) -> tuple[LayerMatching, str]:
 
 
 def _by_size(file: _File, architecture: Architecture, otherwise: LayerMatching) -> LayerMatching:
-    """Tensors that only stand between others are passed over; else the first verdict stands."""
+    """Match by size, so that tensors in between are skipped; `otherwise` where that fails."""
     names = by_size(file.listing, architecture)
     if not all(names[:-1]):
         return otherwise
@@ -221,10 +221,10 @@ def _copied(name: str, match: LayerMatching) -> str:
     return f"{words} Its optimiser state is forgotten."
 
 
-def _alone(file: _File, wanted: FileTarget) -> FileUseCheck:
+def _alone(file: _File, target: FileTarget) -> FileUseCheck:
     listing = picked(file.listing, file.picked) if file.picked else file.listing
     try:
-        found = network_of(listing, wanted.input_shape, wanted.net)
+        found = network_of(listing, target.input_shape, target.net)
     except UserError as refusal:
         return FileUseCheck(False, str(refusal))
     layers = len(found.network.architecture.gated_shapes)

@@ -24,14 +24,14 @@ from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
 
-POLL = 0.01  # seconds between two looks of the child at its session
+POLL = 0.01  # seconds between two polls of the child
 POISONED = 86  # exit code of a child that CUDA has left
 Serve = Callable[[Connection, str, str], None]
 TAKEN = "taken"  # parent → child: the last frame was taken, another may be sent
 
 
 class ProcessSession:
-    """Same face as `ThreadSession`; the child sends a frame only when the last one was taken.
+    """Has the methods of `ThreadSession`; the child sends a frame only when the last was taken.
 
     A child that dies is started again, once a minute at most, where a recorded run can go on.
     """
@@ -39,12 +39,12 @@ class ProcessSession:
     def __init__(
         self, data_root: str = "", runs_root: str = "", serve: Serve | None = None
     ) -> None:
-        """`serve`: what the child does, `serve_engine` unless a test has something worse."""
+        """`serve`: what the child runs; tests replace it."""
         self._context = multiprocessing.get_context("spawn")
         self._arguments = (data_root, runs_root)
         self._serve = serve or serve_engine
         self._mailbox = Mailbox()
-        self._revival = EngineRestart(runs_root, time.monotonic)
+        self._restart = EngineRestart(runs_root, time.monotonic)
         self._sending = threading.Lock()  # of what follows, too
         self._closing = False
         self._ours, self._process, self._theirs = self._prepared()
@@ -57,8 +57,8 @@ class ProcessSession:
         self._relay.start()
 
     def send(self, command: Command) -> None:
-        """Ask for something; it is obeyed between two steps."""
-        self._revival.on_command(command)
+        """Send a command; it is obeyed between two steps."""
+        self._restart.on_command(command)
         self._put(command)
 
     def drain(self) -> list[Event]:
@@ -91,7 +91,7 @@ class ProcessSession:
     @property
     def left(self) -> str:
         """The folder of the recorded run that a dead process has left; or ''."""
-        return self._revival.left
+        return self._restart.left
 
     def _prepared(self) -> tuple[Connection, SpawnProcess, Connection]:
         """Our end of a pipe, a process that is still to be started, and its end."""
@@ -102,22 +102,22 @@ class ProcessSession:
         return ours, process, theirs
 
     def _put(self, message: Command | str) -> None:
-        with self._sending, contextlib.suppress(OSError):  # the relay tells of a broken pipe
+        with self._sending, contextlib.suppress(OSError):  # the relay notices a broken pipe
             self._ours.send(message)
 
     def _receive(self) -> None:
         while not self._relayed():
             self._process.join()
             how = _how(self._process.exitcode)
-            commands = self._revival.after_death(how)
+            commands = self._restart.after_death(how)
             if not commands or not self._started_again(commands):
-                self._mailbox.emit(self._revival.farewell(how))
+                self._mailbox.emit(self._restart.final_failure(how))
                 self._mailbox.emit(Stopped())
                 break
         self._ours.close()
 
     def _relayed(self) -> bool:
-        """Everything one process says; whether it ended as it was asked to."""
+        """Relay everything from one process; whether it ended because it was asked to."""
         stopped = False
         pid = self._process.pid or 0
         while True:
@@ -126,17 +126,17 @@ class ProcessSession:
             except (EOFError, OSError):
                 return stopped
             if isinstance(message, Frame):
-                self._revival.on_frame(message)
+                self._restart.on_frame(message)
                 self._mailbox.publish(_read_only(message))
                 continue
-            restarted = self._revival.on_event(message, pid)
+            restarted = self._restart.on_event(message, pid)
             stopped = stopped or isinstance(message, Stopped)
             self._mailbox.emit(message)
             if restarted is not None:
                 self._mailbox.emit(restarted)
 
     def _started_again(self, commands: tuple[Command, ...]) -> bool:
-        """Another process in the place of a dead one; False when the session is being closed."""
+        """Start another process in the place of a dead one; False where the session is closed."""
         self._mailbox.emit(Working("The engine process died; starting it again"))
         with self._sending:
             if self._closing:

@@ -1,4 +1,4 @@
-"""What is needed to go on where an engine's process died: the folder it wrote, and when to stop."""
+"""Restart of an engine's process that died: with which commands, and when not to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _POISON = ("CUDA error", "AcceleratorError", "cudaError", "_EXECUTION_FAILED", "
 
 
 def poisons(event: Event) -> bool:
-    """Whether this fault leaves nothing of its process that could be used."""
+    """Whether CUDA refuses everything in the process after this fault."""
     return isinstance(event, Failed) and any(word in event.what for word in _POISON)
 
 
@@ -57,7 +57,7 @@ class _Death:
 
 
 class EngineRestart:
-    """Listens to an engine in a process, and knows how another can go on in its place.
+    """Follows an engine in a process, so that another can go on in its place.
 
     `clock` in seconds.
     """
@@ -75,25 +75,25 @@ class EngineRestart:
         self._last = -AT_MOST_EVERY
 
     def on_command(self, command: Command) -> None:
-        """What is watched has to be asked for again."""
+        """Keep what is watched: another process has to be asked for it again."""
         if isinstance(command, Watch):
             self._watch = command
 
     def on_frame(self, frame: Frame) -> None:
-        """How far it is."""
+        """Keep the step that the run has reached."""
         self._step = max(self._step, frame.step)
 
     def on_event(self, event: Event, pid: int) -> EngineRestarted | None:
-        """Fold in what the process `pid` said; what is to be told once a run has gone on."""
+        """Take in an event of process `pid`; returns one once the run goes on after a death."""
         self._state = self._state.after(event)
         match event:
             case RunStarted():
                 self._folder, self._faulty, self._step = None, False, 0
             case RunContinued(folder=folder, step=step):
                 self._folder, self._step, self._continued = Path(folder), step, step
-            case SettingChanged():  # told when its folder is there
+            case SettingChanged():  # emitted when the folder of the run is there
                 self._folder = self._folder or self._written_by(pid)
-                return self._gone_on()
+                return self._restarted()
             case Running():
                 self._faulty = False
             case Measured(step=step) | ProbeScalars(step=step):
@@ -105,7 +105,7 @@ class EngineRestart:
         return None
 
     def after_death(self, how: str) -> tuple[Command, ...]:
-        """What another process has to be asked for; nothing where there should be none."""
+        """The commands for another process; none where it should not be started."""
         now = self._clock()
         again, self._last = now - self._last < AT_MOST_EVERY, now
         if again or self._folder is None:
@@ -115,7 +115,7 @@ class EngineRestart:
         trains = self._state.running and not self._faulty
         return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
-    def _gone_on(self) -> EngineRestarted | None:
+    def _restarted(self) -> EngineRestarted | None:
         death, step = self._died, self._continued
         if death is None or step is None:
             return None
@@ -124,8 +124,8 @@ class EngineRestart:
             death.how, death.step, step, changes_undone(death.state, self._state)
         )
 
-    def farewell(self, how: str) -> Failed:
-        """One sentence for a process that stays dead."""
+    def final_failure(self, how: str) -> Failed:
+        """The event for a process that is not restarted."""
         kept = ""
         if self._folder is not None:
             kept = f" What it recorded is kept in {self._folder}."

@@ -144,10 +144,10 @@ class RunLibrary:
         self, command: do.SaveSession, recording: Recording | None, frame: Frame | None
     ) -> None:
         """Write the run that is shown, or the run in progress with its `recording` and `frame`."""
-        look: Any = json.loads(command.look)
+        window: Any = json.loads(command.window)
         path, shown = Path(command.path), self.shown
         if shown is not None:
-            self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, look))
+            self._begin(command, lambda: self._write(path, shown.folder, shown.name, None, window))
             return
         if recording is None or frame is None:
             raise UserError("there is no recorded run, and a session is made of what was recorded.")
@@ -159,7 +159,7 @@ class RunLibrary:
             if not marker.done.wait(PATIENCE) or marker.lines < 0:
                 raise UserError(f"the disk of {folder} does not take what is recorded.")
             point = SavePoint(frame.step, marker.lines, frame)
-            self._write(path, folder, folder.name, point, look)
+            self._write(path, folder, folder.name, point, window)
 
         self._begin(command, write)
 
@@ -197,9 +197,9 @@ class RunLibrary:
             self._temp_dir.remove()
 
     def _write(
-        self, path: Path, folder: Path, name: str, point: SavePoint | None, look: Any
+        self, path: Path, folder: Path, name: str, point: SavePoint | None, window: Any
     ) -> None:
-        save_session(folder, path, point, look, name)
+        save_session(folder, path, point, window, name)
         self._emit(SessionSaved(RunReader(folder).step if point is None else point.step, str(path)))
 
     def _unpacked(self, path: Path, place: Path) -> LoadedRun:

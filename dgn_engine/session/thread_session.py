@@ -18,7 +18,7 @@ from dgn_engine.session.mailbox import Mailbox
 if TYPE_CHECKING:
     from dgn_engine.session.engine import Engine
 
-IDLE = 0.25  # seconds between two looks at a paused run
+IDLE = 0.25  # seconds between two readings of a paused run
 
 
 class ThreadSession:
@@ -35,7 +35,7 @@ class ThreadSession:
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Ask for something; it is obeyed between two steps."""
+        """Send a command; it is obeyed between two steps."""
         self._mailbox.commands.put(command)
 
     def drain(self) -> list[Event]:

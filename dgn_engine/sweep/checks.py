@@ -107,7 +107,7 @@ def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
     learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None
     first = find_regime(regime.pretrains_as) if learns else regime
     trainer = Trainer(config, architecture, to_device(examples, architecture, cpu), first, cpu)
-    copies.put_into(trainer)
+    copies.copy_into(trainer)
     if learns:
         trainer.swap(regime, restart_value=True)
 

@@ -21,16 +21,16 @@ def available_devices() -> tuple[str, ...]:
     return tuple(found)
 
 
-def choose_device(wanted: Device) -> torch.device:
+def choose_device(device: Device) -> torch.device:
     """The torch device for a configuration; raises `UserError` for one that is not here."""
     found = available_devices()
-    if wanted == "auto":
+    if device == "auto":
         return torch.device("cuda" if "cuda" in found else "mps" if "mps" in found else "cpu")
-    if wanted not in found:
+    if device not in found:
         raise UserError(
-            f"Device '{wanted}' is not available on this machine; choose one of {', '.join(found)}."
+            f"Device '{device}' is not available on this machine; choose one of {', '.join(found)}."
         )
-    return torch.device(wanted)
+    return torch.device(device)
 
 
 def device_name(device: torch.device) -> str:

@@ -1,4 +1,4 @@
-"""When loss and accuracy are measured, so that measuring costs little and changes nothing."""
+"""When loss and accuracy are measured, so that this costs little and changes nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EvaluationSchedule:
         if not (epoch_ends or test_due or step % self._every == 0):
             return self._trainer.finite
         train = self._trainer.train_score()
-        self._gather(train, epoch_ends)
+        self._add_to_epoch(train, epoch_ends)
         measured = Measured(step, self._trainer.epoch, train.loss, train.accuracy)
         if (epoch_ends or test_due) and self._trainer.regime.generalises:
             self._pass = (self._test_pass(), measured)
@@ -58,7 +58,7 @@ class EvaluationSchedule:
         return math.isfinite(train.loss)
 
     def advance(self) -> None:
-        """One chunk of the pending test pass; the scores are told at its end."""
+        """One chunk of the pending test pass; the scores are emitted at its end."""
         if self._pass is None:
             return
         began = time.monotonic()
@@ -72,7 +72,7 @@ class EvaluationSchedule:
             self._emit(replace(measured, test_loss=score.loss, test_accuracy=score.accuracy))
 
     def restart(self) -> None:
-        """The network changed between two chunks: tell what is known and test again soon."""
+        """The network changed between two chunks: emit the train scores and test again soon."""
         if self._pass is not None:
             self._emit(self._pass[1])
             self._pass = None
@@ -94,7 +94,7 @@ class EvaluationSchedule:
         if awaited is not None:
             self._pass = (self._test_pass(), awaited)
 
-    def _gather(self, train: Score, epoch_ends: bool) -> None:
+    def _add_to_epoch(self, train: Score, epoch_ends: bool) -> None:
         right, seen = self._epoch
         if train.examples:
             right, seen = right + train.accuracy * train.examples, seen + train.examples

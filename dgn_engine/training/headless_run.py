@@ -29,7 +29,7 @@ from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
 
 class RunWatcher(Protocol):
-    """Somebody who wants to know how it goes."""
+    """Follows a run, for a progress bar."""
 
     def stepped(self, step: int) -> None:
         """After each step."""
@@ -40,7 +40,7 @@ class RunWatcher(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run. Accuracies (0…1) are those of the last regime that was in force.
+    """The result of a run. Accuracies (0…1) are those of the last regime that was in force.
 
     `unsaved`: why not all of it is on disk, in one sentence; empty where it is.
     """
@@ -85,7 +85,7 @@ class HeadlessRun:
         self._every = checkpoint_every
         self._recording: Recording | None = None
         self._run: Run | None = None
-        self._keeping: WeightKeeper | None = None
+        self._keeper: WeightKeeper | None = None
         self._outcome = Outcome()
 
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
@@ -102,13 +102,13 @@ class HeadlessRun:
 
     def go_on(self, folder: RunFolder) -> Outcome:
         """A recorded run from where it was left; raises `UserError` where it cannot go on."""
-        run, told = continue_run(folder, 1, self._emit, self._report, live=False)
+        run, continued = continue_run(folder, 1, self._emit, self._report, live=False)
         run.probe_schedule.watch(self._probes)
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).events:
             self._outcome = after(self._outcome, event)
         self._keep(run, folder)
-        self._emit(told)
+        self._emit(continued)
         self._recording = Recording(folder, run, self._emit, self._every)
         return self._to_the_end(run)
 
@@ -121,15 +121,15 @@ class HeadlessRun:
                 "keep_best and keep_epochs need a folder to keep weights in; record it."
             )
         self._run = run
-        self._keeping = WeightKeeper(folder.path / KEPT, training, run.pretrain_steps)
-        self._keeping.begin(run.trainer)
+        self._keeper = WeightKeeper(folder.path / KEPT, training, run.pretrain_steps)
+        self._keeper.begin(run.trainer)
 
     def _to_the_end(self, run: Run) -> Outcome:
         recording = self._recording
         try:
             while not (run.finished or run.diverged or self._interrupted()):
                 run.advance()
-                self._look(run)
+                self._read_probes(run)
                 if recording is not None:
                     recording.tick()
                 self._watcher.stepped(run.step_count)
@@ -147,7 +147,7 @@ class HeadlessRun:
             unsaved = unsaved or recording.paused or f"{recording.path} could not be finished."
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
-    def _look(self, run: Run) -> None:
+    def _read_probes(self, run: Run) -> None:
         due = run.probe_schedule.due(run.step_count) if self._probes else ()
         if due:
             run.probe_schedule.read(due, run.context(), run.step_count)
@@ -163,8 +163,8 @@ class HeadlessRun:
                 self._recording.on_frame(frame)
 
     def _emit(self, event: Event) -> None:
-        if self._keeping is not None and self._run is not None and isinstance(event, Measured):
-            self._keeping.measured(self._run.trainer, event, self._outcome.best_accuracy)
+        if self._keeper is not None and self._run is not None and isinstance(event, Measured):
+            self._keeper.measured(self._run.trainer, event, self._outcome.best_accuracy)
         self._outcome = after(self._outcome, event)
         if self._recording is not None:
             self._recording.on_event(event)

@@ -1,4 +1,4 @@
-"""Weights that a run begins with: gates of one file, values of another."""
+"""Initial weights from files: gates of one file, weights of the value network of another."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from dgn_engine.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class InitialWeights:
-    """What was found for the feature network and for the value network, if anything was asked."""
+    """Matched weights of the feature and of the value network; None where no file is named."""
 
     gates: LayerMatching | None
     values: LayerMatching | None
 
-    def put_into(self, trainer: Trainer) -> None:
+    def copy_into(self, trainer: Trainer) -> None:
         """Θ^f and Θ^v := what the files hold."""
         if self.gates is not None:
             trainer.take_gates(*tensors_of(self.gates))
@@ -58,7 +58,7 @@ def read_initial_weights(
 
 
 def weights_taken(match: LayerMatching, source: str, step: int) -> WeightsTaken:
-    """What is told when the value network has the weights of a file."""
+    """The event that the value network has the weights of a file."""
     return WeightsTaken(
         step=step,
         source=source,

@@ -1,4 +1,4 @@
-"""Out of memory: what it looks like, and the batch that would have fitted."""
+"""Recognise running out of memory, and find the batch that would have fitted."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class ProbeSchedule:
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._probes: dict[str, Probe] = all_probes()
-        self._wanted: dict[str, Mapping[str, OptionValue]] = {}
+        self._watched: dict[str, Mapping[str, OptionValue]] = {}
         self._due: dict[str, float] = {}
         self._memory: dict[str, object] = {}
         self._broken: set[str] = set()
@@ -37,33 +37,33 @@ class ProbeSchedule:
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
         """Replace what is watched; a new or changed request is due at once."""
-        wanted: dict[str, Mapping[str, OptionValue]] = {}
+        watched: dict[str, Mapping[str, OptionValue]] = {}
         for request in requests:
             if request.probe not in self._probes:
                 known = ", ".join(self._probes)
                 raise UserError(f"There is no probe '{request.probe}'; there are {known}.")
-            wanted[request.probe] = {**wanted.get(request.probe, {}), **dict(request.options)}
-        for name, options in wanted.items():
-            if self._wanted.get(name) != options:
+            watched[request.probe] = {**watched.get(request.probe, {}), **dict(request.options)}
+        for name, options in watched.items():
+            if self._watched.get(name) != options:
                 self._due[name] = 0.0
                 self._every.pop(name, None)
-        self._wanted = wanted
+        self._watched = watched
 
     def invalidate(self) -> None:
         """Something other than a step changed the gates: everything is due at once."""
-        self._due = dict.fromkeys(self._wanted, 0.0)
+        self._due = dict.fromkeys(self._watched, 0.0)
         self._every.clear()
 
     def invalidate_comparing(self) -> None:
         """The comparison changed: every probe that compares is due at once."""
-        self._due.update({name: 0.0 for name in self._wanted if self._probes[name].compares})
+        self._due.update({name: 0.0 for name in self._watched if self._probes[name].compares})
 
     def due(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
         """Probes whose time has come; `catch_up`: all that have not seen this step."""
         now = time.monotonic()
         return tuple(
             name
-            for name in self._wanted
+            for name in self._watched
             if self._due.get(name, 0.0) == 0.0
             or (self._stale(name, step) and (catch_up or self._due[name] <= now))
         )
@@ -103,7 +103,7 @@ class ProbeSchedule:
 
     def _reading(self, name: str, context: ProbeContext, step: int) -> Reading | None:
         """None where there is not enough memory."""
-        probe, options = self._probes[name], self._wanted[name]
+        probe, options = self._probes[name], self._watched[name]
         estimate = probe.cost(context.architecture, len(context.x)) / ASSUMED_FLOPS
         if estimate > TOO_LONG and not options.get(ANYWAY, False):
             why = _too_expensive(probe, estimate, len(context.x))

@@ -1,4 +1,4 @@
-"""A run and its recorder: what is written when, so that at most ten seconds can be lost."""
+"""The recording of a run: what is written when, so that at most ten seconds can be lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this
 COPY_SHARE = 0.02  # of the run's time that copying may take
 FRAME_EVERY = 1.0  # seconds
-TURNS = (
+_CHANGES = (
     RegimeSwapped,
     WeightsTaken,
     Rewired,
@@ -45,7 +45,7 @@ TURNS = (
 
 
 class Recording:
-    """Tells the recorder of one run. Nothing here changes a weight or waits for the disk."""
+    """Passes one run to its recorder. Nothing here changes a weight or waits for the disk."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class Recording:
         return self._recorder.paused
 
     def on_event(self, event: Event) -> None:
-        """Write down what happened."""
+        """Log an event that the log keeps."""
         if isinstance(event, (RecordingPaused, RecordingResumed, RunContinued)):
             return  # their writer has written them
         if is_logged(event):
             self._recorder.note(log_word(event), to_plain(event))
-        if isinstance(event, TURNS):
+        if isinstance(event, _CHANGES):
             self._changes += 1
             self._frame_due = True
         if isinstance(event, Finished):
@@ -95,7 +95,7 @@ class Recording:
             self._framed, self._frame_due = now, False
 
     def tick(self) -> None:
-        """Between two steps: a checkpoint where one is due, and news of the recorder."""
+        """Between two steps: write a checkpoint where one is due, emit the recorder's events."""
         for event in self._recorder.take_events():
             self._emit(event)
         now = time.monotonic()
@@ -105,7 +105,7 @@ class Recording:
             self._saved = now
 
     def checkpoint(self, kept: str = "") -> None:
-        """Copy the run as it stands and have it written."""
+        """Copy the run and have the copy written."""
         began = time.monotonic()
         snapshot = capture(self._run)
         if snapshot is None:
@@ -116,15 +116,15 @@ class Recording:
         self._every = max(self._every, min(LATEST, (self._saved - began) / COPY_SHARE))
 
     def mark(self) -> WriteMarker:
-        """A checkpoint of the run as it stands, and a mark that is done when it is on disk."""
+        """Write a checkpoint now; returns a marker that is done when it is on disk."""
         if self._state != (self._run.step_count, self._changes):
             self.checkpoint()
         return self._recorder.mark()
 
     def close(self, sound: bool = True, timeout: float = 30.0) -> bool:
-        """Write the run as it stands, and let the folder go; whether all is on disk.
+        """Write a last checkpoint and release the folder; whether all is on disk.
 
-        `sound`: it stands between two steps. After an exception it may not, and its last
+        `sound`: the run is between two steps. After an exception it may not, and its last
         checkpoint is better.
         """
         if sound and self._state != (self._run.step_count, self._changes):
@@ -143,7 +143,7 @@ def begin_recording(
     emit: Callable[[Event], None],
     every: float = CHECKPOINT_EVERY,
 ) -> Recording:
-    """Of a run that has just been made from its configuration."""
+    """Record a run that has just been made from its configuration."""
     try:
         folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
     except OSError as error:
@@ -182,9 +182,9 @@ def continue_run(
         remark = run_info.why_not_exact(known, device_name(run.device), torch.get_num_threads())
     else:
         folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
-    told = RunContinued(run.step_count, remark, str(folder.path))
+    continued = RunContinued(run.step_count, remark, str(folder.path))
     try:
-        folder.go_on(to_plain(told))
+        folder.go_on(to_plain(continued))
     except OSError as error:
         raise UserError(f"Cannot write the run to {folder.path}: {error.strerror}.") from None
-    return run, told
+    return run, continued

@@ -48,7 +48,7 @@ ENDLESS_PRETRAINING = 10  # epochs of ReLU before FL, where neither number of ep
 
 
 class Run:
-    """A run that is stepped from outside; all that happens is told through `emit`.
+    """A run that is stepped from outside; all that happens goes to `emit`.
 
     Raises `UserError` where the configuration cannot be carried out.
     """
@@ -64,7 +64,7 @@ class Run:
         recorded: bool = False,
         examples: Examples | None = None,
     ) -> None:
-        """`recorded`: its state is put back from a checkpoint after this, so draw nothing in.
+        """`recorded`: its state is restored from a checkpoint after this, so read no weights.
 
         `examples`: those of the configuration, where they have been loaded already.
         """
@@ -89,7 +89,7 @@ class Run:
         if pretrains:
             epochs = config.gating.pretrain_epochs or config.training.epochs
             self.pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
-        copies.put_into(self.trainer)
+        copies.copy_into(self.trainer)
         self.total_steps = config.training.epochs * self.trainer.steps_per_epoch
         if self.total_steps:
             self.total_steps += self.pretrain_steps
@@ -143,7 +143,7 @@ class Run:
         return self.step_count >= self.total_steps
 
     def advance(self) -> bool:
-        """A chunk of the test pass under way, or else a step; True if it was a step."""
+        """Advance a pending test pass by one chunk, or take a step; True if it was a step."""
         if self.evaluation.pending:
             self.evaluation.advance()
             return False
@@ -157,7 +157,7 @@ class Run:
             self.evaluation.advance()
 
     def _step(self) -> None:
-        """A loss that is not finite ends the run."""
+        """One training step; a loss that is not finite ends the run."""
         if self.pretrain_steps and self.step_count == self.pretrain_steps:
             self.swap(self.target.name, restart_value=True)
         try:
@@ -169,11 +169,11 @@ class Run:
         if not self.evaluation.after_step():
             self.diverged = True
             self._emit(Diverged(self.step_count))
-        elif self._learnt_enough():
+        elif self._accurate_enough():
             self.total_steps = self.step_count
 
-    def _learnt_enough(self) -> bool:
-        """Whether an epoch of the last stage ended here, with the train accuracy that was asked."""
+    def _accurate_enough(self) -> bool:
+        """Whether an epoch of the last stage ends here with the train accuracy `training.until`."""
         until = self.config.training.until
         if not until or self.step_count % self.trainer.steps_per_epoch:
             return False
@@ -236,28 +236,28 @@ class Run:
         self._emit(Rewired(self.step_count, network.wiring, *turned(network.routes)))
 
     def set_learning_rate(self, rate: float) -> None:
-        """Of the optimiser; must be positive."""
+        """Set the learning rate, which must be positive."""
         replace(self.config.training, learning_rate=rate)  # validates
         self.learning_rate = rate
         self.trainer.optimizer.set_learning_rate(rate)
         self.emit_settings()
 
     def set_beta(self, beta: float) -> None:
-        """Steepness of the soft gate; must be positive."""
+        """Set the steepness of the soft gate, which must be positive."""
         gating = replace(self.config.gating, beta=beta)  # validates
         self.trainer.network.set_gate(beta=beta, epsilon=gating.epsilon)
         self._changed()
         self.emit_settings()
 
     def set_value_input(self, value_input: ValueInput) -> None:
-        """What the value network is fed."""
+        """Set the input of the value network."""
         replace(self.config.gating, value_input=value_input)  # validates
         self.trainer.network.value_input = value_input
         self._changed()
         self.emit_settings()
 
     def set_pace(self, pace: float) -> None:
-        """Steps a second at most; 0 lifts the limit."""
+        """Set the most steps a second; 0: no limit."""
         replace(self.config.training, pace=pace)  # validates
         self.pace = pace
         self.emit_settings()

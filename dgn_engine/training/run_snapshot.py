@@ -17,9 +17,9 @@ from dgn_engine.training.run import Run
 
 
 def capture(run: Run) -> Snapshot | None:
-    """A copy of the run as it stands, tensors and all; None once a loss was not finite.
+    """Copy the state of the run, tensors and all; None once a loss was not finite.
 
-    Where one has been made at this moment already (`Run.snapshot`), that one.
+    Returns `Run.snapshot` where a copy of this moment has been made already.
     """
     if run.snapshot is not None:
         return run.snapshot
@@ -59,7 +59,7 @@ def capture(run: Run) -> Snapshot | None:
 
 
 def restore(run: Run, snapshot: Snapshot) -> None:
-    """Put a fresh run where the recorded one stood.
+    """Put a fresh run into the state of a recorded one.
 
     Raises `UserError` where the snapshot does not belong to this configuration.
     """
@@ -76,9 +76,9 @@ def restore(run: Run, snapshot: Snapshot) -> None:
 
 
 def go_back(run: Run, snapshot: Snapshot) -> None:
-    """Networks, optimiser, regime, wires and dials as they were; steps and scores count on.
+    """Put back networks, optimiser, regime, wiring and settings; steps and scores count on.
 
-    What was still to be pre-trained then is still to be. A run that had diverged can go on.
+    Steps of pre-training that were left then are left again. A run that had diverged can go on.
     """
     counters, then = run.trainer.counters(), snapshot.state
     if run.diverged:

@@ -67,7 +67,7 @@ class Trainer:
         self._seen = 0
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
         augmented = config.training.augmentation != "none"
-        self._shown = Augmentation(data.train_x, config.seed) if augmented else None
+        self._augmentation = Augmentation(data.train_x, config.seed) if augmented else None
 
     @property
     def steps_per_epoch(self) -> int:
@@ -84,8 +84,8 @@ class Trainer:
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
         chosen = self._epoch_order(epoch)[self._slice(place)]
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]
-        if self._shown is not None:
-            x = self._shown.show(x, chosen, epoch)
+        if self._augmentation is not None:
+            x = self._augmentation.show(x, chosen, epoch)
         self.network.gather(True)
         logits = self.network_at(chosen)(x)
         self.network.gather(False)
@@ -113,8 +113,8 @@ class Trainer:
 
     @property
     def finite(self) -> bool:
-        """Whether each loss since the last score was a number; a GPU is not waited for, so that
-        there it is found out with the next score.
+        """Whether each loss since the last score was finite; always True on a GPU, which is not
+        waited for: there the next score says it.
         """
         return self._sums.device.type != "cpu" or math.isfinite(float(self._sums[0]))
 
@@ -199,14 +199,14 @@ class Trainer:
             "train_seen": self._seen,
         }
 
-    def stand_at(self, step: int, sums: Tensor, seen: int) -> None:
-        """After steps that were taken elsewhere: (2,) sums of loss and right answers over `seen`
-        examples since the last score."""
+    def set_progress(self, step: int, sums: Tensor, seen: int) -> None:
+        """Take over steps from a stack: (2,) sums of loss and right answers over `seen` examples
+        since the last score."""
         self.step_count, self._seen = step, seen
         self._sums.copy_(sums)
 
     def restore(self, tensors: Mapping[str, Tensor], counters: Mapping[str, Any]) -> None:
-        """Stand where another trainer stood; the regime and the dials are set by the caller.
+        """Take over the state of another trainer; the caller sets the regime and the settings.
 
         Raises `KeyError` or `RuntimeError` where a tensor is missing or has another shape.
         """

@@ -1,4 +1,4 @@
-"""Weights that are kept while a run goes on: after chosen epochs, and the best on the test set."""
+"""Keeps weights while a run trains: after chosen epochs, and the best on the test set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def epoch_file(epoch: int) -> str:
 
 
 def save_trainer(path: Path, trainer: Trainer) -> None:
-    """Both networks with what is needed to read them; raises `Refusal` where that fails."""
+    """Both networks with what is needed to read them; raises `UserError` where that fails."""
     network = trainer.network
     metadata = {
         "format": "dgn-viewer weights 1",
@@ -35,9 +35,9 @@ def save_trainer(path: Path, trainer: Trainer) -> None:
 
 
 class WeightKeeper:
-    """Writes into `folder` what the configuration wants kept.
+    """Writes into `folder` the weights that the configuration wants kept.
 
-    It is told of each measurement before that is logged: after a kill either the weights are
+    `measured` is called before a measurement is logged: after a kill either the weights are
     there, or the epoch that ends with them is trained again.
     """
 

@@ -173,7 +173,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             _shows_run_and_ready),
         row("file.go_back", "Back to the run before", recorded.go_back, (), "undo",
             "Go on with the run that ended when this recorded one was opened",
-            lambda now: bool(now.recorded and now.recorded.aside)),
+            lambda now: bool(now.recorded and now.recorded.replaced)),
         row("file.open_result", "Open result…", experiments.open_result, (), "open",
             "The folder of a reproduced experiment, of today or of earlier"),
         row("file.export_panel", "Export panel…", lambda: exports.panel(docks.front()),

@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol.commands import ANYWAY, ANYWAY_BESIDE, ProbeRequest
+from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED, ProbeRequest
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
 from dgn_viewer.docks.panel_message import (
@@ -137,7 +137,7 @@ class PanelDock(QWidget):
 
     def requests(self) -> tuple[ProbeRequest, ...]:
         """What the engine has to measure for this panel as it is set now."""
-        asked = ((ANYWAY, self._anyway), (ANYWAY_BESIDE, self._offer.wanted))
+        asked = ((ANYWAY, self._anyway), (ANYWAY_COMPARED, self._offer.wanted))
         options: list[tuple[str, OptionValue]] = [(name, True) for name, yes in asked if yes]
         for option in self.spec.options:
             if option.engine and (value := choice(self._view, option)):

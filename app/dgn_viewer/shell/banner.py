@@ -54,7 +54,7 @@ def recording(now: RunState) -> Message | None:
     if shown.file_name:
         words = f"Session {shown.file_name} · run {run}"
     tip = "Every panel shows what was recorded; nothing is trained"
-    back = ("file.go_back",) if shown.aside else ()
+    back = ("file.go_back",) if shown.replaced else ()
     return Message(((f"{words} – not training", tip),), ("run.toggle", *back))
 
 

@@ -97,8 +97,8 @@ class RecordedRuns(QObject):
     def go_back(self) -> None:
         """Go on with the run that ended for the one on show."""
         shown = self._run_state().recorded
-        if shown is not None and shown.aside:
-            self._send(ContinueRun(shown.aside))
+        if shown is not None and shown.replaced:
+            self._send(ContinueRun(shown.replaced))
 
     def on_event(self, event: Event) -> None:
         match event:
@@ -108,8 +108,8 @@ class RecordedRuns(QObject):
                 self._offered = True
                 self._offer(runs)
             case RunShown():
-                if event.look != "null":
-                    self.layout_opened.emit(event.look)
+                if event.window != "null":
+                    self.layout_opened.emit(event.window)
                 self._tell(self._shown(event))
             case DiscardConfirmation():
                 self._tell(self._confirmation(event))
@@ -155,8 +155,8 @@ class RecordedRuns(QObject):
         else:
             words = f"{shown.name} is shown as it was at step {shown.step:,}: {shown.status}."
         offers = [NoticeButton("Continue", lambda: self._send(Resume()))]
-        if shown.aside:
-            words += f" The run before is not lost: it is recorded as {Path(shown.aside).name}."
+        if shown.replaced:
+            words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
             offers.append(NoticeButton("Back to it", self.go_back))
         return Notice("info", words, offers=tuple(offers))
 

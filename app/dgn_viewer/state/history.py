@@ -166,9 +166,11 @@ class History:
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
         """The compared network does not train: all of its readings are those of the frame."""
         known = compared.readings
-        changed = [p for p in {*known, *frame.beside} if known.get(p) is not frame.beside.get(p)]
+        changed = [
+            p for p in {*known, *frame.compared} if known.get(p) is not frame.compared.get(p)
+        ]
         if changed:
-            self._compared = replace(compared, readings=dict(frame.beside))
+            self._compared = replace(compared, readings=dict(frame.compared))
         for probe in changed:
             self._touch(probe, frame.step)
 

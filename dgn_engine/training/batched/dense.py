@@ -38,7 +38,7 @@ class DenseChain:
 @dataclass
 class ChainPass:
     """Of one pass: what the chain was fed, pre-activations and gates and outputs of its gated
-    layers, and the logits, where they were wanted."""
+    layers, and the logits, if they were computed."""
 
     x: Tensor
     pre: list[Tensor]

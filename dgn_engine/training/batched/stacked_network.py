@@ -24,7 +24,7 @@ from dgn_engine.training.trainer import Trainer
 
 
 class TrainerStack:
-    """B trainers of one kind (`grouping.kind_of`) that stand at the same step, taken over.
+    """B trainers of one kind (`grouping.kind_of`) at the same step, trained as one stack.
 
     While they are packed their weights are views of the stack, and `publish` shows them the rest;
     they must not be stepped themselves before `release`. Each network is trained as its trainer
@@ -109,10 +109,10 @@ class TrainerStack:
         return [Score(total / examples, hits / examples, examples) for total, hits in sums.tolist()]
 
     def publish(self) -> None:
-        """Let the trainers show where their networks stand: steps, sums, optimiser's state."""
+        """Copy steps, sums and optimiser state to the trainers."""
         self._weights.publish()
         for trainer, sums, seen in zip(self._trainers, self._sums, self._seen, strict=True):
-            trainer.stand_at(self.step_count, sums, seen)
+            trainer.set_progress(self.step_count, sums, seen)
 
     def release(self) -> None:
         """Give every network back to its trainer, with memory of its own."""

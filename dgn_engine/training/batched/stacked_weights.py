@@ -18,7 +18,7 @@ class StackedWeights:
     """Binds B trainers: what is done to the stack is done to their networks.
 
     `value`, `features`: the weights as chains; `value_gradients` and `feature_gradients`: where
-    the backward pass puts theirs (None for what stands still).
+    the backward pass puts theirs (None for what is frozen).
     """
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:

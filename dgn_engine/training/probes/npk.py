@@ -41,7 +41,7 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
 
 
 def cost(architecture: Architecture, examples: int) -> float:
-    """The recursion alone; the eigenvalues of n ≤ 2,000 examples cost little beside it."""
+    """The recursion alone; the eigenvalues of n ≤ 2,000 examples cost little compared with it."""
     return k.npk_cost(architecture, examples)
 
 

@@ -238,15 +238,15 @@ def test_what_stands_beside_is_read_once_and_the_run_goes_on(desk: Desk, trained
     assert isinstance(told, ComparisonOpened)
     assert (told.name, told.regime, told.step) == (trained.name, "ReLU", 30)
     desk.turn(4)
-    first = desk.frames[-1].beside
+    first = desk.frames[-1].compared
     assert set(first) == {"gates", "npk", "agreement"}
     desk.train(20)
     later = desk.frames[-1]
     assert later.step == 20
-    assert all(later.beside[name] is first[name] for name in first)
+    assert all(later.compared[name] is first[name] for name in first)
     desk.do(do.CloseComparison())
     desk.turn(1)
-    assert desk.frames[-1].beside == {}
+    assert desk.frames[-1].compared == {}
     assert desk.frames[-1].readings["agreement"].absent
 
 
@@ -255,7 +255,7 @@ def test_the_share_of_equal_gates_is_that_of_a_slow_count(desk: Desk, trained: P
     desk.do(do.CompareFile(desk.open(trained).ticket))
     desk.turn(5)
     frame = desk.frames[-1]
-    found, a, b = frame.readings["agreement"], frame.readings["gates"], frame.beside["gates"]
+    found, a, b = frame.readings["agreement"], frame.readings["gates"], frame.compared["gates"]
     total = equal = 0
     for layer in range(3):
         ours, theirs = a.arrays[f"layer_{layer}"], b.arrays[f"layer_{layer}"]
@@ -289,7 +289,7 @@ def test_the_kernel_beside_is_that_of_the_network_in_the_file(desk: Desk, traine
         gates = (q > 0).astype(np.float64)
         kernel, z = kernel * (gates @ gates.T), q * gates
     wanted = np.linalg.eigvalsh(kernel / np.trace(kernel))[::-1]
-    found = desk.frames[-1].beside["npk"].arrays["eigenvalues"]
+    found = desk.frames[-1].compared["npk"].arrays["eigenvalues"]
     assert np.allclose(found[:10], wanted[:10], rtol=1e-4)
 
 

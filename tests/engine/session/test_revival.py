@@ -96,7 +96,7 @@ def test_a_second_death_within_a_minute_is_the_last(folder: Path) -> None:
     assert revival.after_death("signal 9")
     clock.now += AT_MOST_EVERY - 1
     assert revival.after_death("signal 9") == ()
-    said = revival.farewell("signal 9")
+    said = revival.final_failure("signal 9")
     assert said.what == (
         f"The engine process died (signal 9) at step 412. What it recorded is kept in {folder}. "
         "Run ▸ Start the engine again brings another one."

@@ -200,7 +200,7 @@ def test_a_recorded_run_is_shown_and_goes_on_when_it_is_asked_to(start, stopped)
     shown = talk.wait_for(told.RunShown)
     before = RunReader(stopped)
     assert (shown.name, shown.status, shown.step) == (stopped.name, "stopped", before.step)
-    assert RunReader(Path(shown.aside)).status == "stopped"  # the run before it is not lost
+    assert RunReader(Path(shown.replaced)).status == "stopped"  # the run before it is not lost
     talk.wait_until(lambda: talk.frame.run == 2 and "npk" in talk.frame.readings)
     assert "not recorded" in talk.frame.readings["npk"].absent
     there = before.frame(shown.step).readings["gates"]
@@ -232,7 +232,7 @@ def test_a_session_is_saved_while_training_goes_on_and_opened_elsewhere(start, t
     other = Talk(elsewhere)
     other.session.send(do.OpenFile(str(file)))  # whatever it was dropped as
     shown = other.wait_for(told.RunShown)
-    assert (shown.file_name, shown.step, shown.look) == ("a.dgn", saved.step, '{"theme": "dark"}')
+    assert (shown.file_name, shown.step, shown.window) == ("a.dgn", saved.step, '{"theme": "dark"}')
     recalled = other.wait_for(told.HistoryReplayed).events
     scores = [event for event in talk.events if isinstance(event, told.Measured)]
     scores = [event for event in scores if event.step <= saved.step]

@@ -188,11 +188,11 @@ def test_a_layout_that_makes_no_sense_is_ignored(viewer: Viewer, qtbot: QtBot) -
     before = arrangement(window)
     for look in LAYOUTS:
         json.loads(look)
-        window.recorded.on_event(RunShown("x", "saved", 3, "x.dgn", look=look))
+        window.recorded.on_event(RunShown("x", "saved", 3, "x.dgn", window=look))
         qtbot.wait(20)
         assert arrangement(window) == before
         assert window.theme.name == "light"
-    window.recorded.on_event(RunShown("x", "saved", 3, look='{"size": [1, 1]}'))
+    window.recorded.on_event(RunShown("x", "saved", 3, window='{"size": [1, 1]}'))
     assert window.width() >= 800
 
 
