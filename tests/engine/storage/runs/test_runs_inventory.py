@@ -183,6 +183,14 @@ def test_frames_that_thin_out_are_not_missed(tmp_path: Path) -> None:
     assert verify(folder.path) == []
 
 
+@pytest.mark.parametrize("text", ["colour = 1", "seed = 'one'", "[training]\nbatch = -1"])
+def test_a_refused_configuration_is_named_and_made_anew(text: str, run: Path) -> None:
+    (run / folder_layout.CONFIG).write_text(text)
+    assert [str(one) for one in verify(run)] == [f"{folder_layout.CONFIG} is damaged"]
+    assert repair(run)
+    assert verify(run) == []
+
+
 def claims(path: Path) -> Any:
     return json.loads((path / folder_layout.RUN).read_text()).get(manifest.KEY)
 

@@ -319,6 +319,10 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
         ),
         "too many curves",
     ),
+    "a probe that is no word": (
+        lambda m: packed(with_line(m, "Traced", step=1, probe=7, values={})),
+        "its log makes no sense",
+    ),
     "a regime of no kind": (
         lambda m: packed(
             with_line(
