@@ -38,7 +38,7 @@ NOUNS = {  # of the field or the platform, though they end in -ing
 }
 # Names that occur twice still; this list only shrinks.
 STILL_REPEATED = {
-    "Command", "Job", "Place", "Plan", "Request", "Setting", "Settings", "Sweep", "Walk",
+    "Command", "Job", "Plan", "Request", "Setting", "Settings", "Sweep", "Walk",
     "experiment_list", "grid", "progress",
 }  # fmt: skip
 STILL_GERUNDS = {

@@ -19,7 +19,7 @@ _AREA = Qt.DockWidgetArea.LeftDockWidgetArea
 
 
 @dataclass(frozen=True)
-class _Place:
+class _TabGroup:
     """Docks that share one place as tabs, the one in front first."""
 
     names: tuple[str, ...]
@@ -73,9 +73,9 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
     return True
 
 
-def _places(window: QMainWindow, docks: Docks) -> list[_Place]:
+def _places(window: QMainWindow, docks: Docks) -> list[_TabGroup]:
     left = [n for n, dock in docks.items() if not (dock.isHidden() or dock.isFloating())]
-    found: list[_Place] = []
+    found: list[_TabGroup] = []
     while left:
         name = left[0]
         tabbed = {dock.objectName() for dock in window.tabifiedDockWidgets(docks[name])}
@@ -86,7 +86,7 @@ def _places(window: QMainWindow, docks: Docks) -> list[_Place]:
         rect = docks[front].geometry()
         if len(tabs) > 1:
             rect = _with_tabs(window, rect)
-        found.append(_Place((front, *(n for n in tabs if n != front)), rect))
+        found.append(_TabGroup((front, *(n for n in tabs if n != front)), rect))
     return found
 
 
@@ -100,7 +100,7 @@ def _with_tabs(window: QMainWindow, rect: QRect) -> QRect:
     return rect
 
 
-def _node(places: list[_Place]) -> dict[str, Any]:
+def _node(places: list[_TabGroup]) -> dict[str, Any]:
     if len(places) == 1:
         return {"tabs": list(places[0].names)}
     for across in (True, False):
@@ -116,9 +116,9 @@ def _node(places: list[_Place]) -> dict[str, Any]:
     return {"tabs": list(everything)}
 
 
-def _cut(places: list[_Place], across: bool) -> list[list[_Place]]:
+def _cut(places: list[_TabGroup], across: bool) -> list[list[_TabGroup]]:
     """Along every line that goes through no place."""
-    parts: list[list[_Place]] = []
+    parts: list[list[_TabGroup]] = []
     reached = None
     for place in sorted(places, key=lambda one: _span(one.rect, across)):
         begin, end = _span(place.rect, across)
@@ -135,7 +135,7 @@ def _span(rect: QRect, across: bool) -> tuple[int, int]:
     return rect.y(), rect.y() + rect.height()
 
 
-def _extent(places: list[_Place], across: bool) -> int:
+def _extent(places: list[_TabGroup], across: bool) -> int:
     spans = [_span(place.rect, across) for place in places]
     return max(end for _, end in spans) - min(begin for begin, _ in spans)
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.scene.axes import Range, chart_range, thinned
-from dgn_viewer.scene.chart_layout import Box, Margins, Place, arrange, spread
+from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins, arrange, spread
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp, Scene
 from dgn_viewer.scene.mark_labels import mark_names
 from dgn_viewer.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
@@ -134,7 +134,7 @@ def _margins(chart: Chart) -> Margins:
     return Margins(left, top, right, bottom)
 
 
-def _draw_chart(page: _Page, chart: Chart, place: Place) -> None:
+def _draw_chart(page: _Page, chart: Chart, place: ChartPlace) -> None:
     box, room = place.box, place.room
     axes = page.axes(box)
     axes.set_gid(chart.key)

@@ -23,7 +23,7 @@ from dgn_viewer.plots.chart_frame import (
 from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
 from dgn_viewer.scene.axes import Range, chart_range
-from dgn_viewer.scene.chart_layout import Box, Margins, Place
+from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins
 from dgn_viewer.scene.elements import Chart
 
 
@@ -123,7 +123,7 @@ class ChartItem(QGraphicsObject):
         self._wanted = Margins(left, fresh.top, right, fresh.bottom)
         return self._wanted
 
-    def place(self, place: Place) -> None:
+    def place(self, place: ChartPlace) -> None:
         """Put the data there (scene coordinates)."""
         box, room = place.box, place.room
         if (box, room) == self._place:

@@ -33,7 +33,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Place:
+class ChartPlace:
     """The box of a chart's data, and the margins around it as aligned with its neighbours."""
 
     box: Box
@@ -50,7 +50,7 @@ class _Cell:
 
 def arrange(
     charts: Sequence[Chart], margins: Mapping[str, Margins], width: float, height: float
-) -> dict[str, Place]:
+) -> dict[str, ChartPlace]:
     """The place of each chart's data; square charts keep one datum one square.
 
     Where some charts offer a second place (`Chart.narrow`), a narrow room takes it, and a wide one
@@ -68,7 +68,7 @@ def arrange(
     return narrow if larger and any(chart.square for chart in charts) else wide
 
 
-def _seen(places: Mapping[str, Place]) -> float:
+def _seen(places: Mapping[str, ChartPlace]) -> float:
     return sum(place.box.width * place.box.height for place in places.values())
 
 
@@ -78,14 +78,14 @@ def _placed(
     width: float,
     height: float,
     narrow: bool,
-) -> dict[str, Place]:
+) -> dict[str, ChartPlace]:
     cells = {chart.key: _cell(chart, narrow) for chart in charts}
     aligned = _aligned(charts, cells, margins)
     heights = _heights(charts, cells, aligned, height)
     widths = _widths(charts, cells, aligned, heights, width)
     lefts = _starts(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
     tops = _starts(heights, 0.0)
-    places: dict[str, Place] = {}
+    places: dict[str, ChartPlace] = {}
     for chart in charts:
         cell, room = cells[chart.key], aligned[chart.key]
         right = cell.column + cell.column_span - 1
@@ -97,7 +97,7 @@ def _placed(
             tops[bottom] + heights[bottom] - tops[cell.row] - room.top - room.bottom,
         )
         box = Box(box.x, box.y, max(box.width, 8.0), max(box.height, 8.0))
-        places[chart.key] = Place(_squared(chart, box) if chart.square else box, room)
+        places[chart.key] = ChartPlace(_squared(chart, box) if chart.square else box, room)
     return places
 
 
