@@ -1,13 +1,112 @@
-"""Sessions on a busy machine."""
+"""Shared by the tests of sessions: an engine without its thread, and files to open in it."""
 
 from __future__ import annotations
 
-import pytest
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import Event, Failed, FileListed, Refused
+from dgn_engine.protocol.frames import Frame
 from dgn_engine.session import engine
+from dgn_engine.session.engine import Engine
+
+PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
 
 
 @pytest.fixture(autouse=True)
 def patient_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow disk may take as long as it needs to finish a run's folder."""
     monkeypatch.setattr(engine, "PATIENCE", 60.0)
+
+
+def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:
+    return RunConfig(
+        data=DataConfig("digits", train_limit=200),
+        net=NetConfig("fc", (("depth", 4), ("width", 16)), bias=bias),
+        gating=GatingConfig(regime),
+        training=TrainingConfig(learning_rate=1e-3, epochs=epochs),
+        seed=seed,
+        device="cpu",
+        probe_examples=20,
+    )
+
+
+class Desk:
+    """An engine without its thread, what it said and what it showed."""
+
+    def __init__(self, runs: str = "") -> None:
+        self.events: list[Event] = []
+        self.frames: list[Frame] = []
+        self.engine = Engine(self.events.append, self.frames.append, runs_root=runs)
+
+    def do(self, *commands: do.Command) -> None:
+        for command in commands:
+            self.engine.obey(command)
+
+    def turn(self, times: int) -> None:
+        for _ in range(times):
+            self.engine.advance()
+
+    def train(self, steps: int) -> None:
+        run = self.engine.run
+        assert run is not None
+        self.do(do.Advance(steps))
+        while self.engine.running:
+            self.engine.advance()
+
+    def open(self, path: Path, purpose: do.Purpose = "") -> FileListed:
+        told = len(self.events)
+        self.do(do.OpenFile(str(path), purpose))
+        until = time.monotonic() + 150
+        while time.monotonic() < until:
+            for event in self.events[told:]:
+                if isinstance(event, FileListed):
+                    return event
+                assert not isinstance(event, Refused | Failed), event
+            time.sleep(0.01)
+        raise AssertionError("the file was not listed")
+
+    def last(self, kind: type[Event]) -> Event:
+        return next(event for event in reversed(self.events) if isinstance(event, kind))
+
+    def value(self) -> list[torch.Tensor]:
+        assert self.engine.run is not None
+        return [w.detach().clone() for w in self.engine.run.trainer.network.value.weights]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    made = Desk()
+    yield made
+    made.engine.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of a ReLU network of 16 units and three gate layers, as we save them."""
+    path = tmp_path_factory.mktemp("files") / "trained.safetensors"
+    desk = Desk()
+    desk.do(do.StartRun(small("ReLU", seed=7), paused=True))
+    desk.train(30)
+    desk.do(do.SaveWeights(str(path)))
+    desk.engine.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrusted network of other widths, with biases."""
+    torch.manual_seed(1)
+    layers = nn.Sequential(
+        nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 16), nn.ReLU(), nn.Linear(16, 10)
+    )
+    path = tmp_path_factory.mktemp("files") / "chain.pt"
+    torch.save(layers.state_dict(), path)
+    return path

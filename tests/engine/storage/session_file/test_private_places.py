@@ -57,8 +57,8 @@ def test_the_next_start_removes_what_a_killed_program_left(root: Path) -> None:
     finally:
         end(process)
     assert place.parent == root
-    shelf = RunLibrary(lambda _event: None, "")
-    shelf.close()  # waits for it
+    library = RunLibrary(lambda _event: None, "")
+    library.close()  # waits for it
     assert not place.exists()
 
 

@@ -54,21 +54,21 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "20260101-b"
 
 
-def training(revival: EngineRestart) -> None:
-    revival.on_command(WATCH)
-    revival.on_event(STARTED, 77)
-    revival.on_event(DIALS, 77)
-    revival.on_event(told.Measured(412, 1.0, 0.5, 0.5), 77)
+def training(restart: EngineRestart) -> None:
+    restart.on_command(WATCH)
+    restart.on_event(STARTED, 77)
+    restart.on_event(DIALS, 77)
+    restart.on_event(told.Measured(412, 1.0, 0.5, 0.5), 77)
 
 
 def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(folder: Path) -> None:
-    revival = EngineRestart(str(folder.parent), Clock())
-    training(revival)
-    assert revival.after_death("signal 9") == (WATCH, do.ContinueRun(str(folder), paused=False))
+    restart = EngineRestart(str(folder.parent), Clock())
+    training(restart)
+    assert restart.after_death("signal 9") == (WATCH, do.ContinueRun(str(folder), paused=False))
     other = replace(STARTED, regime="FR-II")
-    assert revival.on_event(other, 78) is None
-    assert revival.on_event(told.RunContinued(380, "", str(folder)), 78) is None
-    restarted = revival.on_event(replace(DIALS, learning_rate=0.1), 78)
+    assert restart.on_event(other, 78) is None
+    assert restart.on_event(told.RunContinued(380, "", str(folder)), 78) is None
+    restarted = restart.on_event(replace(DIALS, learning_rate=0.1), 78)
     undone = ("regime DL", "learning rate 0.001")
     assert restarted == told.EngineRestarted("signal 9", 412, 380, undone)
     assert restarted.sentence == (
@@ -78,38 +78,38 @@ def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(fo
     )
     bare = replace(restarted, died_at=1, step=0, undone=())
     assert bare.sentence.endswith("the run goes on from its seed: 1 step is taken again.")
-    assert revival.on_event(DIALS, 78) is None  # it is said once
+    assert restart.on_event(DIALS, 78) is None  # it is said once
 
 
 def test_a_run_that_stood_still_stands_still_again(folder: Path) -> None:
     for event in (told.Paused(5), told.Finished(5), told.Diverged(5), told.Failed("x", "y")):
-        revival = EngineRestart(str(folder.parent), Clock())
-        training(revival)
-        revival.on_event(event, 77)
-        assert revival.after_death("exit code 1")[-1] == do.ContinueRun(str(folder), paused=True)
+        restart = EngineRestart(str(folder.parent), Clock())
+        training(restart)
+        restart.on_event(event, 77)
+        assert restart.after_death("exit code 1")[-1] == do.ContinueRun(str(folder), paused=True)
 
 
 def test_a_second_death_within_a_minute_is_the_last(folder: Path) -> None:
     clock = Clock()
-    revival = EngineRestart(str(folder.parent), clock)
-    training(revival)
-    assert revival.after_death("signal 9")
+    restart = EngineRestart(str(folder.parent), clock)
+    training(restart)
+    assert restart.after_death("signal 9")
     clock.now += AT_MOST_EVERY - 1
-    assert revival.after_death("signal 9") == ()
-    said = revival.final_failure("signal 9")
+    assert restart.after_death("signal 9") == ()
+    said = restart.final_failure("signal 9")
     assert said.what == (
         f"The engine process died (signal 9) at step 412. What it recorded is kept in {folder}. "
         "Run ▸ Start the engine again brings another one."
     )
     clock.now += AT_MOST_EVERY + 1
-    assert revival.after_death("signal 9")
+    assert restart.after_death("signal 9")
 
 
 def test_without_a_recorded_run_nothing_is_started_again(folder: Path) -> None:
     for root in ("", str(folder.parent / "nowhere")):
-        revival = EngineRestart(root, Clock())
-        training(revival)
-        assert revival.after_death("signal 9") == ()
+        restart = EngineRestart(root, Clock())
+        training(restart)
+        assert restart.after_death("signal 9") == ()
     other = EngineRestart(str(folder.parent), Clock())
     other.on_event(STARTED, 78)
     other.on_event(DIALS, 78)  # no folder is of process 78

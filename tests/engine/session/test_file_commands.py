@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,109 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     ComparisonClosed,
     ComparisonOpened,
-    Event,
-    Failed,
-    FileListed,
     Refused,
     RunStarted,
     WeightsTaken,
 )
-from dgn_engine.protocol.frames import Frame
-from dgn_engine.session.engine import Engine
-
-PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
-
-
-def small(regime: str = "DL", seed: int = 0, bias: bool = False, epochs: int = 0) -> RunConfig:
-    return RunConfig(
-        data=DataConfig("digits", train_limit=200),
-        net=NetConfig("fc", (("depth", 4), ("width", 16)), bias=bias),
-        gating=GatingConfig(regime),
-        training=TrainingConfig(learning_rate=1e-3, epochs=epochs),
-        seed=seed,
-        device="cpu",
-        probe_examples=20,
-    )
-
-
-class Desk:
-    """An engine without its thread, what it said and what it showed."""
-
-    def __init__(self, runs: str = "") -> None:
-        self.events: list[Event] = []
-        self.frames: list[Frame] = []
-        self.engine = Engine(self.events.append, self.frames.append, runs_root=runs)
-
-    def do(self, *commands: do.Command) -> None:
-        for command in commands:
-            self.engine.obey(command)
-
-    def turn(self, times: int) -> None:
-        for _ in range(times):
-            self.engine.advance()
-
-    def train(self, steps: int) -> None:
-        run = self.engine.run
-        assert run is not None
-        self.do(do.Advance(steps))
-        while self.engine.running:
-            self.engine.advance()
-
-    def open(self, path: Path, purpose: do.Purpose = "") -> FileListed:
-        told = len(self.events)
-        self.do(do.OpenFile(str(path), purpose))
-        until = time.monotonic() + 150
-        while time.monotonic() < until:
-            for event in self.events[told:]:
-                if isinstance(event, FileListed):
-                    return event
-                assert not isinstance(event, Refused | Failed), event
-            time.sleep(0.01)
-        raise AssertionError("the file was not listed")
-
-    def last(self, kind: type[Event]) -> Event:
-        return next(event for event in reversed(self.events) if isinstance(event, kind))
-
-    def value(self) -> list[torch.Tensor]:
-        assert self.engine.run is not None
-        return [w.detach().clone() for w in self.engine.run.trainer.network.value.weights]
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    made = Desk()
-    yield made
-    made.engine.close()
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights of a ReLU network of 16 units and three gate layers, as we save them."""
-    path = tmp_path_factory.mktemp("files") / "trained.safetensors"
-    desk = Desk()
-    desk.do(do.StartRun(small("ReLU", seed=7), paused=True))
-    desk.train(30)
-    desk.do(do.SaveWeights(str(path)))
-    desk.engine.close()
-    return path
-
-
-@pytest.fixture(scope="module")
-def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stranger's network of other widths, with biases."""
-    torch.manual_seed(1)
-    layers = nn.Sequential(
-        nn.Linear(64, 24), nn.ReLU(), nn.Linear(24, 16), nn.ReLU(), nn.Linear(16, 10)
-    )
-    path = tmp_path_factory.mktemp("files") / "chain.pt"
-    torch.save(layers.state_dict(), path)
-    return path
-
+from tests.engine.session.conftest import PROBES, Desk, small
 
 # weights into the value network
 
@@ -231,7 +136,7 @@ def test_a_pick_that_makes_no_sense_is_refused(
 # beside the run
 
 
-def test_what_stands_beside_is_read_once_and_the_run_goes_on(desk: Desk, trained: Path) -> None:
+def test_a_compared_network_is_read_once_and_the_run_goes_on(desk: Desk, trained: Path) -> None:
     desk.do(do.StartRun(small("DL"), paused=True), do.Watch(PROBES))
     desk.do(do.CompareFile(desk.open(trained, "compare").ticket))
     told = desk.last(ComparisonOpened)
@@ -336,7 +241,7 @@ def test_a_network_for_other_inputs_cannot_be_compared(desk: Desk, tmp_path: Pat
     assert "takes 9 inputs, but these examples have 64" in refused.reason
 
 
-def test_a_recorded_run_stands_beside_with_its_scores_and_its_network(tmp_path: Path) -> None:
+def test_a_recorded_run_is_compared_with_its_scores_and_its_network(tmp_path: Path) -> None:
     recorded = Desk(str(tmp_path / "runs"))
     recorded.do(do.StartRun(small("FR-II", seed=5, epochs=2), paused=True))
     recorded.train(14)

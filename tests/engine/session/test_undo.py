@@ -16,22 +16,22 @@ from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
 from dgn_engine.training.trainer import Trainer
-from tests.engine.session.test_opening import Desk, chain, desk, small, trained  # noqa: F401 - fixtures
+from tests.engine.session.conftest import Desk, small
 
 
 @pytest.fixture
-def begun(desk: Desk) -> Desk:  # noqa: F811 - the fixture
+def begun(desk: Desk) -> Desk:
     desk.do(do.StartRun(small("DL"), paused=True))
     desk.train(7)
     return desk
 
 
-def run_of(desk: Desk) -> Run:  # noqa: F811
+def run_of(desk: Desk) -> Run:
     assert desk.engine.run is not None
     return desk.engine.run
 
 
-def whole(desk: Desk) -> dict[str, Tensor]:  # noqa: F811
+def whole(desk: Desk) -> dict[str, Tensor]:
     """All that is learnt or drawn, optimiser state included."""
     return {name: t.detach().clone() for name, t in run_of(desk).trainer.tensors().items()}
 
@@ -50,7 +50,7 @@ def undisturbed(steps: int) -> dict[str, Tensor]:
     return found
 
 
-def change(desk: Desk, path: Path, part: str) -> None:  # noqa: F811
+def change(desk: Desk, path: Path, part: str) -> None:
     ticket = desk.open(path).ticket
     taken = {
         "gates": do.TakeGates(ticket),
@@ -64,7 +64,7 @@ def change(desk: Desk, path: Path, part: str) -> None:  # noqa: F811
 @pytest.mark.parametrize("part", ["gates", "gates alone", "weights", "regime"])
 def test_what_is_undone_at_once_was_never_done(
     begun: Desk,
-    trained: Path,  # noqa: F811
+    trained: Path,
     part: str,
 ) -> None:
     before = whole(begun)
@@ -79,7 +79,7 @@ def test_what_is_undone_at_once_was_never_done(
 
 def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
     begun: Desk,
-    trained: Path,  # noqa: F811
+    trained: Path,
 ) -> None:
     before = whole(begun)
     change(begun, trained, "gates")
@@ -104,7 +104,7 @@ def test_steps_are_not_taken_back_and_redo_returns_to_what_was_learnt(
 
 
 def test_biases_that_came_with_gates_go_with_them(
-    desk: Desk,  # noqa: F811
+    desk: Desk,
     tmp_path: Path,
 ) -> None:
     biased = tmp_path / "biased.pt"
