@@ -13,13 +13,14 @@ What a hostile pickle tries, and what stops it:
 - a place of 2^32 in the memo: the memo is a dictionary
 - steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`
 - shared nested tuples, lists that hold themselves: nothing here walks them; see `tensor_tree`
-- extensions, text references, buffers outside the pickle: refused, no checkpoint has them
+- extensions, text references, buffers outside the pickle, protocols after 5: refused
 - whatever else takes memory or time: the limits of the process (`confinement`)
 """
 
 from __future__ import annotations
 
 import pickle
+import pickletools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -121,10 +122,9 @@ def _refuse(_: InertUnpickler) -> None:
 
 def _measured(code: int) -> Callable[[InertUnpickler], None]:
     """A standard step, after which the length of the number or text that it pushed is checked."""
-    standard: Callable[[Any], None] = pickle._Unpickler.dispatch[code]
 
     def step(machine: InertUnpickler) -> None:
-        standard(machine)
+        _STANDARD[code](machine)
         machine.measure(machine.stack[-1])
 
     return step
@@ -137,12 +137,12 @@ _TEXTS = b"".join(
         *(pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.BINUNICODE8),
     )
 )
-_REFUSED = b"".join(
-    (
-        *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.PERSID),
-        *(pickle.NEXT_BUFFER, pickle.READONLY_BUFFER),
-    )
-)
+_REFUSED = ("EXT1", "EXT2", "EXT4", "PERSID", "NEXT_BUFFER", "READONLY_BUFFER")
+_STANDARD: dict[int, Callable[[Any], None]] = {  # a later protocol may bring steps that do more
+    ord(known.code): pickle._Unpickler.dispatch[ord(known.code)]
+    for known in pickletools.opcodes
+    if known.proto <= 5 and known.name not in _REFUSED
+}
 
 
 class InertUnpickler(pickle._Unpickler):
@@ -228,12 +228,11 @@ class InertUnpickler(pickle._Unpickler):
 
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **dict.fromkeys(range(256), _refuse),
-        **pickle._Unpickler.dispatch,
-        **dict.fromkeys(_REFUSED, _refuse),
+        **_STANDARD,
         **{code: _measured(code) for code in _NUMBERS + _TEXTS},
         pickle.PROTO[0]: lambda machine: machine.read(1),  # the instructions say enough
         pickle.FRAME[0]: lambda machine: machine.read(8),  # its content is read as it comes
-        pickle.BYTEARRAY8[0]: pickle._Unpickler.dispatch[pickle.BINBYTES8[0]],
+        pickle.BYTEARRAY8[0]: _STANDARD[pickle.BINBYTES8[0]],
         pickle.EMPTY_DICT[0]: lambda machine: machine.append(InertDict()),
         pickle.DICT[0]: _dict,
         pickle.EMPTY_SET[0]: lambda machine: machine.append(InertObject("set", ())),
