@@ -7,8 +7,13 @@ from pathlib import Path
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
-from dgn_engine.data._selection import only_first, only_first_tests, only_pair
-from dgn_engine.data._variants import noisy_labels, random_pixels
+from dgn_engine.data._variants import (
+    noisy_labels,
+    only_first,
+    only_first_tests,
+    only_pair,
+    random_pixels,
+)
 from dgn_engine.errors import UserError
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry

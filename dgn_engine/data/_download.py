@@ -1,9 +1,11 @@
-"""Fetching one file over the network: with progress, a checksum, and nothing half done left."""
+"""Where data sets lie on this machine, and how a file of one is downloaded: with progress and a
+checksum, whole or not at all."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +18,26 @@ from dgn_engine.storage.atomic_write import replace_file
 CHUNK = 1 << 18
 MOST = 2 << 30  # no archive we ask for is larger
 PATIENCE = 30.0  # seconds without a byte
+
+
+def user_cache() -> Path:
+    """The user's cache folder for this program (it need not exist)."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path.home() / ".cache") / "dgn-viewer"
+
+
+def data_root(chosen: str | Path | None = None) -> Path:
+    """The chosen folder, else DGN_DATA_ROOT, else a folder in the user's cache."""
+    named = str(chosen or "") or os.environ.get("DGN_DATA_ROOT", "")
+    return Path(named).expanduser() if named else user_cache() / "data"
+
+
+def missing(title: str, root: Path) -> UserError:
+    """The refusal of a data set that is not in `root`."""
+    return UserError(
+        f"{title} is not in {root}; allow the download (--download), or name the folder "
+        "that holds it (--data-root or DGN_DATA_ROOT)."
+    )
 
 
 def fetch(urls: Sequence[str], target: Path, md5: str, title: str, report: Report) -> None:

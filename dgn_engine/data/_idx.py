@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
-from dgn_engine.data._download import fetch
-from dgn_engine.data._root import data_root, missing
+from dgn_engine.data._download import data_root, fetch, missing
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dgn_engine.data._root import user_cache
+from dgn_engine.data._download import user_cache
 from dgn_engine.storage.atomic_write import replace_file
 
 FORM = 1  # raise it when decoding changes

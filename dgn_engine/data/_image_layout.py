@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dgn_engine.data._selection import stratified_split
+from dgn_engine.data._variants import stratified_split
 from dgn_engine.errors import UserError
 
 TEST_SHARE = 0.2

@@ -1,4 +1,5 @@
-"""What is done to the training examples on purpose: false labels and random pixels."""
+"""The examples that a configuration asks for: splits, a pair of classes, fewer examples, false
+labels and random pixels."""
 
 from __future__ import annotations
 
@@ -6,8 +7,87 @@ import hashlib
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
-from dgn_engine.data._dataset import Examples
+from dgn_engine.data._dataset import Examples, Labels
+from dgn_engine.errors import UserError
+
+Places = npt.NDArray[np.int64]
+
+
+def stratified_split(labels: Labels, tests: int, seed: int = 0) -> tuple[Places, Places]:
+    """Places of the training and of the test examples, ascending; every class in proportion.
+
+    Shares are rounded by largest remainder, so that exactly `tests` examples are held out,
+    or fewer where a class would otherwise have nothing left for training.
+    """
+    classes, counts = np.unique(labels, return_counts=True)
+    wanted = counts * (tests / len(labels))
+    shares = np.floor(wanted).astype(int)
+    order = np.argsort(shares - wanted, kind="stable")
+    open_to_more = [place for place in order if shares[place] + 1 < counts[place]]
+    shares[open_to_more[: tests - int(shares.sum())]] += 1
+    held: list[Places] = []
+    for label, share in zip(classes, shares, strict=True):
+        held.append(_shuffled(np.flatnonzero(labels == label), seed)[:share])
+    test = np.sort(np.concatenate(held))
+    return np.setdiff1d(np.arange(len(labels)), test), test
+
+
+def balanced(labels: Labels, limit: int, seed: int = 0) -> Places:
+    """Places, ascending, of `limit` examples drawn in turn from every class."""
+    turns: list[tuple[int, int, int]] = []
+    for label in np.unique(labels):
+        members = _shuffled(np.flatnonzero(labels == label), seed)
+        turns.extend((turn, int(label), int(place)) for turn, place in enumerate(members))
+    return np.sort(np.array([place for _, _, place in sorted(turns)[:limit]], dtype=np.int64))
+
+
+def only_pair(examples: Examples, pair: tuple[int, int]) -> Examples:
+    """Only two classes: the first of the pair becomes label 0, the second 1."""
+    top = len(examples.class_names) - 1
+    for number in pair:
+        if not 0 <= number <= top:
+            raise UserError(
+                f"{examples.name} has no class {number}; data.binary takes two of 0 to {top}."
+            )
+    train_x, train_y = _pair_of(examples.train_x, examples.train_y, pair)
+    test_x, test_y = _pair_of(examples.test_x, examples.test_y, pair)
+    if len(np.unique(train_y)) < 2 or not len(test_y):
+        raise UserError(f"{examples.name} has no examples of one of the classes {list(pair)}.")
+    return replace(
+        examples.named(f"binary {pair[0]} {pair[1]}"),
+        train_x=train_x,
+        train_y=train_y,
+        test_x=test_x,
+        test_y=test_y,
+        class_names=(examples.class_names[pair[0]], examples.class_names[pair[1]]),
+        signed=True,
+    )
+
+
+def only_first(examples: Examples, limit: int) -> Examples:
+    """At most `limit` training examples, balanced over the classes; the test set stays whole."""
+    if limit >= len(examples.train_y):
+        return examples
+    places = balanced(examples.train_y, limit)
+    return replace(
+        examples.named(f"limit {limit}"),
+        train_x=examples.train_x[places],
+        train_y=examples.train_y[places],
+    )
+
+
+def only_first_tests(examples: Examples, limit: int) -> Examples:
+    """At most `limit` test examples, balanced over the classes."""
+    if limit >= len(examples.test_y):
+        return examples
+    places = balanced(examples.test_y, limit)
+    return replace(
+        examples.named(f"test limit {limit}"),
+        test_x=examples.test_x[places],
+        test_y=examples.test_y[places],
+    )
 
 
 def frozen_stream(*key: object) -> np.random.RandomState:
@@ -26,9 +106,9 @@ def noisy_labels(examples: Examples, share: float, seed: int) -> Examples:
     if not share:
         return examples
     stream = frozen_stream("label noise", seed)
-    coins = stream.random_sample(len(examples.train_y))
+    uniform = stream.random_sample(len(examples.train_y))
     drawn = stream.randint(0, len(examples.class_names), len(examples.train_y))
-    labels = np.where(coins < share, drawn, examples.train_y)
+    labels = np.where(uniform < share, drawn, examples.train_y)
     noisy = examples.named(f"label noise {share!r} seed {seed}")
     return replace(noisy, train_y=labels.astype(np.int64))
 
@@ -48,3 +128,15 @@ def random_pixels(examples: Examples, seed: int) -> Examples:
     for image in pixels:  # one at a time: normal() makes float64
         image[...] = stream.normal(mean, deviation, image.shape)
     return replace(examples.named(f"random pixels seed {seed}"), train_x=pixels)
+
+
+def _pair_of(
+    images: npt.NDArray[np.float32], labels: Labels, pair: tuple[int, int]
+) -> tuple[npt.NDArray[np.float32], Labels]:
+    places = np.flatnonzero(np.isin(labels, pair))
+    return images[places], (labels[places] == pair[1]).astype(np.int64)
+
+
+def _shuffled(places: npt.NDArray[np.intp], seed: int) -> Places:
+    # RandomState, not Generator: its stream is frozen for ever (NEP 19), so a split is too.
+    return np.random.RandomState(seed).permutation(places).astype(np.int64)

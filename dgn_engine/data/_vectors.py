@@ -41,7 +41,7 @@ def unit_vector(dim: int, stream: np.random.RandomState) -> Vectors:
     return vector / np.linalg.norm(vector)
 
 
-def coins(name: str, n: int, seed: int) -> npt.NDArray[np.int64]:
+def balanced_labels(name: str, n: int, seed: int) -> npt.NDArray[np.int64]:
     """(n,) labels 0 and 1, as many of one as of the other up to one, in random order."""
     return frozen_stream(name, "labels", seed).permutation(np.arange(n) % 2).astype(np.int64)
 

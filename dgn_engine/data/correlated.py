@@ -11,7 +11,7 @@ from dgn_engine.data._vectors import (
     COUNT,
     DIMENSION,
     Vectors,
-    coins,
+    balanced_labels,
     here,
     signed_examples,
     sizes,
@@ -25,7 +25,7 @@ def load(config: DataConfig, _report: Report) -> Examples:
     n, dim = sizes(config)
     rho = float(dict(config.options)["rho"])
     x = drawn(n, dim, rho, frozen_stream("correlated", config.variant_seed))
-    return signed_examples("correlated", x, coins("correlated", n, config.variant_seed))
+    return signed_examples("correlated", x, balanced_labels("correlated", n, config.variant_seed))
 
 
 def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vectors:

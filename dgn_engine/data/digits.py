@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
-from dgn_engine.data._selection import stratified_split
+from dgn_engine.data._variants import stratified_split
 
 TESTS = 360  # of 1,797; the split never changes
 LEVELS = 16  # the pixels are counts 0…16

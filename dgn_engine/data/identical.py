@@ -13,7 +13,7 @@ from dgn_engine.data._variants import frozen_stream
 from dgn_engine.data._vectors import (
     COUNT,
     DIMENSION,
-    coins,
+    balanced_labels,
     here,
     signed_examples,
     sizes,
@@ -26,7 +26,7 @@ def load(config: DataConfig, _report: Report) -> Examples:
     n, dim = sizes(config)
     x = unit_vector(dim, frozen_stream("identical", config.variant_seed))
     return signed_examples(
-        "identical", np.tile(x, (n, 1)), coins("identical", n, config.variant_seed)
+        "identical", np.tile(x, (n, 1)), balanced_labels("identical", n, config.variant_seed)
     )
 
 

@@ -13,8 +13,7 @@ from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.layer_info import layer_infos
-from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.network import GatedNetwork, layer_infos
 from dgn_engine.protocol.events import LayerInfo
 from dgn_engine.protocol.frames import Array
 from dgn_engine.random_streams import random_stream

@@ -29,8 +29,8 @@ from dgn_engine.kernels.contraction import (
 )
 from dgn_engine.model.architecture import Architecture, Conv
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
-from dgn_engine.model.routing import STRAIGHT, Route
 from dgn_engine.model.stack import Stack, Trace
+from dgn_engine.model.wiring import STRAIGHT, Route
 
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
 # Logits are streamed so that one sweep's deltas stay below this; deltas of maps are better small.

@@ -10,10 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.config import ValueInput
-from dgn_engine.model.architecture import Architecture, GlobalMaxPool, MaxPool, is_gated
+from dgn_engine.model.architecture import (
+    Architecture,
+    Gating,
+    GlobalMaxPool,
+    MaxPool,
+    is_gated,
+)
 from dgn_engine.model.gates import HARD, Gate
-from dgn_engine.model.routing import STRAIGHT, Route
 from dgn_engine.model.stack import Stack, Trace
+from dgn_engine.model.wiring import STRAIGHT, Route
+from dgn_engine.protocol.events import LayerInfo
 
 FeatureActivation = Literal["relu", "linear"]
 
@@ -32,7 +39,7 @@ class NetworkTrace:
 
 
 class GatedNetwork(nn.Module):
-    """Θ^f (`feature`) and Θ^v (`value`) of one architecture, with the dials of THEORY §1.
+    """Θ^f (`feature`) and Θ^v (`value`) of one architecture, with the settings of THEORY §1.
 
     `own_gates`: the value network gates itself (ReLU, soft-ReLU) and Θ^f is kept aside.
     `wiring`: value layer l uses G_{wiring[l]} of the feature network, sent along `routes[l]`
@@ -68,8 +75,8 @@ class GatedNetwork(nn.Module):
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
 
     def gather(self, wanted: bool) -> None:
-        """While a batch is trained on: what is trained and normalises does so by the batch's own
-        statistics; what stands still, and everything else that is computed, by gathered ones."""
+        """Let the stack that makes the gates normalise by the statistics of each batch while it is
+        trained; a frozen stack, and every other pass, uses the gathered ones."""
         for stack, makes_gates in (
             (self.value, self.own_gates),
             (self.feature, not self.own_gates),
@@ -99,7 +106,7 @@ class GatedNetwork(nn.Module):
             value = self.value.run(x, lambda _, q: self.gate(q))
             return NetworkTrace(value, None, value.pre)
         if self.given_gates is not None:
-            return self._under(self.given_gates, x)
+            return self._trace_given(self.given_gates, x)
         # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
         feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
@@ -111,8 +118,8 @@ class GatedNetwork(nn.Module):
         value = self.value.run(fed, lambda layer, _: gates[layer], masks)
         return NetworkTrace(value, feature, pre)
 
-    def _under(self, given: tuple[Tensor, ...], x: Tensor) -> NetworkTrace:
-        """Nothing made these gates, so nothing is sensitive: their pre-activations are zero."""
+    def _trace_given(self, given: tuple[Tensor, ...], x: Tensor) -> NetworkTrace:
+        """No network made these gates: their pre-activations are zero, so no gate is sensitive."""
         wires = zip(self.wiring, self.routes, strict=True)
         gates = tuple(route(given[source]) for source, route in wires)
         value = self.value.run(self.input_of_value(x), lambda layer, _: gates[layer])
@@ -130,6 +137,17 @@ class GatedNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits (n, classes)."""
         return self.trace(x).value.output
+
+
+def layer_infos(architecture: Architecture) -> tuple[LayerInfo, ...]:
+    """The gate layers as the viewer shows them; 'sum' is the gate after an addition."""
+    pairs = zip(architecture.gated, architecture.gated_shapes, strict=True)
+    infos = []
+    for index, (node, shape) in enumerate(pairs):
+        kind = "conv" if len(shape) == 3 else "dense"
+        word = "sum" if isinstance(node, Gating) else kind
+        infos.append(LayerInfo(index, f"{word} {index + 1}", kind, shape))
+    return tuple(infos)
 
 
 def _pooled_layers(architecture: Architecture) -> list[int]:

@@ -1,4 +1,4 @@
-"""Fixed random gating (FRG): a coin for each training example and unit, thrown once."""
+"""Fixed random gating (FRG): Bernoulli gates, drawn once for each training example and unit."""
 
 from __future__ import annotations
 

@@ -211,8 +211,8 @@ def _fresh(
     shape, inputs = weight_shape(layer), fan_in(layer)
     scale: float = sigma or (2.0 / inputs) ** 0.5
     if init == "bernoulli":
-        coins: Tensor = torch.randint(0, 2, shape, generator=generator)
-        return scale * (2.0 * coins.to(torch.get_default_dtype()) - 1.0)
+        signs: Tensor = torch.randint(0, 2, shape, generator=generator)
+        return scale * (2.0 * signs.to(torch.get_default_dtype()) - 1.0)
     if init == "glorot":
         outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
         bound: float = (6.0 / (inputs + outputs)) ** 0.5

@@ -14,7 +14,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.importing.from_tensors import our_network
-from dgn_engine.model.layer_info import layer_infos
+from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED, ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading

@@ -13,7 +13,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.layer_info import layer_infos
+from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents

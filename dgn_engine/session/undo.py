@@ -18,7 +18,7 @@ from typing import Any
 from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import FEATURE, VALUE
-from dgn_engine.model.routing import turned
+from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event, RegimeSwapped, UndoChanged
 from dgn_engine.storage.runs.run_checkpoints import Snapshot

@@ -12,11 +12,10 @@ from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.match_layers import LayerMatching
-from dgn_engine.model.layer_info import layer_infos
 from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.network import layer_infos
 from dgn_engine.model.regime_entry import RegimeChange
-from dgn_engine.model.routing import turned
-from dgn_engine.model.wiring import need_wires
+from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol.events import (
     Diverged,
     Event,

@@ -16,10 +16,9 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.random_gates import RandomGates
 from dgn_engine.model.regime_entry import RegimeChange, enter
-from dgn_engine.model.routing import routes
 from dgn_engine.model.stack import Stack
 from dgn_engine.model.tiling import tiled
-from dgn_engine.model.wiring import check_shifts, check_wiring
+from dgn_engine.model.wiring import check_shifts, check_wiring, routes
 from dgn_engine.random_streams import random_stream
 from dgn_engine.regimes import Regime
 from dgn_engine.training.device_data import DeviceData, epoch_order

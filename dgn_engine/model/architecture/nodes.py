@@ -19,7 +19,7 @@ class Dense:
 class Conv:
     """A weight layer on maps: weight (outputs, inputs, kernel, kernel).
 
-    `normal`: batch normalisation before its gate, or γ per channel (normalisation.py).
+    `normal`: batch normalisation before its gate, or γ per channel (batch_norm.py).
     """
 
     inputs: int

@@ -22,19 +22,20 @@ _OF_LAYER = ("conv", "fc", "linear", "lin", "dense", "layer")
 
 @dataclass(frozen=True)
 class FoldedBatchNorm:
-    """`arrays` without the BatchNorms that found their layer; `into`: weight → BatchNorm."""
+    """`arrays` without the BatchNorms that were folded; `into`: weight → its BatchNorm."""
 
     arrays: dict[str, Array]
     into: dict[str, str]
 
 
 def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) -> FoldedBatchNorm:
-    """Fold each BatchNorm with running statistics into the layer that it stands behind.
+    """Fold each BatchNorm with running statistics into the layer before it.
 
-    Which one that is, its name says (bn2: conv2; features.1: features.0), else the order of the
-    file. One without such a layer stays as it is, with all its tensors: also one that stands
-    before the layer of its name in a file that keeps the order of the layers (pre-activation).
-    Folded weights are float64: rounding them would move gates.
+    The layer is found by name (bn2: conv2; features.1: features.0), else by the order of the file.
+    A BatchNorm without such a layer keeps all its tensors; so does one that precedes the layer of
+    its name in a file that keeps the order of the layers (pre-activation). Folded weights are
+    float64: rounding them would move gates.
+    Source: Ioffe and Szegedy 2015, arXiv:1502.03167, algorithm 2.
     """
     folded = dict(arrays)
     into: dict[str, str] = {}
@@ -52,8 +53,8 @@ def fold_normalisation(arrays: Mapping[str, Array], epsilon: float = EPSILON) ->
 
 
 def fold_ours(arrays: Mapping[str, Array], part: str, makes_gates: bool) -> dict[str, Array]:
-    """The arrays of one network of our own files ('value.'), its normalisation folded in: all of
-    it where the network makes gates, else only γ (dgn_engine/model/batch_norm.py)."""
+    """The arrays of one network of our own files, `part` 'value.' or 'feature.', with its batch
+    normalisation folded in: all of it where the network makes gates, else only γ (`BatchNorms`)."""
     prefix = f"{part}normalisation."
     plain = {name: array for name, array in arrays.items() if not name.startswith(prefix)}
     means = [name for name in arrays if name.startswith(f"{prefix}mean_")]
@@ -77,7 +78,7 @@ def _belongs(name: str, norm: str) -> bool:
 
 
 def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
-    """The weight of as many outputs that a BatchNorm stands behind; or ''."""
+    """The name of the weight that a BatchNorm follows, with as many outputs; or ''."""
     mean, variance = arrays[norm + _MEAN], arrays.get(f"{norm}.running_var")
     own = [arrays.get(f"{norm}.{name}") for name in ("weight", "bias")]
     vectors = [mean, variance, *(a for a in own if a is not None)]
@@ -86,22 +87,20 @@ def _layer_of(norm: str, arrays: Mapping[str, Array]) -> str:
     for name in (*_by_name(norm), _before(norm, arrays)):
         found = arrays.get(name)
         if found is not None and found.ndim in (2, 4) and found.shape[:1] == mean.shape:
-            return (
-                name if found.dtype.kind == "f" and not _stands_before(norm, name, arrays) else ""
-            )
+            return name if found.dtype.kind == "f" and not _precedes(norm, name, arrays) else ""
     return ""
 
 
-def _stands_before(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
-    """Whether the BatchNorm comes before the layer, in a file whose order tells: one sorted by
-    its names does not."""
+def _precedes(norm: str, layer: str, arrays: Mapping[str, Array]) -> bool:
+    """Whether the BatchNorm comes before the layer. False in a file sorted by name, whose order
+    says nothing."""
     names = list(arrays)
     by_alphabet = names in (sorted(names), sorted(names, key=natural))
     return not by_alphabet and names.index(norm + _MEAN) < names.index(layer)
 
 
 def _by_name(norm: str) -> Iterator[str]:
-    """bn2 stands behind conv2 or fc2, and number 1 of a sequence behind its number 0."""
+    """Candidates: bn2 follows conv2 or fc2; number 1 of a sequence follows its number 0."""
     for word in _OF_LAYER:
         other = _OF_NORM.sub(word, norm)
         if other != norm:
@@ -122,8 +121,8 @@ def _before(norm: str, arrays: Mapping[str, Array]) -> str:
 
 
 def _apart(norm: str, layer: str) -> bool:
-    """Whether numbers of one sequence say that another layer, without parameters, lies between:
-    behind a ReLU a BatchNorm does not move what enters the gates, so it folds into no layer."""
+    """Whether a layer without parameters lies between the two by their numbers in one sequence.
+    After a ReLU a BatchNorm does not change what enters the gates, so it folds into no layer."""
     (head, _, last), (other, _, number) = norm.rpartition("."), layer.rpartition(".")
     numbered = all(each.isdecimal() and len(each) < 6 for each in (last, number))
     return numbered and head == other and int(last) - int(number) > 1
@@ -134,7 +133,7 @@ def _folded(
 ) -> tuple[Array, Array]:
     gamma, beta = arrays.get(f"{norm}.weight"), arrays.get(f"{norm}.bias")
     mean = arrays[norm + _MEAN].astype(np.float64)
-    with np.errstate(all="ignore"):  # what is not finite is found by whoever takes the layer
+    with np.errstate(all="ignore"):  # the caller refuses weights that are not finite
         scale = 1.0 / np.sqrt(arrays[f"{norm}.running_var"].astype(np.float64) + epsilon)
         scale = scale if gamma is None else scale * gamma
         shift = (0.0 if bias is None else bias) - mean

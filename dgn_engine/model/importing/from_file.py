@@ -1,4 +1,4 @@
-"""A checkpoint as a network: its architecture found, its weights in place, its own gates read."""
+"""Make a network of a checkpoint: recognise its architecture and put its weights in place."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def network_of(
         stated = listing.metadata.get("step", "0")
         step = int(stated) if stated.isdecimal() else 0
         return ImportedNetwork(network, our_regime(listing), step, title)
-    if listing.layers and not _left_to(net, listing, input_shape):
+    if listing.layers and not _needs_named_net(net, listing, input_shape):
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
     elif known := recognise(listing, input_shape, epsilon):
         stack = imported_stack(known.listing, known.architecture, dtype)
@@ -80,7 +80,7 @@ def network_of(
         architecture, stack = _chain(ordered, input_shape, net, dtype)
         notes = import_notes(ordered, architecture, gates=False)
         remarks = tuple(note for note in notes if note)
-    return ImportedNetwork(_alone(stack), only_regime("standard"), 0, title, remarks)
+    return ImportedNetwork(_relu_network(stack), only_regime("standard"), 0, title, remarks)
 
 
 def _by_numbers(
@@ -90,8 +90,8 @@ def _by_numbers(
     dtype: torch.dtype,
     epsilon: float,
 ) -> tuple[Stack, tuple[str, ...]] | None:
-    """What numbered keys tell, with what was assumed. None where they tell nothing, or where the
-    network that was named says how its convolutions go."""
+    """The network of numbered keys and what was assumed. None where the keys are not numbered, or
+    where the named network says how its convolutions are padded and strided."""
     if listing.picked or listing.layers:
         return None
     chain = numbered_sequence(listing.arrays, listing.file_name)
@@ -104,11 +104,10 @@ def _by_numbers(
     return stack, (*found.remarks, *remarks)
 
 
-def _left_to(
+def _needs_named_net(
     net: NetConfig | None, listing: CheckpointContents, input_shape: tuple[int, ...]
 ) -> bool:
-    """Whether the file states layers of which nothing can be made, and a network that fits its
-    tensors was named."""
+    """Whether the file states unsupported layers while a network that fits its tensors is named."""
     strange = any(layer.kind not in KINDS for layer in listing.layers)
     return strange and net is not None and _fits(listing, input_shape, net)
 
@@ -149,9 +148,9 @@ def _chain(
     return architecture, imported_stack(listing, architecture, dtype)
 
 
-def _alone(stack: Stack) -> GatedNetwork:
-    """A ReLU network of these weights. It has no feature network of its own, which would only
-    take memory: both names are the same weights."""
+def _relu_network(stack: Stack) -> GatedNetwork:
+    """A standard network of these weights. `feature` and `value` are the same stack: a feature
+    network of its own would only take memory."""
     with torch.device("meta"):
         network = GatedNetwork(stack.architecture)
     network.value = network.feature = stack

@@ -1,4 +1,4 @@
-"""A file that is an `nn.Sequential`, stated or inferred: our own layers are made of its numbers."""
+"""Make a network of an `nn.Sequential` whose layers a file states, or which were inferred."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network out of the tensors of a file: dense layers chain by themselves, others need a name."""
+"""Make a network of the tensors of a file: ours, a chain of dense layers, or a named network."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _first_that_fits(
 
 @dataclass
 class _Search:
-    """Depth first over the layers, every shape at a layer looked at once, two ways at most."""
+    """Depth first over the layers; each shape at a layer is searched once, for two ways at most."""
 
     chain: Chain
     rules: ConventionRules

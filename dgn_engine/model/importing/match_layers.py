@@ -1,4 +1,7 @@
-"""Which tensors of a file would become which layers of the feature network."""
+"""Match the tensors of a file with the layers of the feature or the value network.
+
+Open it to change which tensor goes into which layer, or the sentence that says why none does.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class LayerMatching:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A layer with what the file offers for it."""
+    """A layer with its matched tensors of the file; `reason`: why they do not fit."""
 
     row: LayerMatch
     weight: Weights | None = None
@@ -64,9 +67,9 @@ def match_layers(
 ) -> LayerMatching:
     """Match weight tensors with weight layers by their order, and check their shapes.
 
-    Every gated layer must fit; the output layer only makes logits, which no gate hangs on, so
-    where it does not fit it is left as it is. Of the two networks in our own files the one is
-    taken that made the gates, or with `part` 'values' the value network. Nothing is changed here.
+    Every gated layer must fit. No gate depends on the output layer: where it does not fit it is
+    left out. Of the two networks in our own files the one that made the gates is matched, or with
+    `part` 'values' the value network. Raises `UserError` where the file names an unknown regime.
     """
     folding = fold_normalisation(_part(listing, part))
     arrays = folding.arrays
@@ -165,7 +168,7 @@ def _pair(
 
 
 def _unless_needed(last: bool, reason: str) -> str:
-    """Gates hang on every layer but the last."""
+    """The reason as a remark: only the last layer may be left out."""
     return f"left as it is: {reason}" if last else reason
 
 

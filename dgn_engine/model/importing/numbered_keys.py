@@ -1,7 +1,7 @@
 """A state dict with numbered keys read as the `nn.Sequential` that it is of.
 
 Numbers that are skipped are layers without parameters. Which ones, and with what padding and
-stride the convolutions go, the keys do not say: `inferring.py` asks what fits.
+stride the convolutions go, the keys do not say: `infer_sequential` tries what fits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors of a file picked for layers: by the user, or by their sizes where the order misleads."""
+"""Pick tensors of a file for the layers: as the user says, or by their sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 def by_size(listing: CheckpointContents, architecture: Architecture) -> tuple[str, ...]:
     """For each weight layer the next tensor of its very shape, in the order of the file.
 
-    '' where none is left. BatchNorm has been folded in before tensors are looked at.
+    '' where none is left. BatchNorm is folded in first.
     """
     arrays = fold_normalisation(listing.arrays).arrays
     left = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
@@ -33,7 +33,7 @@ def picked(listing: CheckpointContents, names: Sequence[str]) -> CheckpointConte
     """The file as if it held just these weights, in this order, each with its bias.
 
     '' at the end leaves the output layer out. Raises `UserError` where a name is not in the file,
-    stands twice, or one is missing before another.
+    occurs twice, or is missing before another.
     """
     chosen = list(names)
     while chosen and not chosen[-1]:

@@ -5,7 +5,7 @@ import pytest
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data import Examples, catalogue, load_examples
-from dgn_engine.data._selection import balanced, stratified_split
+from dgn_engine.data._variants import balanced, stratified_split
 from dgn_engine.errors import UserError
 
 

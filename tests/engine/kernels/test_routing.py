@@ -15,7 +15,7 @@ from dgn_engine.model.architecture import (
 )
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.routing import Route
+from dgn_engine.model.wiring import Route
 from tests.engine.kernels.test_ntk import jacobian
 from tests.engine.kernels.tiny import images, make_network
 
