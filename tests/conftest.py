@@ -7,12 +7,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.plugins import concerns
 
 # A slow machine makes no statement false.
-settings.register_profile("facts", deadline=None)
+settings.register_profile("facts", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("facts")
 
 

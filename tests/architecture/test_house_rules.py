@@ -111,7 +111,10 @@ def words(text: str) -> list[str]:
 
 
 def says_nothing(called: str, docstring: str) -> bool:
-    """Fewer than three words, none but those of the name, or where to read instead."""
+    """Fewer than three words, none but those of the name, or where to read instead; a shape, as
+    in '(n, d).', says something."""
+    if docstring.startswith("("):
+        return False
     said = words(docstring)
     fillers = {"a", "an", "the", "of", "its", "is", "as"}
     refers = said[0] == "see" and len(said) <= 6
@@ -188,6 +191,19 @@ def test_test_files_have_names_of_their_own() -> None:
     names = [path.name for path in TESTS if path.name.startswith("test_")]
     assert sorted(names) == sorted(set(names))
     assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_no_test_module_imports_another() -> None:
+    """What several share is in a conftest or in a module of builders."""
+    imports = {
+        name(path): [
+            node.module
+            for node in nodes(path, ast.ImportFrom)
+            if isinstance(node, ast.ImportFrom) and re.search(r"\btest_", node.module or "")
+        ]
+        for path in TESTS
+    }
+    assert {path: found for path, found in imports.items() if found} == {}
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:

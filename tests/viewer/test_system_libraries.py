@@ -69,7 +69,6 @@ def _python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         env={"PYTHONPATH": paths, "PATH": "/usr/bin:/bin", **environment},
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
 

@@ -16,8 +16,7 @@ from dgn_engine.data._preprocessing import IMAGENET_MEAN, Preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.gate_statistics import GateStatisticsSettings, accuracy, gate_statistics
 from dgn_engine.model.importing.from_file import network_of
-from tests.engine.model.importing.test_checkpoints_folding import arrays_of
-from tests.engine.model.importing.test_checkpoints_recognising import found_in, narrow_resnet
+from tests.engine.model.importing.torch_networks import arrays_of, found_in, narrow_resnet
 
 
 @pytest.fixture

@@ -9,41 +9,11 @@ import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.gates import Gate
-from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.stack import run
+from tests.engine.kernels.jacobians import jacobian
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 MODES = ("mean", "full", "perclass", "sumlogit")
-
-
-def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) -> Tensor:
-    """(n, C, parameters) of the logits with respect to Θ^v or Θ^f, by automatic differentiation."""
-    trace = network.trace(x).value
-    gates, masks = trace.gates, trace.masks
-
-    class Fixed(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = network
-
-        def forward(self, x: Tensor) -> Tensor:
-            if not frozen_gates:
-                output: Tensor = self.inner(x)
-                return output
-            weights, biases = self.inner.value.tensors()
-            fed = self.inner.input_of_value(x)
-            chain = network.architecture
-            return run(chain, weights, biases, fed, lambda i, _: gates[i], masks).output
-
-    wrapped = Fixed()
-    parameters = {
-        name: p.detach()
-        for name, p in wrapped.named_parameters()
-        if name.startswith(f"inner.{part}")
-    }
-    tree = jacrev(lambda p: functional_call(wrapped, p, (x,)))(parameters)
-    return torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2).detach()
 
 
 def contracted(one: Tensor, two: Tensor, mode: str) -> Tensor:

@@ -16,7 +16,7 @@ from dgn_engine.model.architecture import (
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.wiring import Route
-from tests.engine.kernels.test_ntk import jacobian
+from tests.engine.kernels.jacobians import jacobian
 from tests.engine.kernels.tiny import images, make_network
 
 FC = Architecture((3,), (Dense(3, 4), Dense(4, 4), Dense(4, 2, gated=False)))

@@ -42,7 +42,7 @@ def cluster() -> Iterator[Any]:
     ) as cluster:
         yield cluster
     gc.collect()
-    until = time.monotonic() + 10.0  # the loop's thread ends a moment after its cluster
+    until = time.monotonic() + 120.0  # the loop's thread ends a moment after its cluster
     while (left := _left(before)) and time.monotonic() < until:
         time.sleep(0.05)
     assert not left

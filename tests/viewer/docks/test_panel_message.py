@@ -14,7 +14,6 @@ from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, Tr
 from dgn_engine.protocol.commands import StartRun
 from dgn_viewer.application import Viewer
 
-WAIT = 20_000  # ms
 RUN = RunConfig(
     data=DataConfig(name="digits"),
     net=NetConfig(name="fc", options=(("depth", 4), ("width", 16))),
@@ -31,7 +30,7 @@ def test_every_panel_says_at_which_step_the_run_diverged(
     wild = replace(RUN.training, optimiser="sgd", learning_rate=1e20)
     viewer = make_viewer(replace(RUN, training=wild))
     window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.diverged is not None, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.diverged is not None)
     found = re.match(r"Diverged at step (\d+): ", window.notices.recent[-1].text)
     assert found is not None
     assert 1 <= int(found[1]) <= 10  # where it happened, not at the next score
@@ -41,17 +40,16 @@ def test_every_panel_says_at_which_step_the_run_diverged(
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
         return all(said in f"{host.footer()} {host.words()[0]}".lower() for host in hosts)
 
-    qtbot.waitUntil(told, timeout=WAIT)
+    qtbot.waitUntil(told)
     window.status.catch_up()
     assert window.status.text("phase") == "diverged"
     viewer.pump.send(StartRun(RUN))
-    qtbot.waitUntil(lambda: window.run_state.step > 5, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.step > 5)
     assert window.run_state.diverged is None
     qtbot.waitUntil(
         lambda: (
             not any("diverged" in host.footer().lower() for host in window.docks.hosts.values())
         ),
-        timeout=WAIT,
     )
 
 
@@ -75,11 +73,10 @@ def test_a_panel_says_that_its_probe_batch_was_halved(
     hosts = make_viewer(RUN).window.docks.hosts
     qtbot.waitUntil(
         lambda: "probe batch halved to 10: out of memory" in hosts["spectrum"].footer(),
-        timeout=WAIT,
     )
-    qtbot.waitUntil(lambda: hosts["gate_maps"].words()[0] == "Out of memory", timeout=WAIT)
+    qtbot.waitUntil(lambda: hosts["gate_maps"].words()[0] == "Out of memory")
     assert "Training goes on" in hosts["gate_maps"].words()[1]
-    qtbot.waitUntil(lambda: hosts["ntk"].footer() != "", timeout=WAIT)
+    qtbot.waitUntil(lambda: hosts["ntk"].footer() != "")
     assert "halved" not in hosts["ntk"].footer()
 
 
@@ -88,7 +85,7 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
 ) -> None:
     viewer = make_viewer(RUN)
     window = viewer.window
-    qtbot.waitUntil(lambda: window.run_state.step > 3, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.step > 3)
     from dgn_engine.model.network import GatedNetwork
 
     forward = GatedNetwork.forward
@@ -100,12 +97,12 @@ def test_training_that_does_not_fit_is_told_with_a_batch_that_would_and_another_
 
     with monkeypatch.context() as patch:
         patch.setattr(GatedNetwork, "forward", narrow)
-        qtbot.waitUntil(lambda: window.run_state.phase == "paused", timeout=WAIT)
+        qtbot.waitUntil(lambda: window.run_state.phase == "paused")
         (notice,) = (one for one in window.notices.recent if one.kind == "failed")
         assert notice.text == (
             "Training does not fit in memory with a batch of 32; a batch of about 8 would fit."
         )
         assert notice.details == ""
     viewer.pump.send(StartRun(RUN))
-    qtbot.waitUntil(lambda: window.run_state.phase == "running", timeout=WAIT)
-    qtbot.waitUntil(lambda: window.run_state.step > 3, timeout=WAIT)
+    qtbot.waitUntil(lambda: window.run_state.phase == "running")
+    qtbot.waitUntil(lambda: window.run_state.step > 3)

