@@ -179,8 +179,6 @@ class GatingConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the weights move."""
-
     loss: Loss = setting("cross-entropy", "loss")
     optimiser: Optimiser = setting("adam", "optimiser")
     learning_rate: float = setting(3e-4, "learning rate", above=0, option="lr", span=(1e-9, 100))

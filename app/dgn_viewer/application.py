@@ -33,8 +33,6 @@ NAME = "dgn-viewer"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for."""
-
     config: RunConfig
     data_root: str = ""
     theme: str = ""  # empty: as last time
@@ -91,7 +89,6 @@ class Viewer:
         self.faults.caught.connect(self._on_fault)
 
     def start(self) -> None:
-        """Show the window, then start the engine, which loads torch in its own thread."""
         self.window.show()
         self.engine.start()
         self.pump.send(StartRun(self._options.config, self._options.paused))

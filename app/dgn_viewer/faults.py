@@ -38,7 +38,6 @@ class Faults(QObject):
         sys.unraisablehook = self._on_unraisable
 
     def remove(self) -> None:
-        """Put back what was there before."""
         if not self._installed:
             return
         self._installed = False

@@ -204,11 +204,9 @@ class Notices(QWidget):
 
     @property
     def cards(self) -> tuple[NoticeCard, ...]:
-        """The cards on screen, oldest first."""
         return tuple(self._cards)
 
     def on_event(self, event: Event) -> None:
-        """Say what the event says to the user."""
         notice = notice_of(event)
         if notice is not None:
             self.tell(notice)
@@ -219,7 +217,6 @@ class Notices(QWidget):
         self._show(notice)
 
     def show_recent(self) -> None:
-        """Bring the last notices back."""
         latest = list(self.recent)[-_AT_ONCE:]
         for notice in latest or [Notice("info", "There have been no notices yet.")]:
             self._show(notice)

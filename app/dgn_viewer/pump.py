@@ -61,7 +61,6 @@ class Pump(QObject):
         self.tick()
 
     def send(self, command: Command) -> None:
-        """Hand a command to the engine; its answer is an event."""
         self._engine.send(command)
 
     def tick(self) -> None:

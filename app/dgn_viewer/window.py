@@ -110,7 +110,6 @@ class Window(QMainWindow):
 
     @property
     def run_state(self) -> RunState:
-        """The state of engine and run after the events so far."""
         return self.history.state
 
     def choose_theme(self, name: str, keep: bool = True) -> None:

@@ -25,7 +25,6 @@ class Command:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; a refusal is one sentence on stderr and exit code 2."""
     parser, commands = _parser()
     arguments = parser.parse_args(argv)
     try:

@@ -43,7 +43,6 @@ def checked_executor(
 
 
 def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
-    """Who carries an experiment out, and where it is written."""
     add_executor_options(parser, "of an existing cluster", "tcp://…")
     parser.add_argument("--out", type=Path, metavar="DIR", help="not among the user's results")
     parser.add_argument("--report-only", action="store_true", help="from what is there already")

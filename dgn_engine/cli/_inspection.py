@@ -55,7 +55,6 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_inspection_options(arguments: argparse.Namespace) -> None:
-    """Refuse options without effect and numbers out of bounds."""
     if arguments.data is None:
         given = [name for name in _NEEDS_DATA if getattr(arguments, name) is not None]
         if given or arguments.option:
@@ -224,7 +223,6 @@ def _write(
 
 
 def print_inspection(inspection: dict[str, Any]) -> None:
-    """Print it as a table and sentences."""
     import sys
 
     from rich import box

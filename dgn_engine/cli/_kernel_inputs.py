@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def check_options(arguments: argparse.Namespace) -> None:
-    """Refuse options without effect and numbers out of bounds."""
     beta, eps, memory = arguments.beta, arguments.eps, arguments.memory
     if beta is not None and not (math.isfinite(beta) and beta > 0):
         raise UserError(f"--beta is {beta:g}; it must be greater than 0 and finite.")

@@ -31,7 +31,6 @@ PLACES: dict[str, tuple[str, str]] = {
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """CONFIG.toml and every option that overrides it."""
     parser.add_argument("config", nargs="?", type=Path, metavar="CONFIG.toml")
     groups = {part: parser.add_argument_group(title) for part, title in _GROUPS.items()}
     groups[""] = groups["training"]

@@ -43,7 +43,6 @@ class Interrupt:
         self._requested = False
 
     def requested(self) -> bool:
-        """Whether a signal came."""
         return self._requested
 
     def __enter__(self) -> Interrupt:
@@ -104,7 +103,6 @@ class TrainProgressBar(_ProgressBar):
         self._train = ""
 
     def stepped(self, step: int) -> None:
-        """Show the step, a few times a second."""
         now = time.monotonic()
         if now - self._shown >= REFRESH:
             self._shown = now
@@ -112,7 +110,6 @@ class TrainProgressBar(_ProgressBar):
             self._bar.update(self._task, completed=step, rate=rate)
 
     def on_event(self, event: Event) -> None:
-        """Show what happened."""
         match event:
             case Working():
                 percent = "" if event.fraction is None else f" {event.fraction:.0%}"
@@ -159,7 +156,6 @@ class UnitProgressBar(_ProgressBar):
         self._task = self._bar.add_task(name, total=1.0, words="")
 
     def show(self, now: ReproductionProgress, changed: UnitProgress | None) -> None:
-        """Show the state of all runs and, where it ended, the run that changed."""
         words = in_words(now)
         self._bar.update(self._task, completed=now.fraction, words=words)
         if changed is None or changed.state not in ("done", "diverged", "failed"):

@@ -20,7 +20,6 @@ _FIXED = ("regime", "gates_from", "weights_from", "seed", "wiring", "rotation", 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, how value networks are trained on its gates, and how many of them."""
     parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
     add_run_options(parser)
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="K", help="of each kind")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Network, inputs, gates and how to count."""
     parser.add_argument("network", type=Path, help=".pt, .pth, .safetensors or .npz")
     parser.add_argument("--inputs", type=Path, required=True, metavar="X", help=".npy or .npz")
     parser.add_argument("--labels", type=Path, metavar="Y", help=".npy of class numbers")
@@ -71,7 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings as they are written into the file."""
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in vars(arguments).items()

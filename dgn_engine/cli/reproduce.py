@@ -23,7 +23,6 @@ ALL = "all"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which experiment, at which scale, and departures from its own choices."""
     parser.add_argument("name", nargs="?", help="an experiment of --list, or 'all'")
     parser.add_argument("--list", action="store_true", help="name, paper, cost, what is there")
     scale = parser.add_mutually_exclusive_group()

@@ -14,7 +14,6 @@ from dgn_engine.storage.runs import folder_layout
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A sub-command for each verb."""
     chosen = parser.add_subparsers(dest="verb", required=True, metavar="WHAT")
     lister = chosen.add_parser("list", help="every run of a folder of runs")
     lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")

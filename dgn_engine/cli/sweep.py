@@ -21,7 +21,6 @@ WIDE = 160  # columns where there is no terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The file, who carries the runs out, and where they are written."""
     parser.add_argument("sweep", type=Path, metavar="SWEEP.toml", help="base, [grid] and [[list]]")
     add_executor_options(parser, "Dask: tcp://HOST:PORT, local, or slurm[:jobs=8,…]")
     parser.add_argument(

@@ -24,7 +24,6 @@ EVERY = 5.0  # seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Everything of a run, and where to write it."""
     add_run_options(parser)
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="write the run here, not among the user's runs"

@@ -39,16 +39,13 @@ class CifarSet:
     labels: str
 
     def data_set(self) -> DataSet:
-        """The plug-in."""
         hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
         return DataSet(self.title, self.load, self.available, hint)
 
     def available(self, root: Path | None) -> bool:
-        """Whether its folder is there (whether it is sound shows on loading)."""
         return (data_root(root) / self.folder).is_dir()
 
     def load(self, config: DataConfig, report: Report) -> Examples:
-        """Read the batches; fetch them first where they are not there and that is allowed."""
         from dgn_engine.data._torchvision import cifar_source  # seconds: only when it is wanted
 
         source, root = cifar_source(self.kind), data_root(config.root)

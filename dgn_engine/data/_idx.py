@@ -34,21 +34,17 @@ class IdxSet:
     class_names: tuple[str, ...]
 
     def data_set(self) -> DataSet:
-        """The plug-in."""
         hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
         return DataSet(self.title, self.load, self.available, hint)
 
     def folder(self, root: str | Path | None) -> Path:
-        """Where the four files lie."""
         return data_root(root) / self.kind / "raw"
 
     def available(self, root: Path | None) -> bool:
-        """Whether all four files are there (whether they are sound shows on loading)."""
         folder = self.folder(root)
         return all((folder / name).is_file() for pair in FILES for name in pair)
 
     def load(self, config: DataConfig, report: Report) -> Examples:
-        """Read the files; fetch them first where they are not there and that is allowed."""
         if not self.available(Path(config.root) if config.root else None):
             if not config.download:
                 raise missing(self.title, data_root(config.root))

@@ -25,8 +25,6 @@ Levels = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class ImageSize:
-    """Width, height and whether there is no colour."""
-
     width: int
     height: int
     grey: bool

@@ -22,7 +22,6 @@ DIMENSION = Setting("dim", "dimension", 256, least=2, most=100_000)
 
 
 def here(_root: Path | None) -> bool:
-    """They are always there."""
     return True
 
 

@@ -44,22 +44,18 @@ def base(request: Request, net: NetConfig, data: DataConfig, epochs: int) -> Run
 
 
 def dense(width: int, depth: int) -> NetConfig:
-    """Return a dense network of `depth` weight layers."""
     return NetConfig("fc", (("width", width), ("depth", depth)))
 
 
 def in_regime(config: RunConfig, regime: str, seed: int, **gating: object) -> RunConfig:
-    """Return the configuration in a regime, with a seed and other settings of the gates."""
     return replace(with_gating(config, regime=regime, **gating), seed=seed)
 
 
 def with_gating(config: RunConfig, **gating: object) -> RunConfig:
-    """Return the configuration with other settings of the gates."""
     return replace(config, gating=replace(config.gating, **gating))  # type: ignore[arg-type]
 
 
 def with_training(config: RunConfig, **training: object) -> RunConfig:
-    """Return the configuration with other settings of the training."""
     return replace(config, training=replace(config.training, **training))  # type: ignore[arg-type]
 
 
@@ -98,7 +94,6 @@ def stands_in(request: Request, paper: str) -> tuple[str, ...]:
 
 
 def option(config: RunConfig, name: str) -> OptionValue:
-    """Return an option of the network: 'width', 'depth', …"""
     return dict(config.net.options)[name]
 
 

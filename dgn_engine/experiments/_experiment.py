@@ -45,15 +45,12 @@ class Request:
 
     @property
     def quick(self) -> bool:
-        """Whether the experiment is scaled down."""
         return self.scale == "quick"
 
     def seed_range(self, quick: int, full: int) -> range:
-        """Return the seeds 0, 1, …: as many as were asked for, else the experiment's own number."""
         return range(self.seeds or (quick if self.quick else full))
 
     def epochs_or(self, quick: int, full: int) -> int:
-        """Return the number of epochs that was asked for, else the experiment's own."""
         return self.epochs or (quick if self.quick else full)
 
 

@@ -90,7 +90,6 @@ class TrainedCell:
 
     @property
     def seconds(self) -> float:
-        """Time that all runs took together."""
         return sum(run.seconds for run in self.runs)
 
     @property
@@ -111,11 +110,9 @@ class TrainedCell:
         return Row(label, found, printed, unit, self.last_epoch, self.seconds, remark)
 
     def accuracy_line(self, label: str) -> PlottedLine:
-        """Return the test accuracy in percent over the epochs."""
         return averaged(label, self._epochs, [[100 * s for s in run.test] for run in self.runs])
 
     def loss_line(self, label: str) -> PlottedLine:
-        """Return the training loss over the epochs."""
         return averaged(label, self._epochs, [run.train_loss for run in self.runs])
 
     @property
@@ -131,12 +128,10 @@ class CalculatedCell:
     seconds: float
 
     def __getitem__(self, key: str) -> list[Any]:
-        """Return what each result says under a name."""
         return [result[key] for result in self.results]
 
     @property
     def known_seconds(self) -> float:
-        """`seconds`, or 0 where nobody knows."""
         return 0.0 if math.isnan(self.seconds) else self.seconds
 
     def row(
@@ -183,7 +178,6 @@ class Grid:
 
 
 def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    """Return the differences, seed by seed."""
     return [a - b for a, b in zip(one, other, strict=True)]
 
 

@@ -120,7 +120,6 @@ def relative_distance(kernel: Tensor, expected: Tensor) -> float:
 
 
 def log_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Return the least-squares slope of log y against log x."""
     import numpy as np
 
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])

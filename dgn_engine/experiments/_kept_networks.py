@@ -38,7 +38,6 @@ class KeptNetworks:
         self._files = sorted((folder / KEPT).glob("epoch-*.safetensors"))
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
-        """Yield epoch and network; the network is the same object each time."""
         for path in self._files:
             found = _EPOCH.fullmatch(path.name)
             if found is not None:

@@ -44,7 +44,6 @@ def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printe
 
 
 def published_claim(claim_id: str) -> tuple[str, str]:
-    """Return the id and the statement of a claim."""
     for entry in _papers()["claims"]:
         if entry["id"] == claim_id:
             return claim_id, str(entry["statement"])
@@ -52,5 +51,4 @@ def published_claim(claim_id: str) -> tuple[str, str]:
 
 
 def claim_ids() -> tuple[str, ...]:
-    """Return the ids of all claims of the papers, in their order."""
     return tuple(entry["id"] for entry in _papers()["claims"])

@@ -71,14 +71,12 @@ def _config(request: Request) -> RunConfig:
 
 
 def _cells(request: Request) -> list[tuple[str, str]]:
-    """Regimes and value inputs."""
     if request.quick:
         return [("FR-II", "image"), ("FL", "image")]
     return [(regime, seen) for regime in REGIMES for seen in INPUTS]
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the accuracies of each regime and input."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {"ReLU (published network)": grid.trained("ReLU")}
     for regime, seen in _cells(request):

@@ -95,7 +95,6 @@ def _montage(tiles: list[Tensor]) -> list[list[float | None]]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read both accuracies and their difference."""
     grid = Grid(results, request.seed_range(*SEEDS))
     relu, other = grid.trained("ReLU"), grid.trained("reversed")
     cells = {"ReLU": relu, "gates reversed, random input": other}

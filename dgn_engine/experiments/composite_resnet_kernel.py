@@ -88,7 +88,6 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the shares by blocks kept, both sums, and K^V_0 against the prediction."""
     grid = Grid(results, request.seed_range(*SEEDS))
     widths = _widths(request)
     cells = {width: grid.calculated(f"w{width}") for width in widths}

@@ -81,7 +81,6 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the accuracies of the six, and ν of frozen against adaptive gates."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {label: grid.trained(regime) for label, regime in REGIMES.items()}
     nus = {regime: grid.calculated(f"nu-{regime}") for regime in WATCHED}

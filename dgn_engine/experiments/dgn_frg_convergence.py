@@ -50,7 +50,6 @@ def convergence(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the error that is left, by depth."""
     grid, widths = Grid(results, request.seed_range(*SEEDS)), _widths(request)
     ends: dict[tuple[int, int], list[float]] = {}
     rows = []

@@ -71,7 +71,6 @@ def _ideal(n: int, depth: int) -> list[float]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the entries and the distributions of both widths against the ideal."""
     grid, n = Grid(results, request.seed_range(*SEEDS)), _examples(request)
     cells = {(w, d): grid.calculated(f"w{w}-d{d}") for w, d in product(WIDTHS, DEPTHS)}
     rows = tuple(

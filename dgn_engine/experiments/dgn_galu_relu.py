@@ -57,7 +57,6 @@ def trained(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read what is left of the error after all steps, and both figures at each depth."""
     grid = Grid(results, request.seed_range(*SEEDS))
     rows, errors, spectra = [], [], []
     left: dict[tuple[str, int], list[float]] = {}

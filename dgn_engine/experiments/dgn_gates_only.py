@@ -32,7 +32,6 @@ def plan(request: Request) -> Plan:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the accuracies, and gates alone against chance."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {label: grid.trained(regime) for regime, label in REGIMES.items()}
     learnt = [best - CHANCE for best in cells[REGIMES["gates-only"]].best]

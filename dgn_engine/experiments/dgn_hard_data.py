@@ -33,7 +33,6 @@ def plan(request: Request) -> Plan:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the loss at the end against its floor."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {regime: grid.trained(regime) for regime in REGIMES}
     ends = {

@@ -43,7 +43,6 @@ def plan(request: Request) -> Plan:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the test accuracy, the area under the training loss, and the curves."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
         (variant, name): grid.trained(_cell(variant, name))

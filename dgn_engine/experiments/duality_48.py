@@ -70,7 +70,6 @@ def plan(request: Request) -> Plan:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the mean over the 48 models of each regime, and the differences between them."""
     rows: list[Row] = []
     judged: list[Claim] = []
     for name in _rows(request):
@@ -90,7 +89,6 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _label(request: Request, name: str) -> str:
-    """Return the paper's name of the row; on the quick scale that of what is trained."""
     if not request.quick:
         return name
     config = _config(request, name)

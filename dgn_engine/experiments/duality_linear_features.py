@@ -37,7 +37,6 @@ def plan(request: Request) -> Plan:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read all regimes, and each linear one against its ReLU twin."""
     grid = Grid(results, request.seed_range(*SEEDS))
     names = ["ReLU", *(name for pair in PAIRS for name in pair)]
     cells = {name: grid.trained(name) for name in names}

@@ -75,7 +75,6 @@ def _models(config: RunConfig, level: int, seed: int) -> Iterator[Training]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the table, the upstream curves, and what the paper reads out of them."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
         (model, level): grid.trained(f"{model}-{level}")

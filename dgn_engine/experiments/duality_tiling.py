@@ -73,7 +73,6 @@ def _gating(wiring: _Wiring, seed: int, dense: bool) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read every cell, and for each seed the worst wiring against the identity."""
     grid = Grid(results, request.seed_range(*SEEDS))
     cells = {
         (regime, wiring.name): grid.trained(f"{regime}-{wiring.name}")

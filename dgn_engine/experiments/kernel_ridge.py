@@ -104,7 +104,6 @@ def _accuracy(kernel: Tensor, labels: Tensor, seed: int) -> float:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read every predictor and the network itself."""
     grid = Grid(results, request.seed_range(*SEEDS))
     fitted, mapped = grid.calculated("ridge"), grid.calculated("cntk")
     rows = [grid.trained("relu").row("ReLU network, all training examples")]

@@ -65,7 +65,6 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read both kernels over the epochs, and the largest ratio of their sizes."""
     grid = Grid(results, request.seed_range(*SEEDS))
     kernels, runs = grid.calculated("kernels"), grid.trained("dl")
     epochs = kernels["epochs"][0]

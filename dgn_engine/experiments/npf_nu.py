@@ -74,7 +74,6 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read ν at the beginning and at the end, and the curve between."""
     grid = Grid(results, request.seed_range(*SEEDS))
     nus, runs = grid.calculated("nu"), grid.trained("relu")
     epochs = nus["epochs"][0]

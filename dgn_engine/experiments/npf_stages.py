@@ -70,7 +70,6 @@ def _scaled_down(request: Request, config: RunConfig) -> tuple[str, ...]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read each stage, frozen random gates, and the ReLU network itself."""
     grid = Grid(results, request.seed_range(*SEEDS))
     frozen, relu = grid.trained("fr"), grid.trained("relu")
     cells = {
@@ -121,7 +120,6 @@ def _claims(request: Request, by_seed: list[list[float]], frozen: list[float]) -
 
 
 def _every(request: Request) -> int:
-    """Return the number of epochs between two stages."""
     return 2 if request.quick else 10
 
 

@@ -85,7 +85,6 @@ def _scaled_down(request: Request) -> Iterator[str]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read each cell at the step with the highest mean."""
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
@@ -100,7 +99,6 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _label(request: Request, setting: _Setting) -> str:
-    """Return the paper's name of the row; on the quick scale that of what is trained."""
     if not request.quick:
         return setting.row
     config = _config(request, setting, 1.0)

@@ -51,7 +51,6 @@ def speed(work: CalculationInputs) -> dict[str, Any]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read the error that is left and the condition of K_0, by depth."""
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     curves: dict[str, list[tuple[float, ...]]] = {}

@@ -134,7 +134,6 @@ def _drift(now: float, both: float, first: float) -> float:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read how far predictions were off, how often gates switched, how far things drifted."""
     grid, widths = Grid(results, request.seed_range(*SEEDS)), _widths(request)
     cells = {key: grid.calculated("{}-w{}".format(*key)) for key in product(GATES, widths)}
     rows: list[Row] = []

@@ -99,7 +99,6 @@ def _angles(z: Tensor) -> Tensor:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read both distances against width; angle and overlap against depth."""
     grid = Grid(results, request.seed_range(*SEEDS))
     limit, angle = grid.calculated("limit"), grid.calculated("angles")
     widths, layers = _widths(request), list(range(1, LAYERS))

@@ -156,7 +156,6 @@ def _rotation_error() -> float:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read distances, variances, and exact errors."""
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []

@@ -113,7 +113,6 @@ def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
-    """Read each cell at the step with the highest mean, and the upstream train accuracies."""
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
@@ -137,7 +136,6 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _label(request: Request, arch: _Arch) -> str:
-    """Return the paper's name of the row; on the quick scale that of what is trained."""
     if not request.quick:
         return arch.row
     config = _config(request, arch, 1.0)

@@ -152,7 +152,6 @@ def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterato
 
 
 def _added(one: Tensor | None, two: Tensor | None) -> Tensor | None:
-    """The sum, where None is zero."""
     if one is None or two is None:
         return two if one is None else one
     return one + two
@@ -170,7 +169,6 @@ class _Step:
 
 
 def _backwards(architecture: Architecture) -> Iterator[_Step]:
-    """Nodes from last to first."""
     steps: list[_Step] = []
     shape = architecture.input_shape
     weight = gate = 0

@@ -86,7 +86,6 @@ class KernelSum:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was added."""
         return self._total is None and not self._held
 
     def total(self) -> Tensor:
@@ -167,7 +166,6 @@ class KernelSum:
 
 
 def _by_logit(one: Tensor, two: Tensor) -> tuple[Tensor, Tensor]:
-    """(n, c, b) and (m, c, b) as (c, n, b) and (c, m, b)."""
     left = one.transpose(0, 1).contiguous()
     return left, left if two is one else two.transpose(0, 1).contiguous()
 

@@ -101,8 +101,6 @@ def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str
 
 @dataclass(frozen=True)
 class _Plan:
-    """All that the recursion over pairs reads."""
-
     architecture: Architecture
     layers: GateLayers
     x_value: Tensor | None
@@ -112,7 +110,6 @@ class _Plan:
 
     @property
     def dual(self) -> bool:
-        """Whether there is a derivative."""
         return self.layers.sensitivities is not None or self.scales is not None
 
     @property

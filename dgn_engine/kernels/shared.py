@@ -45,13 +45,11 @@ class SharedKernels:
 
     @cached_property
     def trace(self) -> NetworkTrace:
-        """The forward pass of both networks."""
         with torch.no_grad():
             return self.network.trace(self.x)
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
-        """G_l (n, *gated_shapes[l]) as value layer l uses it."""
         return self.trace.value.gates
 
     @property
@@ -67,7 +65,6 @@ class SharedKernels:
 
     @cached_property
     def gram(self) -> Tensor:
-        """Σ of the value input."""
         return input_gram(self.x_value)
 
     @cached_property

@@ -58,7 +58,6 @@ class SlabRoute:
 
 
 def available() -> bool:
-    """Whether numba, the extra `fast`, is installed."""
     return importlib.util.find_spec("numba") is not None
 
 

@@ -56,7 +56,6 @@ class RecursionTerm:
     by_channel: bool = False
 
     def scaled(self, scale: float) -> RecursionTerm:
-        """The term with its kernel times a number."""
         return self if scale == 1.0 else replace(self, kernel=scale * self.kernel)
 
 

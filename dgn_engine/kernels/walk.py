@@ -80,7 +80,6 @@ class Walk:
     def weigh(
         self, linear: Callable[[Tensor], Tensor], width: int, scale: LayerScale | None
     ) -> None:
-        """Through a weight layer of `width` outputs."""
         K, dual = self.kernels()
         K, dual = linear(K), None if dual is None else linear(dual)
         if scale is not None:
@@ -90,7 +89,6 @@ class Walk:
         self._widths *= float(width)
 
     def gate(self, place: int) -> None:
-        """Through gate layer `place`."""
         layers, pairs = self._layers, self._pairs
         dual = None if self.dual is None else gated(self.dual, (False, place), layers, pairs)
         if layers.sensitivities is not None:
@@ -98,7 +96,6 @@ class Walk:
         self.terms, self.dual = gated(self.terms, (False, place), layers, pairs), dual
 
     def average(self, node: AveragePool) -> None:
-        """Both windows summed."""
         self.terms = averaged(self.terms, node, self._layers, self._pairs)
         if self.dual is not None:
             self.dual = averaged(self.dual, node, self._layers, self._pairs)
@@ -112,7 +109,6 @@ class Walk:
             self.dual = max_pooled(self.dual, mask, self._layers, pairs, by_channel)
 
     def branch(self, node: Node) -> None:
-        """Open a block, turn to its skip, or close it."""
         if isinstance(node, Fork):
             self._open.append(_Branch(self.terms, self.dual, self._widths))
             self._widths = 1.0
@@ -143,7 +139,6 @@ def _added(
     skip: list[RecursionTerm] | None,
     scales: tuple[float, float, float],
 ) -> list[RecursionTerm] | None:
-    """`merged`, where None is zero."""
     through, beside, post = scales
     if block is not None and skip is not None:
         return merged(block, skip, through, beside, post)

@@ -71,7 +71,6 @@ class GatedNetwork(nn.Module):
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
     def set_gate(self, *, beta: float, epsilon: float) -> None:
-        """Set the steepness of the soft gate and its ε."""
         self.gate = replace(self.gate, beta=beta, epsilon=epsilon)
 
     def gather(self, wanted: bool) -> None:

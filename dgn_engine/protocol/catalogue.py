@@ -28,8 +28,6 @@ class RegimeEntry:
 
 @dataclass(frozen=True)
 class NetEntry:
-    """A network and its options."""
-
     id: str
     title: str
     options: tuple[Setting, ...]
@@ -48,7 +46,6 @@ class DataEntry:
 
     @property
     def missing(self) -> bool:
-        """Whether it must be downloaded first."""
         return not self.available
 
     @property

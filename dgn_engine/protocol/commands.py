@@ -71,8 +71,6 @@ class ContinueRun(Command):
 
 @dataclass(frozen=True)
 class Resume(Command):
-    """Go on training."""
-
     title = "resume"
 
 
@@ -140,8 +138,6 @@ class Rotate(Command):
 
 @dataclass(frozen=True)
 class SetLearningRate(Command):
-    """Set the learning rate of the optimiser from the next step on."""
-
     title = "set the learning rate"
     undo = UndoPolicy("learning rate", merges=True)
 
@@ -150,8 +146,6 @@ class SetLearningRate(Command):
 
 @dataclass(frozen=True)
 class SetBeta(Command):
-    """Set the steepness of the soft gate from the next step on."""
-
     title = "set β"
     undo = UndoPolicy("β", merges=True)
 
@@ -160,8 +154,6 @@ class SetBeta(Command):
 
 @dataclass(frozen=True)
 class SetValueInput(Command):
-    """Set the input of the value network."""
-
     title = "set the value input"
     undo = UndoPolicy("value input", merges=True)
 

@@ -157,7 +157,6 @@ class RegimeSwapped(Event):
 
     @property
     def sentence(self) -> str:
-        """What it did to which weights, in words."""
         if self.undone:
             change = "" if self.before == self.after else f" ({self.before} → {self.after})"
             if self.of_step == self.step:
@@ -200,7 +199,6 @@ class WeightsTaken(Event):
 
     @property
     def sentence(self) -> str:
-        """What it did to which weights, in words."""
         words = [
             f"Value network at step {self.step:,}: weights of {self.source} in {self.layers:,} "
             f"layer{'' if self.layers == 1 else 's'}{', with its biases' if self.biases else ''}."
@@ -274,8 +272,6 @@ class DiscardConfirmation(Event):
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """One tensor of a listed file."""
-
     name: str
     shape: tuple[int, ...]
     dtype: str
@@ -454,7 +450,6 @@ class EngineRestarted(Event):
 
     @property
     def sentence(self) -> str:
-        """What happened and what was lost, in words."""
         lost = max(0, self.died_at - self.step)
         where = f"from the checkpoint of step {self.step:,}" if self.step else "from its seed"
         steps = "1 step is" if lost == 1 else f"{lost:,} steps are"

@@ -60,7 +60,6 @@ class RunState:
 
     @property
     def regime_entry(self) -> RegimeEntry | None:
-        """The regime as the catalogue describes it."""
         return self._entry_of(self.regime)
 
     @property
@@ -70,18 +69,15 @@ class RunState:
 
     @property
     def ready(self) -> bool:
-        """The engine obeys commands."""
         return self.catalogue is not None and self.phase != "stopped"
 
     @property
     def has_run(self) -> bool:
-        """There is a run that can be resumed, advanced, swapped."""
         phases = ("running", "paused", "finished")
         return self.run is not None and self.phase in phases and not self.inspected
 
     @property
     def running(self) -> bool:
-        """A run trains."""
         return self.phase == "running"
 
     @property

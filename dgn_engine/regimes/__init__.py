@@ -39,7 +39,6 @@ def only_regime(role: Literal["standard", "for_copied_gates"]) -> Regime:
 
 
 def regime_entries() -> tuple[RegimeEntry, ...]:
-    """The regimes as the viewer shows them."""
     same = [field.name for field in fields(RegimeEntry) if field.name != "id"]
     return tuple(
         RegimeEntry(id=regime.name, **{name: getattr(regime, name) for name in same})

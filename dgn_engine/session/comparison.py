@@ -71,7 +71,6 @@ class Comparison:
             self.close(f"The comparison was closed: {refusal}")
 
     def close(self, reason: str = "") -> None:
-        """Show the run alone."""
         if self._source is not None:
             self._source = self._network = None
             self._emit(ComparisonClosed(reason))
@@ -92,7 +91,6 @@ class Comparison:
 
     @property
     def readings(self) -> Mapping[str, Reading]:
-        """What has been read so far."""
         return {} if self._network is None else dict(self._network.probe_schedule.readings)
 
 
@@ -103,8 +101,6 @@ def _of_its_own(request: ProbeRequest) -> ProbeRequest:
 
 
 def of_listing(listing: CheckpointContents) -> ComparisonSource:
-    """The network of a checkpoint."""
-
     def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
         imported = network_of(listing, inputs.shape, inputs.net)
         return imported, ComparisonOpened(listing.file_name, "", "", ())

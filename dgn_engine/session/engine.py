@@ -109,7 +109,6 @@ class Engine:
         }
 
     def announce(self) -> None:
-        """Emit what can be chosen here."""
         known = Catalogue(
             regimes=regime_entries(),
             nets=net_entries(),

@@ -25,50 +25,41 @@ class FileCommands:
         self.listing = self._files.listing
 
     def open(self, command: do.OpenFile, shown: Shown) -> None:
-        """Begin to read a file."""
         self._files.open(Path(command.path), command.purpose, file_target_of(shown))
 
     def pick(self, command: do.PickTensors, shown: Shown) -> None:
-        """Match a file anew with the tensors that the user picked."""
         self._files.pick(command.ticket, command.tensors, file_target_of(shown))
 
     def take_gates(self, command: do.TakeGates, shown: Shown) -> None:
-        """Copy the matched weights into the feature network."""
         gates = self._files.gates(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)  # nothing fits a network that is inspected
         shown.take_gates(gates, self.name_of(command.ticket), command.restart_value)
         self.forget(command.ticket)
 
     def take_weights(self, command: do.TakeWeights, shown: Shown) -> None:
-        """Copy the matched weights into the value network."""
         weights = self._files.weights(command.ticket, file_target_of(shown))
         assert isinstance(shown, Run)
         shown.take_weights(weights, self.name_of(command.ticket))
         self.forget(command.ticket)
 
     def compare_file(self, command: do.CompareFile, shown: Shown) -> None:
-        """Compare with the network of a file."""
         self.comparison.open(of_listing(self.listing(command.ticket)), probe_inputs_of(shown))
         shown.probe_schedule.invalidate_comparing()
         self.forget(command.ticket)
 
     def compare_run(self, command: do.CompareRun, shown: Shown) -> None:
-        """Compare with a recorded run."""
         self.comparison.open(of_run(Path(command.folder)), probe_inputs_of(shown))
         shown.probe_schedule.invalidate_comparing()
 
     def close_comparison(self, shown: Shown | None) -> None:
-        """Show the run alone again."""
         self.comparison.close()
         if shown is not None:
             shown.probe_schedule.invalidate_comparing()
 
     def name_of(self, ticket: int) -> str:
-        """The name of a listed file."""
         return self.listing(ticket).file_name
 
     def close(self) -> None:
-        """Stop reading, forget everything."""
         self._files.close()
 
 

@@ -58,8 +58,6 @@ WINDOW = 2.0  # seconds
 
 
 class StepRate:
-    """Counts steps as they happen."""
-
     def __init__(self) -> None:
         self._times: deque[float] = deque()
         self._began = time.monotonic()
@@ -81,5 +79,4 @@ class StepRate:
         return steps / min(WINDOW, max(now - self._began, 1e-3))
 
     def wait(self) -> float:
-        """Seconds until the next step may be taken."""
         return max(0.0, self._next - time.monotonic())

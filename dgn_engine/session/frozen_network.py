@@ -41,7 +41,6 @@ class ProbeInputs:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one example."""
         return tuple(self.x.shape[1:])
 
 
@@ -150,7 +149,6 @@ class InspectedNetwork:
         return self.network.probe_schedule
 
     def frame(self, compared: Mapping[str, Reading]) -> Frame:
-        """What has been read so far."""
         return Frame(
             run=self.number,
             step=self.network.step,
@@ -162,7 +160,6 @@ class InspectedNetwork:
         )
 
     def started(self) -> RunStarted:
-        """The event that opens it."""
         network = self.network.network
         return RunStarted(
             run=self.number,

@@ -108,7 +108,6 @@ class OpenedFiles:
         return match
 
     def forget(self, ticket: int) -> None:
-        """Free the arrays of a listed file."""
         with self._lock:
             known = self._listed.pop(ticket, None)
         if known is not None:

@@ -57,16 +57,13 @@ class ProcessSession:
         self._relay.start()
 
     def send(self, command: Command) -> None:
-        """Send a command; it is obeyed between two steps."""
         self._restart.on_command(command)
         self._put(command)
 
     def drain(self) -> list[Event]:
-        """Every event since the last call, in order."""
         return self._mailbox.drain()
 
     def latest(self) -> Frame | None:
-        """The newest frame that was not taken yet."""
         frame = self._mailbox.latest()
         if frame is not None:
             self._put(TAKEN)
@@ -90,7 +87,6 @@ class ProcessSession:
 
     @property
     def left(self) -> str:
-        """The folder of the recorded run that a dead process has left; or ''."""
         return self._restart.left
 
     def _prepared(self) -> tuple[Connection, SpawnProcess, Connection]:
@@ -153,7 +149,6 @@ class ProcessSession:
 
 
 def _how(code: int | None) -> str:
-    """How a process ended, in words."""
     if code == POISONED:
         return "a fault of CUDA"
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -133,7 +133,6 @@ class EngineRestart:
 
     @property
     def left(self) -> str:
-        """The folder of the run that was recorded; '' where there was none."""
         return "" if self._folder is None else str(self._folder)
 
     def _written_by(self, pid: int) -> Path | None:

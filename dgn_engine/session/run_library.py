@@ -123,7 +123,6 @@ class RunLibrary:
         cleaner.start()
 
     def list_runs(self, command: do.ListRuns) -> None:
-        """List the user's runs; `RunsListed` follows."""
         self._begin(command, lambda: self._emit(list_runs(self._root)))
 
     def read(self, command: do.ShowRun, recording: Recording | None) -> None:
@@ -134,7 +133,6 @@ class RunLibrary:
         self._begin(command, lambda: self._loaded.put(_read(folder)))
 
     def open_session(self, command: do.OpenSession) -> None:
-        """Unpack and read a session file."""
         if self._temp_dir is None:
             self._temp_dir = PrivateTempDir()
         path, place = Path(command.path), self._temp_dir.path
@@ -164,7 +162,6 @@ class RunLibrary:
         self._begin(command, write)
 
     def take_loaded(self) -> LoadedRun | None:
-        """A run that was read since the last call."""
         try:
             return self._loaded.get_nowait()
         except queue.Empty:
@@ -184,7 +181,6 @@ class RunLibrary:
             shutil.rmtree(before.folder.parent, ignore_errors=True)
 
     def close_shown(self) -> None:
-        """Show no recorded run any more."""
         self.replace_shown(None)
 
     def close(self) -> None:

@@ -39,11 +39,9 @@ class ThreadSession:
         self._mailbox.commands.put(command)
 
     def drain(self) -> list[Event]:
-        """Every event since the last call, in order."""
         return self._mailbox.drain()
 
     def latest(self) -> Frame | None:
-        """The newest frame that was not taken yet."""
         return self._mailbox.latest()
 
     def close(self, timeout: float = 10.0) -> bool:

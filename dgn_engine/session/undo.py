@@ -32,8 +32,6 @@ MERGED = 1.0  # seconds between two changes of one setting that count as one
 
 @dataclass(frozen=True)
 class _Settings:
-    """Order, rotation and settings of a run."""
-
     order: tuple[int, ...]
     rotation: tuple[int, ...]
     shift: tuple[int, ...]

@@ -46,16 +46,13 @@ class Schedule:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do."""
         return all(state in OVER for state in self.states.values())
 
     @property
     def running(self) -> list[str]:
-        """The ids of the units that are being carried out."""
         return [name for name, state in self.states.items() if state == "running"]
 
     def ready(self) -> list[Unit]:
-        """The units that can be begun now, in order."""
         return [
             self._units[name]
             for name in self._queue
@@ -69,7 +66,6 @@ class Schedule:
         return UnitProgress(unit_id, state, 1.0, score)
 
     def begin(self, unit_id: str) -> None:
-        """Mark a unit as running: a worker has it."""
         self._queue.remove(unit_id)
         self.states[unit_id] = "running"
 

@@ -99,8 +99,6 @@ class Executor(ABC):
 
 
 class _Sweep:
-    """One sweep under way."""
-
     def __init__(
         self,
         workers: Workers,

@@ -55,7 +55,6 @@ class SummaryGroup:
 def rows_of(
     sweep: Sweep, states: Mapping[str, UnitState], last: Mapping[str, UnitProgress], root: Path
 ) -> list[SummaryRow]:
-    """Read every run of the sweep from its folder."""
     results = UnitResults(root)
     return [_line(run, states.get(run.unit.id, "queued"), last, results) for run in sweep.runs]
 

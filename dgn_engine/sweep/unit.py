@@ -29,7 +29,6 @@ class UnitFile(NamedTuple):
     file: str
 
     def path(self, root: Path) -> Path:
-        """Return its path in the folder of a sweep."""
         return unit_folder(root, self.unit) / self.file
 
 
@@ -44,7 +43,6 @@ class Training:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Ids of the units that must be done before."""
         made = (self.gates_from, self.weights_from)
         return tuple(dict.fromkeys(source.unit for source in made if source is not None))
 
@@ -91,8 +89,6 @@ UpdateState = Literal[
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process of a machine."""
-
     pid: int
     host: str
 
@@ -106,12 +102,10 @@ class UnitTask:
     ended: tuple[ProcessId, ...] = ()
 
     def to_text(self) -> str:
-        """Write it as JSON."""
         return json.dumps(to_plain(self, omit_none=True))
 
     @staticmethod
     def from_text(text: str) -> UnitTask:
-        """Read it from JSON."""
         task: UnitTask = from_plain(UnitTask, json.loads(text))
         return task
 
@@ -137,18 +131,15 @@ class UnitUpdate:
         return self.state != "running"
 
     def to_text(self) -> str:
-        """Write it as JSON."""
         return json.dumps(to_plain(self))
 
     @staticmethod
     def from_text(text: str) -> UnitUpdate:
-        """Read it from JSON."""
         update: UnitUpdate = from_plain(UnitUpdate, json.loads(text))
         return update
 
 
 def unit_folder(root: Path, unit_id: str) -> Path:
-    """Return the folder of a unit within that of its sweep."""
     return root / UNITS / unit_id
 
 

@@ -128,7 +128,6 @@ class UnitResults:
         self._calculated: dict[str, float] = {}  # seconds
 
     def trained(self, unit_id: str) -> TrainedRun:
-        """Read a training."""
         if unit_id not in self._trained:
             folder = unit_folder(self.root, unit_id)
             failed = unit_id in self._failed
@@ -150,7 +149,6 @@ class UnitResults:
 
     @property
     def seconds(self) -> float:
-        """Time that all units read so far took together."""
         return self.seconds_of(*self._trained, *self._calculated, default=0.0)
 
     def _seconds_of(self, unit_id: str) -> float:

@@ -32,7 +32,6 @@ def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """How many are classified correctly, as a scalar tensor."""
     if logits.shape[1] == 1:
         return ((logits[:, 0] > 0).long() == labels).sum()
     return (logits.argmax(dim=1) == labels).sum()

@@ -67,7 +67,6 @@ class Recording:
 
     @property
     def path(self) -> Path:
-        """Of the run's folder."""
         return self._recorder.folder.path
 
     @property
@@ -76,7 +75,6 @@ class Recording:
         return self._recorder.paused
 
     def on_event(self, event: Event) -> None:
-        """Log an event that the log keeps."""
         if isinstance(event, (RecordingPaused, RecordingResumed, RunContinued)):
             return  # their writer has written them
         if is_logged(event):

@@ -190,7 +190,6 @@ class Run:
         self.snapshot = None
 
     def swap(self, name: str, restart_value: bool) -> None:
-        """Another regime from the next step on."""
         after = find_regime(name)
         restart = restart_value and after.takes_gates
         self.announce_change(after.name)
@@ -249,20 +248,17 @@ class Run:
         self.emit_settings()
 
     def set_value_input(self, value_input: ValueInput) -> None:
-        """Set the input of the value network."""
         replace(self.config.gating, value_input=value_input)  # validates
         self.trainer.network.value_input = value_input
         self._changed()
         self.emit_settings()
 
     def set_pace(self, pace: float) -> None:
-        """Set the most steps a second; 0: no limit."""
         replace(self.config.training, pace=pace)  # validates
         self.pace = pace
         self.emit_settings()
 
     def emit_settings(self) -> None:
-        """Emit the settings as they are."""
         network = self.trainer.network
         self._emit(
             SettingChanged(
@@ -275,7 +271,6 @@ class Run:
         )
 
     def save(self, path: Path) -> None:
-        """Write both networks with what is needed to read them."""
         save_trainer(path, self.trainer)
         self._emit(WeightsSaved(self.step_count, str(path)))
 

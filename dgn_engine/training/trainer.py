@@ -79,7 +79,6 @@ class Trainer:
         return self.step_count / self.steps_per_epoch
 
     def step(self) -> None:
-        """One batch: forward, loss, backward, optimiser."""
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
         chosen = self._epoch_order(epoch)[self._slice(place)]
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]

@@ -49,7 +49,6 @@ class Palette(QFrame):
         self.hide()
 
     def open(self) -> None:
-        """Show all actions and take the keyboard."""
         window = self._window
         self.setFixedWidth(min(_WIDTH, window.width() - 32))
         self.move((window.width() - self.width()) // 2, 72)

@@ -45,7 +45,6 @@ class Actions(QObject):
         self._actions: dict[str, QAction] = {}
 
     def __getitem__(self, name: str) -> QAction:
-        """The QAction with this id; raises `KeyError` where there is none."""
         return self._actions[name]
 
     def __contains__(self, name: object) -> bool:
@@ -56,7 +55,6 @@ class Actions(QObject):
 
     @property
     def specs(self) -> tuple[ActionSpec, ...]:
-        """All rows, in the order in which they were added."""
         return tuple(self._specs.values())
 
     def family(self, entry: str) -> tuple[ActionSpec, ...]:

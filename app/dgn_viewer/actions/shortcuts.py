@@ -36,7 +36,6 @@ class ShortcutSheet(QFrame):
         )
 
     def open(self) -> None:
-        """Show the sheet as the actions are now."""
         self._clear()
         title = QLabel("Keyboard shortcuts", self)
         title.setProperty("role", "title")

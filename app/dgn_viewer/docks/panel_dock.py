@@ -145,7 +145,6 @@ class PanelDock(QWidget):
         return tuple(ProbeRequest(probe, tuple(options)) for probe in self.spec.probes)
 
     def choices(self) -> dict[str, str]:
-        """The options that were chosen; those left at their default are absent."""
         return dict(self._choices)
 
     def set_choice(self, option_id: str, value: str) -> None:
@@ -163,7 +162,6 @@ class PanelDock(QWidget):
         return self._shown
 
     def view(self) -> View:
-        """What it was drawn from, choices included."""
         return self._view
 
     def state(self) -> State:
@@ -173,11 +171,9 @@ class PanelDock(QWidget):
         return self._scene
 
     def words(self) -> tuple[str, str, str]:
-        """Heading, sentence and details of the message page."""
         return self._message.words()
 
     def footer(self) -> str:
-        """The line below the picture."""
         return self._footer.text()
 
     def set_theme(self, theme: Theme) -> None:

@@ -105,7 +105,6 @@ class PanelDocks(QObject):
         return not self._docks[name].isHidden()
 
     def toggle(self, name: str) -> None:
-        """Close a visible panel; open or raise one that is not visible."""
         dock = self._docks[name]
         if name in self._seen:
             dock.hide()
@@ -113,7 +112,6 @@ class PanelDocks(QObject):
             self.show(name)
 
     def show(self, name: str) -> None:
-        """Open a panel and bring it before other tabs."""
         dock = self._docks[name]
         dock.show()
         dock.raise_()
@@ -180,7 +178,6 @@ class PanelDocks(QObject):
             window.resizeDocks(column, [each] * len(column), Qt.Orientation.Vertical)
 
     def layout(self) -> dict[str, Any]:
-        """The layout of the panels as JSON; see `dock_layout.described`."""
         return described(self.window, self._docks)
 
     def put_layout(self, layout: Any) -> bool:

@@ -136,7 +136,6 @@ class PanelMessage(QWidget):
         self._details.setVisible(bool(details) and self._more.isChecked())
 
     def words(self) -> tuple[str, str, str]:
-        """Heading, sentence and details as they are."""
         return self._heading.text(), self._sentence.text(), self._details.toPlainText()
 
     def _copy_details(self) -> None:

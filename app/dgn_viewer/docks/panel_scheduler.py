@@ -65,13 +65,11 @@ class PanelScheduler(QObject):
         return tuple(sorted(names, key=lambda name: (not prompt(name), self._when.get(name, 0.0))))
 
     def draw_now(self) -> None:
-        """Bring every panel in sight up to date at once."""
         for name in self.stale():
             self._draw(name)
         self._watch()
 
     def watch_again(self) -> None:
-        """Tell a new engine which probes are watched."""
         self._watched = None
         self._watch()
 

@@ -75,7 +75,6 @@ class FactsLine(QWidget):
         return QSize(120, 24)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Set names muted and values strong."""
         names, values = self._types()
         painter = QPainter(self)
         base = (self.height() - values.height) / 2 + values.ascent
@@ -86,7 +85,6 @@ class FactsLine(QWidget):
             values.paint(painter, value, fact.value, QColor(self._theme.text))
 
     def event(self, event: QEvent) -> bool:
-        """Tooltips: what the fact under the cursor means."""
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
             under = [fact for fact, left, right in self._places() if left <= x <= right]
@@ -95,7 +93,6 @@ class FactsLine(QWidget):
         return super().event(event)
 
     def shown(self) -> tuple[str, ...]:
-        """The names that have room now."""
         return tuple(fact.name for fact, _, _ in self._places())
 
     def _types(self) -> tuple[TextStyle, TextStyle]:

@@ -37,7 +37,6 @@ class DgnProcess(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether a command is being carried out."""
         return self._process.state() != QProcess.ProcessState.NotRunning
 
     def start(self, arguments: Sequence[str], folder: Path) -> None:

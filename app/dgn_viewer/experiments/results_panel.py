@@ -84,7 +84,6 @@ class ResultsPanel(QFrame):
         self.show_nothing()
 
     def show_nothing(self) -> None:
-        """Show that no result is open."""
         self._message.setText(EMPTY)
         self._pages.setCurrentIndex(0)
 
@@ -97,7 +96,6 @@ class ResultsPanel(QFrame):
         self._body(None)
 
     def show_progress(self, now: ReproductionProgress) -> None:
-        """Show how far the experiment is."""
         self.bar.setRange(0, 1000)
         self.bar.setValue(round(1000 * now.fraction))
         self._state(in_words(now), running=True)
@@ -225,7 +223,6 @@ class ResultsDock(QDockWidget):
         self.hide()
 
     def open(self) -> None:
-        """Show it, in front of other tabs."""
         if self.isHidden():
             self.show()
             self._window.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)

@@ -49,8 +49,6 @@ class RunningList(QWidget):
 
 
 class _Line:
-    """One line of the grid."""
-
     def __init__(self, grid: QGridLayout, row: int) -> None:
         self.name = ElidedLabel(least=80, mode=Qt.TextElideMode.ElideMiddle)
         self.bar = QProgressBar()

@@ -28,7 +28,6 @@ class Provenance:
         return " · ".join(part for part in parts if part)
 
     def as_dict(self) -> dict[str, str | int]:
-        """For metadata; unknown things are left out."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
 

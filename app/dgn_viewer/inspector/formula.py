@@ -31,11 +31,9 @@ class FormulaView(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """As the formula is at 16 px."""
         return self._natural
 
     def minimumSizeHint(self) -> QSize:
-        """Any width will do."""
         return QSize(80, self._natural.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:

@@ -59,7 +59,6 @@ class RunForm(QWidget):
         self._show_rows()
 
     def offer(self, catalogue: Catalogue) -> None:
-        """Show what can be chosen."""
         self._catalogue = catalogue
         self.data.offer_entries(catalogue.data)
         self.net.offer_entries(catalogue.nets)
@@ -72,7 +71,6 @@ class RunForm(QWidget):
         self._show_rows()
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the icons."""
         for field in (*self.fields.values(), self.data.folder, self.advanced):
             if isinstance(field, (PathField, Collapsible)):
                 field.set_theme(theme)
@@ -163,24 +161,20 @@ class PlugInSection(SettingSection):
 
     @property
     def name(self) -> PickBox:
-        """The field that chooses the plug-in."""
         box = self.fields["name"]
         assert isinstance(box, PickBox)
         return box
 
     @property
     def entry(self) -> DataEntry | NetEntry | None:
-        """The chosen plug-in."""
         return next((e for e in self._entries if e.id == self.name.value()), None)
 
     def offer_entries(self, entries: Sequence[DataEntry | NetEntry]) -> None:
-        """Show the plug-ins that can be chosen."""
         self._entries = entries
         self.name.offer([(entry.id, entry.title) for entry in entries])
         self._show_chosen()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
-        """Fill these in, and the options."""
         super().show_values(values)
         self._show_chosen()
         self.options.show_values(dict(values["options"]))

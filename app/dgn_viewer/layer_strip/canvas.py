@@ -96,7 +96,6 @@ class StripCanvas(QWidget):
         return self._grid().chip(column).center()
 
     def sizeHint(self) -> QSize:
-        """As wide as it is given."""
         return QSize(640, HEIGHT)
 
     # dragging
@@ -157,7 +156,6 @@ class StripCanvas(QWidget):
             self._chips[order[target]].setFocus(Qt.FocusReason.TabFocusReason)
 
     def reset_order(self) -> None:
-        """Ask for the natural order."""
         if self._state.movable and self.shown_order != identity(len(self._state.layers)):
             self._ask(identity(len(self._state.layers)))
 
@@ -222,11 +220,9 @@ class StripCanvas(QWidget):
         )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Chips follow their columns."""
         self._refresh()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Paint rows, then places for a dragged chip, then links, then a reason."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         order = self.shown_order

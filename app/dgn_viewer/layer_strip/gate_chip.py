@@ -78,7 +78,6 @@ class GateChip(QWidget):
         return self._dragging
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Take hold; a drag begins only after a few pixels."""
         if event.button() == Qt.MouseButton.LeftButton and self._content.movable:
             self.setFocus(Qt.FocusReason.MouseFocusReason)
             self._pressed_at = event.position()
@@ -148,7 +147,6 @@ class GateChip(QWidget):
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """A tinted box with a bar of the gate's colour, its name, a note and a grip."""
         theme, content = self._theme, self._content
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -172,7 +170,6 @@ class GateChip(QWidget):
         painter.end()
 
     def _paint_text(self, painter: QPainter, box: QRectF) -> None:
-        """Name, turn and note, as many of them as there is room for, and the grip."""
         theme, content = self._theme, self._content
         left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         narrow = box.width() < 52

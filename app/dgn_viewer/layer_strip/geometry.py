@@ -28,22 +28,18 @@ class StripGrid:
 
     @property
     def box_width(self) -> float:
-        """Of a chip and of a value layer."""
         return min(self.pitch - (28 if self.pitch > 100 else 14), _WIDEST_BOX)
 
     def middle(self, column: int) -> float:
-        """x of the middle of a column."""
         return LABELS + TERMINAL + self.pitch * (column + 0.5)
 
     def node(self, column: int) -> QRectF:
-        """A layer of the feature network."""
         return QRectF(self.middle(column) - 12, 8, 24, 18)
 
     def chip(self, column: int) -> QRectF:
         return QRectF(self.middle(column) - self.box_width / 2, 46, self.box_width, 24)
 
     def value(self, column: int) -> QRectF:
-        """A layer of the value network."""
         return QRectF(self.middle(column) - self.box_width / 2, 76, self.box_width, 24)
 
     def slot(self, column: int) -> QRectF:
@@ -59,11 +55,9 @@ class StripGrid:
         return None
 
     def input_end(self) -> QPointF:
-        """Right of the name of the input, on the value row."""
         return QPointF(LABELS + TERMINAL, self.value(0).center().y())
 
     def output_end(self) -> QPointF:
-        """Left of ŷ, on the value row."""
         return QPointF(LABELS + TERMINAL + self.pitch * self.count, self.value(0).center().y())
 
     @property

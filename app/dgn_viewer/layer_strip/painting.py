@@ -42,7 +42,6 @@ class Brushes:
 
 
 def paint_rows(painter: QPainter, grid: StripGrid, state: StripState, brushes: Brushes) -> None:
-    """Row names, feature network, value network and the arrows between the layers."""
     _row_names(painter, grid, state, brushes)
     if state.own_gates:
         _own_gates(painter, grid, state, brushes)
@@ -95,7 +94,6 @@ def paint_slot(painter: QPainter, area: QRectF, brushes: Brushes, legal: bool, u
 
 
 def paint_origin(painter: QPainter, area: QRectF, colour: str) -> None:
-    """Paint the empty place of the dragged chip."""
     painter.setBrush(Qt.BrushStyle.NoBrush)
     painter.setPen(QPen(QColor(colour), 1, Qt.PenStyle.DashLine))
     painter.drawRoundedRect(area.adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)

@@ -67,7 +67,6 @@ class StripState:
 
     @property
     def open_gates(self) -> bool:
-        """Every gate is 1."""
         return self.entry is not None and self.entry.open_gates
 
     @property
@@ -92,16 +91,13 @@ class StripState:
 
     @property
     def permuted(self) -> bool:
-        """The order is not the natural one."""
         return self.order != identity(len(self.layers))
 
     @property
     def turned(self) -> bool:
-        """The gates of some layer are turned."""
         return any(turn != (0, 0) for turn in self.turns)
 
     def turn_of(self, feature: int) -> Turn:
-        """How far the gates of this feature layer are turned."""
         return self.turns[feature] if feature < len(self.turns) else (0, 0)
 
     def with_turns(self, turns: Mapping[int, Turn]) -> StripState:

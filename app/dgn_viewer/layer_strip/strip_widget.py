@@ -75,12 +75,10 @@ class LayersStrip(QFrame):
 
     @property
     def headline(self) -> str:
-        """The gates in a few words, in full."""
         return self._state.headline()
 
     @property
     def sentence(self) -> str:
-        """What can be done, or why nothing can."""
         return self._state.sentence()
 
     def set_theme(self, theme: Theme) -> None:
@@ -91,7 +89,6 @@ class LayersStrip(QFrame):
         )
 
     def reset_wiring(self) -> None:
-        """Ask for the natural order with nothing turned."""
         if self._state.movable:
             self.canvas.reset_order()
             self._turning.straighten(self._state, self.canvas.shown_order)
@@ -162,7 +159,6 @@ class LayersStrip(QFrame):
         self.setFixedHeight(HEIGHT + 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Make room for the scroll bar where the layers do not fit."""
         self._fit_height()
 
     def _fit_height(self) -> None:

@@ -81,7 +81,6 @@ def _curves(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
 
 
 def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
-    """All values with a little air, but never far beyond 100 %."""
     ranges = [finite_range(curve.y) for curve in curves]
     if not ranges:
         return None

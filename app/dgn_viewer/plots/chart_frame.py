@@ -54,17 +54,14 @@ class ChartStyle:
 
     @property
     def title(self) -> TextStyle:
-        """Type of a chart's title."""
         return TextStyle(self.family, 12, bold=True)
 
     @property
     def small_title(self) -> TextStyle:
-        """Type of an overview's title."""
         return TextStyle(self.family, 11)
 
     @property
     def label(self) -> TextStyle:
-        """Type of ticks, axis labels and line ends."""
         return TextStyle(self.family, 11)
 
     def colour(self, token: str, alpha: float = 1.0) -> QColor:

@@ -35,7 +35,6 @@ class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
         self._on_click = on_click
 
     def mouseClickEvent(self, ev: Any) -> None:
-        """A left click or double click; the place in scene coordinates."""
         if ev.button() == Qt.MouseButton.LeftButton:
             ev.accept()
             self._on_click(ev.scenePos(), ev.double())
@@ -162,7 +161,6 @@ class ChartItem(QGraphicsObject):
         return self._box
 
     def plot_area(self) -> PlotArea:
-        """The mapping of what is visible now."""
         (x0, x1), (y0, y1) = self.field.viewRange()
         return PlotArea(self._box, (x0, x1), (y0, y1), down=self.chart.matrix is not None)
 
@@ -178,13 +176,11 @@ class ChartItem(QGraphicsObject):
         return undrawn(x, self.chart.x), undrawn(y, self.chart.y)
 
     def boundingRect(self) -> QRectF:
-        """Data and labels, with what may reach over them."""
         return self._outer
 
     def paint(
         self, painter: QPainter, option: QStyleOptionGraphicsItem, widget: QWidget | None = None
     ) -> None:
-        """The frame; the data and the notes are items of their own above it."""
         area = self._outer.toAlignedRect()
         self._frame.paint(painter, area, self.chart, self.style, self.plot_area(), self._room)
 

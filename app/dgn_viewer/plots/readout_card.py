@@ -39,7 +39,6 @@ class ReadoutCard(QGraphicsObject):
             _paint(painter, self.style, self.place, self.lines, self.room)
 
     def resize(self, room: QRectF) -> None:
-        """The scene has this size now."""
         self.prepareGeometryChange()
         self.room = room
 

@@ -29,7 +29,6 @@ class TextStyle:
 
     @property
     def ascent(self) -> float:
-        """From the top of a line to its base line."""
         return _metrics(self, 0, False).ascent()
 
     def width(self, label: str) -> float:

@@ -94,12 +94,10 @@ class SceneView(QWidget):
         self._readout.update()
 
     def follow(self) -> None:
-        """Show all data in every chart again."""
         for item in self._charts.values():
             item.follow()
 
     def is_following(self, key: str) -> bool:
-        """Whether a chart still shows all of its data as they come."""
         return self._charts[key].following
 
     def visible_range(self, key: str) -> tuple[Range, Range]:
@@ -132,7 +130,6 @@ class SceneView(QWidget):
         self._arrange()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Follow the cursor over the picture; the picture still gets every event."""
         if event.type() == QEvent.Type.MouseMove and isinstance(event, QMouseEvent):
             self._pointer = QPointF(self._canvas.mapToScene(event.position().toPoint()))
             self._point()
@@ -145,7 +142,6 @@ class SceneView(QWidget):
         return QSize(480, 240)
 
     def minimumSizeHint(self) -> QSize:
-        """The least size at which something can be read."""
         return QSize(160, 84)
 
     # Inside

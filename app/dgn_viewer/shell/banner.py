@@ -90,7 +90,6 @@ class Banner(QToolBar):
         self.show_state(RunState())
 
     def show_state(self, now: RunState) -> None:
-        """Say what is not an ordinary run."""
         message = self._message(now)
         self.setVisible(message is not None)
         if message is None:
@@ -108,7 +107,6 @@ class Banner(QToolBar):
         return tuple(label.text() for _, label in self._sides if not label.isHidden())
 
     def set_theme(self, theme: Theme) -> None:
-        """Tinted, so that it is not taken for an ordinary run."""
         tint = mixed(theme.window, theme.accent, 0.12)
         self.setStyleSheet(
             f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"

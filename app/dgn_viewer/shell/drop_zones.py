@@ -80,7 +80,6 @@ class DropZones(QWidget):
         return [*rooms, QRectF(inner.x(), inner.bottom() - _BAND, inner.width(), _BAND)]
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """A veil over the window, and the zones on it."""
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         veil = QColor(self._theme.window)

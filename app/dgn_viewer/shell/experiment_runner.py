@@ -70,7 +70,6 @@ class ExperimentRunner(QObject):
 
     @property
     def running(self) -> bool:
-        """Whether an experiment is being carried out."""
         return self._process.running
 
     def open_page(self, entry: ExperimentEntry) -> None:

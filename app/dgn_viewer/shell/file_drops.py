@@ -46,7 +46,6 @@ class DropTarget(QObject):
         self.overlay.installEventFilter(self)
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw the overlay in this theme."""
         self.overlay.set_theme(theme)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -67,7 +67,6 @@ class RecordedRuns(QObject):
         self._offered = False
 
     def open_run(self) -> None:
-        """The list of the user's runs."""
         self.list_wanted.emit()
         self._send(ListRuns())
 

@@ -18,7 +18,6 @@ class RunControl:
         self._finishing_epoch = False
 
     def toggle(self) -> None:
-        """Train, or pause between two steps."""
         self._send(Pause() if self._run_state().running else Resume())
 
     def finish_epoch(self) -> None:

@@ -98,7 +98,6 @@ class StatusBar(QStatusBar):
         return self._said.get(name, "")
 
     def show_state(self, state: RunState) -> None:
-        """Show the state that an event led to."""
         before, self._state = self._state, state
         if state.run is not before.run:
             self._frame = None

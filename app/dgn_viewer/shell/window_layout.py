@@ -31,7 +31,6 @@ def restore(window: QMainWindow, settings: Settings, size: QSize) -> bool:
 
 
 def save(window: QMainWindow, settings: Settings) -> None:
-    """Store geometry and layout in the settings."""
     settings.geometry = window.saveGeometry()
     settings.layout = window.saveState(LAYOUT_VERSION)
 

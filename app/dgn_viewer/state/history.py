@@ -42,7 +42,6 @@ class RecordedSeries:
         self._series: Series | None = None
 
     def append(self, step: int, value: float) -> None:
-        """Add a point at the end."""
         if self._length == len(self._steps):
             self._steps = _doubled(self._steps)
             self._values = _doubled(self._values)
@@ -84,12 +83,10 @@ class History:
 
     @property
     def step(self) -> int:
-        """The newest step that was heard of."""
         return self._step
 
     @property
     def readings(self) -> Mapping[str, Reading]:
-        """The newest reading of each probe."""
         return self._readings
 
     def revision(self, source: str) -> tuple[int, int, int]:
@@ -97,7 +94,6 @@ class History:
         return self._runs, self._common, self._revisions.get(source, 0)
 
     def on_event(self, event: Event) -> None:
-        """Take in one event."""
         before, self.state = self.state, self.state.after(event)
         match event:
             case RunStarted():

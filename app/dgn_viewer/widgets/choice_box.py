@@ -66,7 +66,6 @@ class ChoiceBox(QComboBox):
         return self._shown
 
     def sizeHint(self) -> QSize:
-        """As wide as the longest short text."""
         texts = [choice.short for choice in self._choices] or ["–" * 6]
         width = max(self.fontMetrics().horizontalAdvance(text) for text in texts)
         return QSize(width + 36, super().sizeHint().height())
@@ -88,7 +87,6 @@ class ChoiceBox(QComboBox):
         event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """The closed box with the short text."""
         painter = QStylePainter(self)
         option = QStyleOptionComboBox()
         self.initStyleOption(option)

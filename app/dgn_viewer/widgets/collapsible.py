@@ -31,7 +31,6 @@ class Collapsible(QWidget):
         self._show()
 
     def open(self, wanted: bool = True) -> None:
-        """Show or hide the content."""
         self.button.setChecked(wanted)
 
     def say(self, note: str) -> None:

@@ -30,14 +30,12 @@ class ElidedLabel(QLabel):
         self.setToolTip(tip(f"{text}. {more}" if more else text) if text else "")
 
     def sizeHint(self) -> QSize:
-        """Little, so that a toolbar does not hide it."""
         return QSize(self._least, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """As much of the text as there is room for."""
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
         room = self.contentsRect()

@@ -32,8 +32,6 @@ _ARROW = 44  # pixels of a combo box that are not text
 
 
 class PickBox(QComboBox):
-    """One of several values."""
-
     def __init__(
         self,
         entries: Sequence[tuple[str, str]] = (),
@@ -56,13 +54,11 @@ class PickBox(QComboBox):
             self.setItemData(place, groups[place] if groups else "", GROUP)
 
     def pick(self, value: str) -> None:
-        """Choose this value, if it is offered."""
         place = self.findData(value)
         if place >= 0:
             self.setCurrentIndex(place)
 
     def value(self) -> str:
-        """What is chosen; empty where nothing is offered."""
         return str(self.currentData() or "")
 
     def wheelEvent(self, event: QWheelEvent) -> None:
@@ -83,8 +79,6 @@ class PickBox(QComboBox):
 
 
 class PathField(QWidget):
-    """A path that can be typed or browsed for."""
-
     def __init__(self, title: str, hint: str = "", *, folder: bool) -> None:
         super().__init__()
         self._title, self._folder = title, folder
@@ -105,15 +99,12 @@ class PathField(QWidget):
         self.set_theme(LIGHT)
 
     def value(self) -> str:
-        """The path in the line."""
         return self.line.text().strip()
 
     def show_value(self, path: str) -> None:
-        """Put this into the line."""
         self.line.setText(path)
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the icon."""
         self.browse.setIcon(icon("open", theme))
 
     def _ask(self) -> None:
@@ -177,7 +168,6 @@ class PairField(QWidget):
         return self.first.value(), self.second.value()
 
     def show_value(self, pair: tuple[int, int] | None) -> None:
-        """Show this pair."""
         self.only.setChecked(pair is not None)
         first, second = pair or (4, 7)
         self.first.setValue(first)
@@ -238,7 +228,6 @@ def value_of(field: QWidget) -> Any:
 
 
 def show_value(field: QWidget, value: Any) -> None:
-    """Fill this in."""
     match field:
         case QCheckBox():
             field.setChecked(bool(value))

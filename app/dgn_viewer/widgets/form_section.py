@@ -53,15 +53,12 @@ class Section(QWidget):
         self._rows.addRow(label, field)
 
     def append(self, group: Section) -> None:
-        """Put another section below the rows."""
         self._column.addWidget(group)
 
     def show_row(self, field: QWidget, wanted: bool) -> None:
-        """Show or hide a row by its field."""
         self._rows.setRowVisible(field, wanted)
 
     def clear(self) -> None:
-        """Remove every row."""
         while self._rows.rowCount():
             self._rows.removeRow(0)
 
@@ -84,7 +81,6 @@ class SettingSection(Section):
             self.settings[setting.name], self.fields[setting.name] = setting, field
 
     def offer(self, settings: Sequence[Setting]) -> None:
-        """Have rows for these settings only."""
         self.clear()
         self.settings, self.fields = {}, {}
         self.extend(settings)

@@ -18,13 +18,11 @@ class ListedItem(QStyledItemDelegate):
     """Draws headings without making them entries: places in the list stay what they are."""
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        """Of the entry with its heading and its hint."""
         size, hint = super().sizeHint(option, index), index.data(HINT)
         wide = option.fontMetrics.horizontalAdvance(hint) + _GAP if hint else 0
         return QSize(size.width() + wide, size.height() + self._above(index))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        """The heading, then the entry below it."""
         above = self._above(index)
         if above:
             self._paint_heading(painter, option, index, above)

@@ -84,7 +84,6 @@ class NumberField(QDoubleSpinBox):
         return self.textFromValue(self.value()) + self.suffix()
 
     def stepBy(self, steps: int) -> None:
-        """To the next rung of the ladder."""
         value = self.value()
         for _ in range(abs(steps)):
             value = self._above(value) if steps > 0 else self._below(value)

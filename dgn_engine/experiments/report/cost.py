@@ -86,7 +86,6 @@ def cost_in_words(task: ReproductionTask) -> str:
 
 
 def storage_in_words(size: float) -> str:
-    """Format bytes: '3.1 MB', '12 GB'."""
     for unit in ("kB", "MB", "GB"):
         size /= 1000
         if size < 999.5:

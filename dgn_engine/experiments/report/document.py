@@ -82,7 +82,6 @@ class Document:
 
 
 def to_bytes(document: Document) -> bytes:
-    """Return the document as it is written."""
     tree = to_plain(document, nonfinite="null")
     return (json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 

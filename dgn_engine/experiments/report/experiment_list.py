@@ -64,10 +64,8 @@ def _minutes(minutes: float) -> str:
 
 
 def quick_words(experiment: Experiment) -> str:
-    """Return the time on two CPU cores: '2 min'."""
     return _minutes(experiment.quick_minutes)
 
 
 def full_words(experiment: Experiment) -> str:
-    """Return the time on one CPU core: '3.5 h'."""
     return _minutes(60 * experiment.full_hours)

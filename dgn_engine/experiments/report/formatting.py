@@ -24,7 +24,6 @@ CLAIM_HEADS = ("claim", "statistic", "value", "95 % interval", "n", "verdict", "
 
 
 def number(value: float, unit: str = "", signed: bool = False) -> str:
-    """Format with two decimals for percentages, four significant digits for all else."""
     if not math.isfinite(value):
         return NOTHING
     sign = "+" if signed else ""
@@ -40,7 +39,6 @@ def number(value: float, unit: str = "", signed: bool = False) -> str:
 
 
 def measured(row: ReportRow) -> str:
-    """Format mean and interval: '97.61 ± 0.12'."""
     mean = number(row.mean, row.unit)
     if not math.isfinite(row.half_width) or mean == NOTHING:
         return mean
@@ -48,7 +46,6 @@ def measured(row: ReportRow) -> str:
 
 
 def printed(found: Printed | None, unit: str) -> str:
-    """Format a number as in the paper."""
     if found is None:
         return NOTHING
     text = number(found.value, unit)
@@ -57,7 +54,6 @@ def printed(found: Printed | None, unit: str) -> str:
 
 
 def interval(claim: Claim) -> str:
-    """Format the interval of a claim: '[0.42, 1.31]'."""
     if claim.exact:
         return "exact"
     if not (math.isfinite(claim.low) and math.isfinite(claim.high)):
@@ -89,7 +85,6 @@ def epochs(value: float) -> str:
 
 
 def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
-    """Return one row under `ROW_HEADS`."""
     unit = f" {row.unit}" if row.unit else ""
     return (
         row.label,
@@ -106,7 +101,6 @@ def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
 
 
 def claim_cells(claim: Claim) -> tuple[str, ...]:
-    """Return one claim under `CLAIM_HEADS`."""
     return (
         f"{claim.id}: {claim.statement}",
         claim.statistic,
@@ -144,7 +138,6 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def verdicts(document: Document) -> dict[str, int]:
-    """Count the claims of each verdict."""
     counts: dict[str, int] = {}
     for claim in document.claims:
         counts[claim.verdict] = counts.get(claim.verdict, 0) + 1

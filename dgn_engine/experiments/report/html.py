@@ -24,7 +24,6 @@ _NUMBERS = frozenset(
 
 
 def html(document: Document) -> str:
-    """Return the whole page."""
     return "\n".join(_page(document)) + "\n"
 
 

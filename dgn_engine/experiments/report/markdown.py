@@ -17,7 +17,6 @@ from dgn_engine.experiments.report.result_layout import FIGURES
 
 
 def markdown(document: Document) -> str:
-    """Return the whole report; figures are linked."""
     return "\n".join(_lines(document)) + "\n"
 
 

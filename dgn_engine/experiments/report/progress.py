@@ -69,7 +69,6 @@ class ProgressTally:
         self._best: RunningUnit | None = None
 
     def add(self, progress: UnitProgress) -> None:
-        """Count an update."""
         before = self._last.get(progress.unit)
         if before is None and progress.state in ("skipped", "running"):
             share = 1.0 if progress.state == "skipped" else progress.fraction
@@ -82,7 +81,6 @@ class ProgressTally:
                 self._best = mine
 
     def progress(self, state: str = "running") -> ReproductionProgress:
-        """Return how far it is now."""
         total = sum(self._work.values()) or 1.0
         done = sum(self._work.get(unit, 0.0) * _share(last) for unit, last in self._last.items())
         elapsed = self._now() - self._began
@@ -110,7 +108,6 @@ class ProgressTally:
 
     @property
     def last(self) -> dict[str, UnitProgress]:
-        """The last update of each unit."""
         return self._last
 
 

@@ -202,7 +202,6 @@ class _DecadesOrMore(LogLocator):
     """Decades; 1, 2 and 5 of each where there are fewer than two of them."""
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        """Of the range that is shown."""
         few = vmin > 0 and np.log10(vmax / vmin) < 2
         self.set_params(subs=(1.0, 2.0, 5.0) if few else (1.0,))
         values = super().tick_values(vmin, vmax)

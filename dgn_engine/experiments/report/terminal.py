@@ -16,7 +16,6 @@ _STYLES = {"held": "green", "not held": "red"}
 
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
-    """Print rows, claims, and the path of the report."""
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
     if document.rows:
         table = _table("", "measured", "printed", "difference", "n", "epochs", "time")

@@ -179,7 +179,6 @@ def _unit_line(
 
 
 def _state_before(unit: Unit, root: Path) -> str:
-    """Return the state of a unit that no update named."""
     try:
         state = state_of(unit, root)
     except UserError:
@@ -198,7 +197,6 @@ def _machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
 
 
 def _devices(plan: Plan, root: Path) -> set[str]:
-    """Return the devices that the runs were begun on."""
     seen = set()
     for unit in plan.units:
         if isinstance(unit, Training):

@@ -90,12 +90,10 @@ class Architecture:
 
     @property
     def residual(self) -> bool:
-        """Whether there are residual blocks."""
         return any(isinstance(node, Merge) for node in self.nodes)
 
     @property
     def normalised(self) -> bool:
-        """Whether some layer is normalised."""
         return any(isinstance(node, Conv) and node.normal for node in self.nodes)
 
     @property
@@ -112,10 +110,8 @@ class Architecture:
 
     @property
     def classes(self) -> int:
-        """Number of logits."""
         return self.weighted[-1].outputs
 
 
 def is_gated(node: Node) -> TypeGuard[Weighted | Gating]:
-    """Whether this node has a gate layer."""
     return isinstance(node, Gating) or (isinstance(node, (Dense, Conv)) and node.gated)

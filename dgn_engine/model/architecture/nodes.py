@@ -96,7 +96,6 @@ Node = Weighted | Pooling | Fork | Skip | Merge | Gating
 
 
 def weight_shape(layer: Weighted) -> tuple[int, ...]:
-    """Shape of the weight tensor of a layer, as torch stores it."""
     if isinstance(layer, Dense):
         return (layer.outputs, layer.inputs)
     return (layer.outputs, layer.inputs, layer.kernel, layer.kernel)

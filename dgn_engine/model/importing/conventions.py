@@ -67,7 +67,6 @@ class ConventionRules:
     def between(
         self, before: NumberedLayer, after: NumberedLayer, gap: LayerGap
     ) -> Sequence[Between]:
-        """What may stand between two layers."""
         if before.kind == "Linear":
             if gap.open:
                 return (("ReLU",),)

@@ -62,7 +62,6 @@ def our_network(
 
 
 def _part(listing: CheckpointContents, prefix: str) -> CheckpointContents:
-    """The tensors of one of our two networks."""
     arrays = {
         name.removeprefix(prefix): array
         for name, array in listing.arrays.items()

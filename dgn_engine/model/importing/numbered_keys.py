@@ -49,7 +49,6 @@ class NumberedSequence:
 
     @property
     def convolutions(self) -> int:
-        """How many; they all stand before the dense layers."""
         return sum(layer.kind == "Conv2d" for layer in self.weighted)
 
 

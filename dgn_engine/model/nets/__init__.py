@@ -14,12 +14,10 @@ __all__ = ["Net", "all_nets", "build_architecture", "net_entries"]
 
 
 def all_nets() -> dict[str, Net]:
-    """Every network by id."""
     return discover("dgn_engine.model.nets", "NET", Net)
 
 
 def net_entries() -> tuple[NetEntry, ...]:
-    """The networks with their forms, as the viewer shows them."""
     return tuple(NetEntry(name, net.title, net.options) for name, net in all_nets().items())
 
 

@@ -15,7 +15,6 @@ from dgn_engine.setting import OptionValue, Setting
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
-    """Four gated convolutions, then pooling and the output layer."""
     channels, stride = int(options["channels"]), int(options["stride"])
     convs = conv_chain(image_channels("cnn4", input_shape), (channels,) * 4, stride)
     head = (GlobalAveragePool(), Dense(channels, classes, gated=False))

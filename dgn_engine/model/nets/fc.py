@@ -12,7 +12,6 @@ from dgn_engine.setting import OptionValue, Setting
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
-    """Dense layers on the flattened input."""
     width, depth = int(options["width"]), int(options["depth"])
     inputs = flat(input_shape)
     return Architecture((inputs,), dense_chain(inputs, width, depth - 1, classes))

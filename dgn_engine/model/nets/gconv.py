@@ -12,7 +12,6 @@ from dgn_engine.setting import OptionValue, Setting
 def build(
     input_shape: tuple[int, ...], classes: int, options: Mapping[str, OptionValue]
 ) -> Architecture:
-    """The architecture of the authors' notebooks."""
     inputs = image_channels("gconv", input_shape)
     convs = conv_chain(inputs, (64, 64, 128, 128), int(options["stride"]))
     head = dense_chain(128, 256, 2, classes)

@@ -33,7 +33,6 @@ _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 
 
 def read_npy(content: bytes) -> ParsedFile:
-    """One array under the name 'array'."""
     array, dtype = _array("array", io.BytesIO(content), len(content))
     if array is None:
         raise UnreadableFile(f"holds {dtype}, which are not read")

@@ -294,7 +294,6 @@ def _members_of_state(state: Any) -> Iterator[tuple[str, Any]]:
 
 
 def key_text(key: Any) -> str:
-    """The key of a dictionary as text."""
     if isinstance(key, str):
         return key
     if key is None or isinstance(key, (bool, int, float)):

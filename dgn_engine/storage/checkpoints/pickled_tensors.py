@@ -331,7 +331,6 @@ def _array(tensor: StridedTensor, records: Records) -> Array | Unsupported:
 
 
 def is_array(node: Any) -> bool:
-    """Whether this is an array of numpy, of whatever type."""
     return isinstance(node, InertObject) and node.callee in _RECONSTRUCT + _FROM_BUFFER
 
 

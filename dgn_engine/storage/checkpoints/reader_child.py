@@ -39,7 +39,6 @@ _OTHER = {
 
 
 def main(seconds: int) -> None:
-    """Read standard input, answer on standard output."""
     pipe = answer_pipe()
     cut_off()
     content = sys.stdin.buffer.read(limits.FILE + 1)
@@ -48,7 +47,6 @@ def main(seconds: int) -> None:
 
 
 def answer(content: bytes, pipe: IO[bytes]) -> None:
-    """Write what these bytes hold, or why they are not taken."""
     try:
         contents = tidy(read(content))
         if not contents.arrays:

@@ -230,7 +230,6 @@ def _described(module: InertObject) -> tuple[str, dict[str, Value]]:
 
 
 def as_json(layers: tuple[StatedLayer, ...]) -> list[dict[str, Any]]:
-    """The layers as the reading child sends them."""
     return [{"name": one.name, "kind": one.kind, "numbers": one.numbers} for one in layers]
 
 

@@ -27,7 +27,6 @@ LINE = 64 << 20  # bytes of the JSON line
 
 
 def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
-    """Write the whole answer."""
     head = {
         "tensors": [
             {"name": name, "shape": array.shape, "dtype": contents.dtypes[name]}
@@ -45,7 +44,6 @@ def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
 
 
 def refuse(reason: str, pipe: IO[bytes]) -> None:
-    """Write why there are no tensors."""
     pipe.write(json.dumps({"refused": plain(reason, 600)}).encode() + b"\n")
     pipe.flush()
 

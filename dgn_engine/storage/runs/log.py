@@ -199,12 +199,10 @@ def decode_line(raw: bytes) -> LogLine | None:
 
 
 def is_logged(event: Event) -> bool:
-    """Whether the log of a run keeps this event."""
     return type(event) in _WORD_OF
 
 
 def log_word(event: Event) -> str:
-    """The word that stands for the event's kind in the log."""
     return _WORD_OF[type(event)]
 
 

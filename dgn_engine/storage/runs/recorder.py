@@ -89,7 +89,6 @@ class Recorder:
         self._put(_Checkpoint(snapshot, kept))
 
     def take_events(self) -> list[Event]:
-        """What happened to the recording since the last call."""
         events = []
         while self._events:
             events.append(self._events.popleft())

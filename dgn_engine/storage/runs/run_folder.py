@@ -102,7 +102,6 @@ class RunFolder:
 
     @property
     def newest(self) -> run_checkpoints.StoredCheckpoint | None:
-        """The last sound checkpoint."""
         sound = [one for one in self.checkpoints if one.sound]
         return sound[-1] if sound else None
 
@@ -116,12 +115,10 @@ class RunFolder:
         return None
 
     def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
-        """Write down what is known once the run is built."""
         self._change()
         self._write_info(run_info.add_start(self.info, started, fingerprint, threads))
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
-        """Append a line to the log."""
         self._change()
         self._log.append(name, dict(fields))
         if name in CHANGES:
@@ -203,7 +200,6 @@ class RunFolder:
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove a run that could not begin."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
 

@@ -120,7 +120,6 @@ def started_of(info: Mapping[str, Any]) -> RunStarted | None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what decides a number; nothing is imported for them."""
     return {
         "dgn-viewer": __version__,
         "python": platform.python_version(),

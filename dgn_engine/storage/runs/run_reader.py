@@ -111,7 +111,6 @@ class RunReader:
 
     @property
     def diverged_at(self) -> int | None:
-        """The step at which the loss was no longer finite."""
         return next((event.step for event in self.events if isinstance(event, Diverged)), None)
 
     @property

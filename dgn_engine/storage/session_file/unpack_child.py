@@ -26,7 +26,6 @@ from dgn_engine.storage.session_file import archive_format
 
 
 def main(seconds: int) -> None:
-    """Read standard input, answer on standard output."""
     pipe = answer_pipe()
     cut_off()
     content = sys.stdin.buffer.read(limits.FILE + 1)
@@ -35,7 +34,6 @@ def main(seconds: int) -> None:
 
 
 def answer(content: bytes, pipe: IO[bytes]) -> None:
-    """Write the members of a session, or why it is not taken."""
     try:
         archive = checked_session(content)
         names = [name for name in archive.members if name != archive_format.MANIFEST]

@@ -126,12 +126,10 @@ def write_log(root: Path, unit_id: str, text: str) -> None:
 
 
 def log_path(root: Path, unit_id: str) -> Path:
-    """Return the log of a unit's attempts that failed."""
     return root / LOGS / f"{unit_id}.txt"
 
 
 def last_lines(text: str) -> str:
-    """Return the end of a log."""
     return "\n".join(text.rstrip().splitlines()[-LAST_LINES:])
 
 

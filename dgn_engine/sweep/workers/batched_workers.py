@@ -19,7 +19,6 @@ class BatchedExecutor(Executor):
     limit: int = 0
 
     def workers_in(self, root: Path) -> BatchedWorkers:
-        """Return processes for the sweep in `root`."""
         return BatchedWorkers(root, self.limit)
 
 

@@ -40,8 +40,6 @@ class DaskExecutor(Executor):
 
 @dataclass
 class _Job:
-    """A task on a worker."""
-
     task: UnitTask
     address: str
     future: Any  # distributed.Future
@@ -167,7 +165,6 @@ class DaskWorkers:
         self._require_workers(there)
 
     def _introduce(self, addresses: set[str]) -> None:
-        """Ask new workers who they are."""
         if not addresses:
             return
         from dgn_engine.sweep.workers.dask_task import introduce

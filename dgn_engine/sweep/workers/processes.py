@@ -39,14 +39,11 @@ class ProcessExecutor(Executor):
     limit: int = 0
 
     def workers_in(self, root: Path) -> ProcessWorkers:
-        """Return processes for the sweep in `root`."""
         return ProcessWorkers(root, self.limit)
 
 
 @dataclass
 class _Worker:
-    """A process, the pipe to it, and the tasks it has, by their units."""
-
     process: SpawnProcess
     pipe: Connection
     gpu: str
@@ -67,12 +64,10 @@ class ProcessWorkers:
 
     @property
     def places(self) -> int:
-        """How many may work at a time."""
         return len(self._places)
 
     @property
     def busy(self) -> bool:
-        """Whether any process has a task."""
         return any(worker.tasks for worker in self._workers)
 
     @contextmanager
@@ -176,7 +171,6 @@ class ProcessWorkers:
             self._on_update(UnitUpdate(unit_id, "lost", trouble=text))
 
     def _shut_down(self) -> None:
-        """End every process, whatever happened."""
         self.interrupt()
         for worker in self._workers:
             worker.process.join(LEAVE)
@@ -207,7 +201,6 @@ def _end(worker: _Worker) -> int | None:
 
 
 def cores() -> int:
-    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1

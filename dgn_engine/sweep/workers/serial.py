@@ -13,10 +13,7 @@ from dgn_engine.sweep.workers.attempt import attempt_unit
 
 
 class SerialExecutor(Executor):
-    """The simplest executor."""
-
     def workers_in(self, root: Path) -> SerialWorker:
-        """Return the worker: this process."""
         return SerialWorker()
 
 

@@ -21,7 +21,6 @@ class DenseChain:
     biases: Sequence[Tensor]
 
     def layer(self, place: int, z: Tensor) -> Tensor:
-        """W z + b for z (B, in, m)."""
         if len(self.biases):
             return torch.baddbmm(self.biases[place][:, :, None], self.weights[place], z)
         return torch.bmm(self.weights[place], z)

@@ -54,8 +54,6 @@ class JobResult:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """How far one job is; `outcome`: its scores so far."""
-
     job: Job
     step: int
     total_steps: int
@@ -127,7 +125,6 @@ class StackMember:
 
     @property
     def progress(self) -> JobProgress:
-        """How far it is."""
         return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
     def epoch_ended(self, train: Score, test: Score) -> None:
@@ -164,7 +161,6 @@ class StackMember:
 
     @property
     def over(self) -> bool:
-        """Nothing is left to train."""
         return self.run.finished or self.run.diverged
 
     def end(self) -> JobResult:
@@ -185,7 +181,6 @@ class StackMember:
         return JobResult(self.job, status, last)
 
     def close(self) -> None:
-        """Release the folder."""
         self._folder.close()
 
     def _keep(self) -> None:
@@ -227,13 +222,11 @@ def over_before(job: Job) -> JobResult | None:
 
 
 def not_begun(job: Job) -> JobResult:
-    """The result of a job that had not begun when the pack was interrupted."""
     begun = (job.folder / RUN).exists()
     return JobResult(job, "stopped", _outcome_in(RunReader(job.folder)) if begun else Outcome())
 
 
 def failed(job: Job, refusal: UserError) -> JobResult:
-    """The result of a job that could not begin."""
     return JobResult(job, "failed", Outcome(), refusal)
 
 

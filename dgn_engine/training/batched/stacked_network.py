@@ -58,7 +58,6 @@ class TrainerStack:
 
     @torch.no_grad()
     def step(self) -> None:
-        """One batch of every network."""
         rows = self._rows()
         labels = self._train.labels(rows)
         passed = self._forward(True, rows)

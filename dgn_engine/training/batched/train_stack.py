@@ -210,7 +210,6 @@ def _fitting(members: Sequence[StackMember]) -> int:
 
 
 def _folder(job: Job) -> RunFolder:
-    """The folder of a run that was begun, or a new one."""
     if not (job.folder / RUN).exists():
         return RunFolder.create(job.folder, job.config)
     folder = RunFolder(job.folder)

@@ -15,5 +15,4 @@ __all__ = ["ComparedGates", "Probe", "ProbeContext", "ProbeResult", "all_probes"
 
 
 def all_probes() -> dict[str, Probe]:
-    """Every probe by id."""
     return discover("dgn_engine.training.probes", "PROBE", Probe)

@@ -47,7 +47,6 @@ class ProbeContext:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what was computed, to free memory."""
         # K^F is shown where something trains through the gates.
         trained = self.regime.trains_feature or self.regime.own_gates
         self.kernels = SharedKernels(self.network, self.x, feature_trained=trained)
@@ -109,5 +108,4 @@ class Probe:
 
 
 def numpy(tensor: Tensor) -> Array:
-    """The values of a tensor on the CPU (frozen later, at the border)."""
     return tensor.detach().cpu().numpy()

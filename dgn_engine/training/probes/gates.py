@@ -22,7 +22,6 @@ from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, 
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    """See the module's first lines; options: `layer`, `unit` (0-based)."""
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars: dict[str, float] = {}
     for layer, gates in enumerate(context.gates):

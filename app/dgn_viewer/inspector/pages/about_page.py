@@ -30,7 +30,6 @@ class AboutPage(QWidget):
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:
-        """Draw the formulas in this theme."""
         for formula in self.formulas:
             formula.set_theme(theme)
 

@@ -68,7 +68,6 @@ class ExperimentPage(QWidget):
         self._lay_out()
 
     def request(self) -> ReproduceRequest:
-        """What is filled in; raises `UserError` with what is wrong."""
         request = ReproduceRequest(
             self.entry.id,
             scale="full" if self.full.isChecked() else "quick",
@@ -82,7 +81,6 @@ class ExperimentPage(QWidget):
         return self.advanced.put_into(request)
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the arrow of what is folded."""
         self.advanced.set_theme(theme)
 
     def _begin(self) -> None:

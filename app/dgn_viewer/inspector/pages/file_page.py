@@ -85,7 +85,6 @@ class FilePage(QWidget):
 
     @property
     def purpose(self) -> Purpose:
-        """What the file shall be used for."""
         return next(use.purpose for use in USES if self.uses[use.purpose].isChecked())
 
     def choose(self, purpose: Purpose) -> None:

@@ -67,7 +67,6 @@ class MatchTable(QTableWidget):
         return bool(rows) and all(self._fitting(match) for match in rows)
 
     def set_theme(self, theme: Theme) -> None:
-        """Colour the rows that do not fit."""
         self._theme = theme
         for row, match in enumerate(self._matches):
             colour = theme.text if match.fits else theme.refused

@@ -23,7 +23,6 @@ class RunRows(QStyledItemDelegate):
         self._theme = theme
 
     def set_theme(self, theme: Theme) -> None:
-        """Paint in this theme from now on."""
         self._theme = theme
 
     def sizeHint(
@@ -37,7 +36,6 @@ class RunRows(QStyledItemDelegate):
         option: QStyleOptionViewItem,
         index: QModelIndex | QPersistentModelIndex,
     ) -> None:
-        """The headline in the text colour, the rest muted and smaller."""
         theme = self._theme
         rect: QRect = option.rect
         state: QStyle.StateFlag = option.state
