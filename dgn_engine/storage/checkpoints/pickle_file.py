@@ -11,7 +11,8 @@ What a hostile pickle tries, and what stops it:
   it with the bytes that are there before anything is allocated
 - keys that take for ever to hash, or collide: `InertDict` keeps pairs; sets are inert as well
 - a place of 2^32 in the memo: the memo is a dictionary
-- steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`
+- steps without end, long numbers, much text: `limits.OPERATIONS`, `INTEGER`, `PICKLE`, each before
+  anything is allocated
 - shared nested tuples, lists that hold themselves: nothing here walks them; see `tensor_tree`
 - extensions, text references, buffers outside the pickle, protocols after 5: refused
 - whatever else takes memory or time: the limits of the process (`confinement`)
@@ -120,16 +121,6 @@ def _refuse(_: InertUnpickler) -> None:
     raise UnreadableFile("has a pickle with instructions that no checkpoint needs")
 
 
-def _measured(code: int) -> Callable[[InertUnpickler], None]:
-    """A standard step, after which the length of the number or text that it pushed is checked."""
-
-    def step(machine: InertUnpickler) -> None:
-        _STANDARD[code](machine)
-        machine.measure(machine.stack[-1])
-
-    return step
-
-
 _NUMBERS = pickle.INT + pickle.LONG + pickle.LONG1 + pickle.LONG4
 _TEXTS = b"".join(
     (
@@ -145,10 +136,22 @@ _STANDARD: dict[int, Callable[[Any], None]] = {  # a later protocol may bring st
 }
 
 
+def _limited(code: int) -> Callable[[InertUnpickler], None]:
+    """A standard step whose number or text is limited before it is read."""
+
+    def step(machine: InertUnpickler) -> None:
+        machine.within = code
+        _STANDARD[code](machine)
+        machine.within = 0
+
+    return step
+
+
 class InertUnpickler(pickle._Unpickler):
     """The standard machine, with inert objects in the place of imported names and calls.
 
-    `build` and `persistent` as for `read_pickle`; `at`: the place of the next byte.
+    `build` and `persistent` as for `read_pickle`. `at`: the place of the next byte; `within`: the
+    code of the number or text that is being read, or 0; `text`: bytes of text up to now.
     """
 
     stack: list[Any]
@@ -158,7 +161,8 @@ class InertUnpickler(pickle._Unpickler):
 
     def __init__(self, content: bytes, start: int, build: Build, persistent: Persistent) -> None:
         super().__init__(self, encoding="latin-1")  # text of Python 2 may be the bytes of an array
-        self.content, self.at, self.text = content, start, 0
+        self.content, self.at = content, start
+        self.within, self.text = 0, 0
         self.build, self.persistent = build, persistent
 
     def load(self) -> Any:
@@ -173,6 +177,12 @@ class InertUnpickler(pickle._Unpickler):
         raise UnreadableFile(f"has a pickle of more than {limits.OPERATIONS:,} instructions")
 
     def read(self, length: int) -> bytes:
+        if self.within in _NUMBERS and length > limits.INTEGER:
+            raise UnreadableFile("has a pickle with a number of unreasonable length")
+        if self.within in _TEXTS:
+            self.text += length
+            if self.text > limits.PICKLE:
+                raise UnreadableFile("has more text in its pickle than any checkpoint")
         begin, self.at = self.at, self.at + length
         if self.at > len(self.content):
             raise UnreadableFile("is cut off within its pickle")
@@ -183,14 +193,6 @@ class InertUnpickler(pickle._Unpickler):
         if not end:
             raise UnreadableFile("has a damaged pickle")
         return self.read(end - self.at)
-
-    def measure(self, value: int | str) -> None:
-        if isinstance(value, str):
-            self.text += len(value)
-            if self.text > limits.PICKLE:
-                raise UnreadableFile("has more text in its pickle than any checkpoint")
-        elif value.bit_length() > 8 * limits.INTEGER:
-            raise UnreadableFile("has a pickle with a number of unreasonable length")
 
     def find_class(self, module: str, name: str) -> GlobalName:
         return GlobalName(module, name)
@@ -229,7 +231,7 @@ class InertUnpickler(pickle._Unpickler):
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **dict.fromkeys(range(256), _refuse),
         **_STANDARD,
-        **{code: _measured(code) for code in _NUMBERS + _TEXTS},
+        **{code: _limited(code) for code in _NUMBERS + _TEXTS},
         pickle.PROTO[0]: lambda machine: machine.read(1),  # the instructions say enough
         pickle.FRAME[0]: lambda machine: machine.read(8),  # its content is read as it comes
         pickle.BYTEARRAY8[0]: _STANDARD[pickle.BINBYTES8[0]],
