@@ -20,22 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from dgn_engine.protocol.events import (
-    ComparisonClosed,
-    ComparisonOpened,
-    Diverged,
-    EngineRestarted,
-    Event,
-    Failed,
-    Finished,
-    RecordingPaused,
-    RecordingResumed,
-    Refused,
-    RegimeSwapped,
-    RunContinued,
-    WeightsSaved,
-    WeightsTaken,
-)
+from dgn_engine.protocol import events
 
 Kind = Literal["info", "refused", "failed"]
 _SECONDS: dict[Kind, float] = {"info": 12.0, "refused": 20.0, "failed": 0.0}  # 0: until closed
@@ -63,37 +48,37 @@ class Notice:
     offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
 
 
-def notice_of(event: Event) -> Notice | None:
+def notice_of(event: events.Event) -> Notice | None:
     """What an event says to the user, if anything."""
     match event:
-        case Refused(what=what, reason=reason):
+        case events.Refused(what=what, reason=reason):
             return Notice("refused", f"Cannot {what}: {reason}" if what else reason)
-        case Failed(what=what, traceback=traceback):
+        case events.Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
-        case RegimeSwapped() | WeightsTaken():
+        case events.RegimeSwapped() | events.WeightsTaken():
             return Notice("info", event.sentence)
-        case ComparisonOpened(remark=remark) if remark:
+        case events.ComparisonOpened(remark=remark) if remark:
             return Notice("refused", remark)
-        case ComparisonClosed(reason=reason) if reason:
+        case events.ComparisonClosed(reason=reason) if reason:
             return Notice("refused", reason)
-        case WeightsSaved(step=step, path=path):
+        case events.WeightsSaved(step=step, path=path):
             return Notice("info", f"Weights of step {step:,} saved as {path}.")
-        case Diverged(step=step):
+        case events.Diverged(step=step):
             return Notice(
                 "refused",
                 f"Diverged at step {step:,}: the loss is no longer finite, and the run stands. "
                 "Reset it, or begin a new one with a smaller learning rate.",
             )
-        case EngineRestarted():
+        case events.EngineRestarted():
             return Notice("failed", event.sentence)
-        case Finished(step=step):
+        case events.Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
-        case RecordingPaused(reason=reason):
+        case events.RecordingPaused(reason=reason):
             return Notice("refused", f"{reason} Training goes on.")
-        case RecordingResumed(step=step, lost=lost):
+        case events.RecordingResumed(step=step, lost=lost):
             gap = f"; {lost:,} lines of its log are lost" if lost else ""
             return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
-        case RunContinued(step=step, remark=remark):
+        case events.RunContinued(step=step, remark=remark):
             exact = f" It may differ in the last bits: {remark}." if remark else ""
             return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")
         case _:
@@ -206,7 +191,7 @@ class Notices(QWidget):
     def cards(self) -> tuple[NoticeCard, ...]:
         return tuple(self._cards)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         notice = notice_of(event)
         if notice is not None:
             self.tell(notice)

@@ -17,16 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dgn_engine.protocol.events import (
-    Event,
-    Measured,
-    RecordingPaused,
-    RecordingResumed,
-    RegimeSwapped,
-    RunContinued,
-    RunStarted,
-    Working,
-)
+from dgn_engine.protocol import events
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.progress import ReproductionProgress
@@ -109,26 +100,26 @@ class TrainProgressBar(_ProgressBar):
             rate = (step - self._first) / max(now - self._began, 1e-9)
             self._bar.update(self._task, completed=step, rate=rate)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         match event:
-            case Working():
+            case events.Working():
                 percent = "" if event.fraction is None else f" {event.fraction:.0%}"
                 self._bar.update(self._task, description=f"{event.what}{percent}")
-            case RunStarted():
+            case events.RunStarted():
                 self._began = time.monotonic()
                 total = event.total_steps or None
                 self._bar.update(self._task, description=event.regime, total=total)
-            case RegimeSwapped():
+            case events.RegimeSwapped():
                 self._bar.update(self._task, description=event.after)
                 self._console.print(event.sentence)
-            case Measured():
+            case events.Measured():
                 self._scores(event)
-            case RecordingPaused():
+            case events.RecordingPaused():
                 self._console.print(f"{event.reason} Training goes on.")
-            case RecordingResumed():
+            case events.RecordingResumed():
                 lost = f"; {event.lost:,} lines of the log are lost" if event.lost else ""
                 self._console.print(f"Recording goes on at step {event.step:,}{lost}.")
-            case RunContinued():
+            case events.RunContinued():
                 self._first = event.step
                 self._console.print(f"Continuing at step {event.step:,}.")
                 if event.remark:
@@ -136,7 +127,7 @@ class TrainProgressBar(_ProgressBar):
             case _:
                 pass
 
-    def _scores(self, event: Measured) -> None:
+    def _scores(self, event: events.Measured) -> None:
         self._train = f"loss {event.train_loss:.4f}"
         if event.test_accuracy is None:
             self._bar.update(self._task, scores=self._train)

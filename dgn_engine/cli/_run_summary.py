@@ -5,14 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.events import (
-    Failed,
-    RecordingPaused,
-    RecordingResumed,
-    RegimeSwapped,
-    Rewired,
-    RunContinued,
-)
+from dgn_engine.protocol import events
 from dgn_engine.storage.runs.run_reader import RunReader
 
 
@@ -65,24 +58,24 @@ def _changes(reader: RunReader) -> list[str]:
     words: list[str] = []
     for event in reader.events:
         match event:
-            case RegimeSwapped():
+            case events.RegimeSwapped():
                 words.append(event.sentence)
-            case Rewired():
+            case events.Rewired():
                 words.append(_wiring(event))
-            case RunContinued():
+            case events.RunContinued():
                 words.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
-            case RecordingPaused():
+            case events.RecordingPaused():
                 words.append(f"{event.reason} (step {event.step:,})")
-            case RecordingResumed():
+            case events.RecordingResumed():
                 words.append(
                     f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost."
                 )
-            case Failed():
+            case events.Failed():
                 words.append(event.what)
     return [f"  {sentence}" for sentence in words]
 
 
-def _wiring(event: Rewired) -> str:
+def _wiring(event: events.Rewired) -> str:
     words = f"Gate layers in the order {list(event.order)}"
     if event.rotation:
         words += f", rotated by {list(event.rotation)} units"

@@ -11,45 +11,43 @@ from torch import Tensor
 
 from dgn_engine.config import Initialisation
 from dgn_engine.kernels import tangent_kernels
-from dgn_engine.model.architecture import (
-    Architecture,
-    Conv,
-    Dense,
-    Fork,
-    GlobalAveragePool,
-    Merge,
-    Node,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.gates import Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 
 
-def dense(inputs: int, width: int, depth: int, logits: int = 1) -> Architecture:
+def dense(inputs: int, width: int, depth: int, logits: int = 1) -> arch.Architecture:
     """Return d weight layers, d - 1 of them gated, of `width` units."""
     sizes = (inputs, *[width] * (depth - 1))
-    nodes: list[Node] = [Dense(a, b) for a, b in pairwise(sizes)]
-    return Architecture((inputs,), (*nodes, Dense(sizes[-1], logits, gated=False)))
+    nodes: list[arch.Node] = [arch.Dense(a, b) for a, b in pairwise(sizes)]
+    return arch.Architecture((inputs,), (*nodes, arch.Dense(sizes[-1], logits, gated=False)))
 
 
-def convolutional(channels: int, side: int) -> Architecture:
+def convolutional(channels: int, side: int) -> arch.Architecture:
     """Return three 3×3 convolutions with circular padding on one channel, pooling, one logit."""
-    convs = [Conv(1 if not place else channels, channels, circular=True) for place in range(3)]
-    head = (GlobalAveragePool(), Dense(channels, 1, gated=False))
-    return Architecture((1, side, side), (*convs, *head))
+    convs = [arch.Conv(1 if not place else channels, channels, circular=True) for place in range(3)]
+    head = (arch.GlobalAveragePool(), arch.Dense(channels, 1, gated=False))
+    return arch.Architecture((1, side, side), (*convs, *head))
 
 
-def residual(inputs: int, width: int, blocks: int, block_depth: int) -> Architecture:
+def residual(inputs: int, width: int, blocks: int, block_depth: int) -> arch.Architecture:
     """Return the FC-block ResNet of THEORY §3: b skips, d_blk layers in each of b + 2 blocks."""
-    nodes: list[Node] = [Dense(inputs if not i else width, width) for i in range(block_depth)]
+    nodes: list[arch.Node] = [
+        arch.Dense(inputs if not i else width, width) for i in range(block_depth)
+    ]
     for _ in range(blocks):
-        nodes += [Fork(), *(Dense(width, width) for _ in range(block_depth)), Merge()]
-    nodes += [Dense(width, width) for _ in range(block_depth - 1)]
-    return Architecture((inputs,), (*nodes, Dense(width, 1, gated=False)))
+        nodes += [
+            arch.Fork(),
+            *(arch.Dense(width, width) for _ in range(block_depth)),
+            arch.Merge(),
+        ]
+    nodes += [arch.Dense(width, width) for _ in range(block_depth - 1)]
+    return arch.Architecture((inputs,), (*nodes, arch.Dense(width, 1, gated=False)))
 
 
 def gated(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     seed: int,
     *,
     own: bool = False,

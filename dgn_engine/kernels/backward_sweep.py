@@ -13,23 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.model.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Dense,
-    Flatten,
-    Fork,
-    Gating,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Node,
-    Skip,
-    Weighted,
-    is_gated,
-)
+from dgn_engine.model import architecture as arch
 
 
 @dataclass(frozen=True)
@@ -40,7 +24,7 @@ class LayerFactors:
     `feature`: the deltas that reach the layer through the gates. Either may be None.
     """
 
-    layer: Weighted
+    layer: arch.Weighted
     bias: bool
     inputs: Tensor
     value: Tensor | None
@@ -55,7 +39,7 @@ class ForwardPass:
     move with their own q_l. `bias` and `inputs` by weight layer.
     """
 
-    architecture: Architecture
+    architecture: arch.Architecture
     weights: Sequence[Tensor]
     bias: Sequence[bool]
     inputs: Sequence[Tensor]
@@ -93,24 +77,24 @@ def value_sweep(
     kept: list[Tensor] = []  # of the open blocks: what goes to their ends, then to their forks
     for step in _backwards(run.architecture):
         node = step.node
-        if is_gated(node):
+        if arch.is_gated(node):
             if at_gate is not None:
                 at_gate(step.gate, E * run.pre[step.gate].unsqueeze(1))
             E = E * run.gates[step.gate].unsqueeze(1)
         match node:
-            case Dense() | Conv():
+            case arch.Dense() | arch.Conv():
                 yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
                 E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
-            case Merge():
+            case arch.Merge():
                 kept.append(node.pre * node.post * E)
                 E = node.post * E
-            case Skip():
+            case arch.Skip():
                 E, kept[-1] = kept[-1], E
-            case Fork():
+            case arch.Fork():
                 E = E + kept.pop()
-            case Gating():
+            case arch.Gating():
                 pass
             case _:
                 E = pool_adjoint(node, E, step.shape, masks)
@@ -126,28 +110,28 @@ def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterato
     kept: list[Tensor | None] = []
     for step in _backwards(run.architecture):
         node = step.node
-        if is_gated(node):
+        if arch.is_gated(node):
             carried = None if E is None else E * run.slopes[step.gate].unsqueeze(1)
             E = _added(carried, sources[step.gate])
         match node:
-            case Dense() | Conv():
+            case arch.Dense() | arch.Conv():
                 yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
                 if E is not None:
                     E = weight_adjoint(node, run.weights[step.weight], E, step.shape)
-            case Merge():
+            case arch.Merge():
                 kept.append(None if E is None else node.pre * node.post * E)
                 E = None if E is None else node.post * E
-            case Skip():
+            case arch.Skip():
                 E, kept[-1] = kept[-1], E
-            case Fork():
+            case arch.Fork():
                 E = _added(E, kept.pop())
-            case Gating():
+            case arch.Gating():
                 pass
             case _ if E is not None:
                 E = pool_adjoint(node, E, step.shape, masks)
-            case MaxPool() | GlobalMaxPool():
+            case arch.MaxPool() | arch.GlobalMaxPool():
                 masks.pop()
 
 
@@ -162,56 +146,58 @@ class _Step:
     """A node with the number of its weight and of its gate layer, where it has them, and the
     shape that enters it, without batch."""
 
-    node: Node
+    node: arch.Node
     weight: int
     gate: int
     shape: tuple[int, ...]
 
 
-def _backwards(architecture: Architecture) -> Iterator[_Step]:
+def _backwards(architecture: arch.Architecture) -> Iterator[_Step]:
     steps: list[_Step] = []
     shape = architecture.input_shape
     weight = gate = 0
     for node, after in architecture.shapes():
         steps.append(_Step(node, weight, gate, shape))
-        weight += isinstance(node, (Dense, Conv))
-        gate += is_gated(node)
+        weight += isinstance(node, (arch.Dense, arch.Conv))
+        gate += arch.is_gated(node)
         shape = after
     return reversed(steps)
 
 
-def pool_adjoint(node: Node, delta: Tensor, shape: tuple[int, ...], masks: list[Tensor]) -> Tensor:
+def pool_adjoint(
+    node: arch.Node, delta: Tensor, shape: tuple[int, ...], masks: list[Tensor]
+) -> Tensor:
     """The transpose of a pooling or flattening; `shape` is what entered it, without batch.
 
     Max pooling uses up the last of `masks`.
     """
     match node:
-        case GlobalAveragePool():
+        case arch.GlobalAveragePool():
             mean = delta / (shape[1] * shape[2])
             return mean[..., None, None].expand(*delta.shape, *shape[1:])
-        case AveragePool():
+        case arch.AveragePool():
             window = delta.new_full((1, 1, node.kernel, node.kernel), node.kernel**-2)
             rest = [(side - node.kernel) % node.stride for side in shape[1:]]
             flat = delta.reshape(-1, 1, *delta.shape[3:])
             back = F.conv_transpose2d(flat, window, None, node.stride, 0, rest)
             return back.reshape(*delta.shape[:2], *shape)
-        case MaxPool() | GlobalMaxPool():
+        case arch.MaxPool() | arch.GlobalMaxPool():
             mask = masks.pop().flatten(2)[:, None]
             flat = delta.reshape(*delta.shape[:3], -1)
             flat = flat.expand(mask.shape[0], -1, -1, -1)
             back = flat.new_zeros((*flat.shape[:3], shape[1] * shape[2]))
             back.scatter_add_(3, mask.expand_as(flat), flat)
             return back.reshape(*back.shape[:2], *shape)
-        case Flatten():
+        case arch.Flatten():
             return delta.reshape(*delta.shape[:2], *shape)
     raise AssertionError(f"{node} is not a pooling")
 
 
 def weight_adjoint(
-    layer: Weighted, weight: Tensor, delta: Tensor, shape: tuple[int, ...]
+    layer: arch.Weighted, weight: Tensor, delta: Tensor, shape: tuple[int, ...]
 ) -> Tensor:
     """The transpose of a weight layer on deltas (n, c, ...); `shape` is what entered it."""
-    if isinstance(layer, Dense):
+    if isinstance(layer, arch.Dense):
         return delta @ weight
     flat = delta.reshape(-1, *delta.shape[2:])
     margin = layer.padding

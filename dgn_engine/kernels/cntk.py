@@ -14,18 +14,12 @@ from dgn_engine.errors import UserError
 from dgn_engine.kernels import cntk_slabs
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.positions import box_sum
-from dgn_engine.model.architecture import (
-    Architecture,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAveragePool,
-)
+from dgn_engine.model import architecture as arch
 
 TILE_BYTES = 32 << 20
 
 
-def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
+def convolutional_limit(architecture: arch.Architecture, x: Tensor) -> LimitKernels:
     """The ReLU limit of a network with convolutions for x (n, C, H, W): (n, n), float64.
 
     Parametrisation: conv weights N(0, 2/(C·kernel²)) (the first N(0, 1/kernel²)), dense ones
@@ -34,13 +28,13 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
     et al. write it; gates after the pooling continue as in a dense network. One row of pairs at a
     time, symmetric half only, memory bounded.
     """
-    if not isinstance(architecture.nodes[0], Conv):
+    if not isinstance(architecture.nodes[0], arch.Conv):
         raise UserError("The convolutional limit needs a network that starts with a convolution.")
     last = architecture.nodes[-1]
     for node in architecture.nodes:
-        if isinstance(node, (Conv, Dense)) and not node.gated and node is not last:
+        if isinstance(node, (arch.Conv, arch.Dense)) and not node.gated and node is not last:
             raise UserError("The convolutional limit needs a gate behind every layer but the last.")
-        if not isinstance(node, (Conv, Dense, Flatten, GlobalAveragePool)):
+        if not isinstance(node, (arch.Conv, arch.Dense, arch.Flatten, arch.GlobalAveragePool)):
             raise UserError(
                 f"The convolutional limit does not know {type(node).__name__}; use global average "
                 "pooling or flattening."
@@ -49,7 +43,7 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
     variances = _variances(architecture, images)
     fast = cntk_slabs.map_limits(architecture, images, variances)
     covariance, tangent = fast or _map_limits(architecture, images, variances)
-    for _ in range(sum(isinstance(node, Dense) and node.gated for node in architecture.nodes)):
+    for _ in range(sum(isinstance(node, arch.Dense) and node.gated for node in architecture.nodes)):
         squares = covariance.diagonal().clone()
         tangent = tangent + covariance
         covariance, slope = relu_moments(covariance, squares, squares, same=True)
@@ -58,11 +52,11 @@ def convolutional_limit(architecture: Architecture, x: Tensor) -> LimitKernels:
 
 
 def _map_limits(
-    architecture: Architecture, images: Tensor, variances: list[Tensor]
+    architecture: arch.Architecture, images: Tensor, variances: list[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """Σ and T (n, n) after the pooling or flattening."""
     n = images.shape[0]
-    flat = any(isinstance(node, Flatten) for node in architecture.nodes)
+    flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
     covariance, tangent = (torch.zeros((n, n), dtype=torch.float64) for _ in range(2))
     for row in range(n):
         for columns in _columns(variances, row, n, flat):
@@ -78,18 +72,18 @@ def _columns(variances: list[Tensor], row: int, n: int, flat: bool) -> list[slic
     return [slice(left, min(n, left + pairs)) for left in range(row, n, pairs)]
 
 
-def _variances(architecture: Architecture, images: Tensor) -> list[Tensor]:
+def _variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:
     """E[q_l(p)²] (n, H, W) of each convolution: rectifying keeps 2E[χ²] equal to it."""
     maps = images.square().sum(1)
     found = []
     for node in architecture.nodes:
-        if isinstance(node, Conv):
+        if isinstance(node, arch.Conv):
             maps = _window_mean(maps, node)
             found.append(maps)
     return found
 
 
-def _window_mean(maps: Tensor, node: Conv) -> Tensor:
+def _window_mean(maps: Tensor, node: arch.Conv) -> Tensor:
     """Mean over the window, padding counted as zeros, for maps (B, H, W)."""
     stack, margin = maps[:, None], node.padding
     if node.circular and margin:
@@ -99,7 +93,7 @@ def _window_mean(maps: Tensor, node: Conv) -> Tensor:
 
 
 def _pairs(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     images: Tensor,
     variances: list[Tensor],
     row: int,
@@ -113,21 +107,21 @@ def _pairs(
     layers = iter(variances)
     for node in architecture.nodes:
         match node:
-            case Conv():
+            case arch.Conv():
                 S, T = _linear(S, node), _linear(T, node)
                 T = T + S
                 v = next(layers)
                 S, slope = _rectified(S, v[row], v[columns], flat, columns.start == row)
                 T = T * slope
-            case GlobalAveragePool() | Flatten():
+            case arch.GlobalAveragePool() | arch.Flatten():
                 axes = tuple(range(1, S.dim()))
                 return S.mean(axes), T.mean(axes)
-            case Dense():
+            case arch.Dense():
                 break
     raise AssertionError("a map must be pooled or flattened before a dense layer")
 
 
-def _linear(K: Tensor, node: Conv) -> Tensor:
+def _linear(K: Tensor, node: arch.Conv) -> Tensor:
     """What a convolution does to a covariance: the mean over its window, both ends together."""
     if K.dim() == 3:
         return _window_mean(K, node)

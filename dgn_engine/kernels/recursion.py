@@ -21,18 +21,7 @@ from dgn_engine.kernels.gram import accumulator, input_gram, mirror, row_tiles
 from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
 from dgn_engine.kernels.terms import GateLayers, MapPairs, Tile
 from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
-from dgn_engine.model.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-    Node,
-    is_gated,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.architecture.branches import channels_matter
 
 TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster than larger ones
@@ -50,7 +39,7 @@ class PathKernels:
 
 
 def path_recursion(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     gates: Sequence[Tensor],
     x_value: Tensor | None = None,
     sensitivities: Sequence[Tensor] | None = None,
@@ -84,7 +73,7 @@ def path_recursion(
     return PathKernels(kernel, derivative, widths_outside_blocks(architecture))
 
 
-def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str) -> None:
+def check_layers(architecture: arch.Architecture, layers: Sequence[Tensor], name: str) -> None:
     """Refuse gates that do not fit the architecture, naming the layer."""
     wanted = architecture.gated_shapes
     if len(layers) != len(wanted):
@@ -101,7 +90,7 @@ def check_layers(architecture: Architecture, layers: Sequence[Tensor], name: str
 
 @dataclass(frozen=True)
 class _Plan:
-    architecture: Architecture
+    architecture: arch.Architecture
     layers: GateLayers
     x_value: Tensor | None
     masks: Sequence[Tensor]
@@ -116,7 +105,7 @@ class _Plan:
     def map_nodes(self) -> int:
         """How many nodes come before the first vector; none without convolutions."""
         nodes = self.architecture.nodes
-        if not any(isinstance(node, Conv) for node in nodes):
+        if not any(isinstance(node, arch.Conv) for node in nodes):
             return 0
         lengths = [len(shape) for _, shape in self.architecture.shapes()]
         return lengths.index(1) + 1
@@ -126,32 +115,32 @@ class _Plan:
         nodes = self.architecture.nodes
         matter = channels_matter(nodes)[1:]
         before = nodes[: part.start]
-        place = sum(is_gated(node) for node in before)
-        pooled = sum(isinstance(node, MaxPool) for node in before)
-        weight = sum(isinstance(node, (Dense, Conv)) for node in before)
+        place = sum(arch.is_gated(node) for node in before)
+        pooled = sum(isinstance(node, arch.MaxPool) for node in before)
+        weight = sum(isinstance(node, (arch.Dense, arch.Conv)) for node in before)
         for node, by_channel in zip(nodes[part], matter[part], strict=True):
             match node:
-                case Dense() | Conv():
+                case arch.Dense() | arch.Conv():
                     scale = None if self.scales is None else self.scales[weight]
                     walk.weigh(_linear(node), node.outputs, scale)
                     weight += 1
-                case AveragePool():
+                case arch.AveragePool():
                     walk.average(node)
-                case MaxPool() | GlobalMaxPool():
+                case arch.MaxPool() | arch.GlobalMaxPool():
                     walk.max_pool(self.masks[pooled], by_channel)
                     pooled += 1
                 case _:
                     walk.branch(node)
-            if is_gated(node):
+            if arch.is_gated(node):
                 walk.gate(place)
                 place += 1
             if not by_channel:
                 walk.settle()
 
 
-def _linear(node: Dense | Conv) -> Callable[[Tensor], Tensor]:
+def _linear(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
     """What the weights of a layer do to K, each of them one."""
-    return (lambda K: K) if isinstance(node, Dense) else (lambda K: box_sum(K, node))
+    return (lambda K: K) if isinstance(node, arch.Dense) else (lambda K: box_sum(K, node))
 
 
 def _vector_part(plan: _Plan, kernel: Tensor, derivative: Tensor | None) -> None:
@@ -175,8 +164,8 @@ def _vector_part(plan: _Plan, kernel: Tensor, derivative: Tensor | None) -> None
             derivative[rows, columns] = dual
 
 
-def _is_pooling(node: Node) -> bool:
-    return isinstance(node, (GlobalAveragePool, AveragePool, Flatten))
+def _is_pooling(node: arch.Node) -> bool:
+    return isinstance(node, (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten))
 
 
 def _entered(plan: _Plan) -> Tensor:
@@ -186,11 +175,11 @@ def _entered(plan: _Plan) -> Tensor:
     assert z is not None
     for node in plan.architecture.nodes:
         match node:
-            case GlobalAveragePool():
+            case arch.GlobalAveragePool():
                 z = z.sum(dim=(2, 3))
-            case AveragePool():
+            case arch.AveragePool():
                 z = F.avg_pool2d(z, node.kernel, node.stride) * node.kernel**2
-            case Flatten():
+            case arch.Flatten():
                 z = z.flatten(1)
             case _:
                 break
@@ -220,7 +209,7 @@ def _map_part(plan: _Plan, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _tiles(
-    architecture: Architecture, n: int, item: int, tile_bytes: int
+    architecture: arch.Architecture, n: int, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
     """Row s with columns s' ≥ s: the symmetric half, a bounded number of pairs at a time."""
     pairs = max(1, tile_bytes // (item * pair_numbers(architecture)))
@@ -229,7 +218,7 @@ def _tiles(
             yield row, slice(left, min(n, left + pairs))
 
 
-def pair_numbers(architecture: Architecture) -> int:
+def pair_numbers(architecture: arch.Architecture) -> int:
     """Most numbers that one pair of examples has in a term; one for vectors."""
     shape = architecture.input_shape
     if len(shape) < 3:
@@ -251,9 +240,9 @@ def _pairs(plan: _Plan, row: int, columns: slice) -> tuple[Tensor, Tensor | None
     walk = Walk(plan.layers, MapPairs(row, columns), plan.by_width, K)
     end = plan.map_nodes
     head = plan.architecture.nodes[end - 1]
-    plan.walk(walk, slice(0, end if isinstance(head, GlobalMaxPool) else end - 1))
+    plan.walk(walk, slice(0, end if isinstance(head, arch.GlobalMaxPool) else end - 1))
     K, dual = walk.kernels()
-    leave = same_place if isinstance(head, Flatten) else total
+    leave = same_place if isinstance(head, arch.Flatten) else total
     return leave(K), None if dual is None else leave(dual)
 
 

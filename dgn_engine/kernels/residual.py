@@ -10,18 +10,7 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.path_kernels import neural_path_kernel
-from dgn_engine.model.architecture import (
-    Architecture,
-    Conv,
-    Dense,
-    Fork,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Node,
-    Skip,
-    is_gated,
-)
+from dgn_engine.model import architecture as arch
 
 MOST_BLOCKS = 12  # 2ᵇ sub-networks are listed one by one
 
@@ -33,40 +22,40 @@ class SubNetwork:
     weight layers and max poolings in the whole network, `factor` is
     Γ(J)² = Π_{j∈J} pre_j² · Π_all post_j² ([COMP] Lemma 4.2 is all factors one)."""
 
-    architecture: Architecture
+    architecture: arch.Architecture
     gates: tuple[int, ...]
     weights: tuple[int, ...]
     masks: tuple[int, ...]
     factor: float
 
 
-def residual_blocks(architecture: Architecture) -> int:
+def residual_blocks(architecture: arch.Architecture) -> int:
     """b, the number of residual blocks; refused where they are nested."""
     depth = count = 0
     for node in architecture.nodes:
-        depth += isinstance(node, Fork) - isinstance(node, Merge)
-        count += isinstance(node, Merge)
+        depth += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
+        count += isinstance(node, arch.Merge)
         if depth > 1:
             raise UserError("Sub-networks are defined for residual blocks that are not nested.")
     return count
 
 
-def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork:
+def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNetwork:
     """The sub-network J = `kept`, block numbers from 0."""
     blocks = residual_blocks(architecture)
     if not set(kept) <= set(range(blocks)):
         raise UserError(f"Blocks {sorted(kept)} were asked for; the network has {blocks}.")
-    nodes: list[Node] = []
+    nodes: list[arch.Node] = []
     places: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
     seen = dict.fromkeys(places, 0)
     factor, block, present = 1.0, -1, True
     for node in architecture.nodes:
-        if isinstance(node, Fork):
+        if isinstance(node, arch.Fork):
             block += 1
             present = block in kept
-        elif isinstance(node, Skip):
+        elif isinstance(node, arch.Skip):
             present = block not in kept
-        elif isinstance(node, Merge):
+        elif isinstance(node, arch.Merge):
             factor *= node.post**2 * (node.pre**2 if block in kept else 1.0)
             present = True
         elif present:
@@ -78,7 +67,7 @@ def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork
     if not places["gates"]:
         raise UserError("A sub-network without any gate layer has no path kernel of its own.")
     return SubNetwork(
-        Architecture(architecture.input_shape, tuple(nodes)),
+        arch.Architecture(architecture.input_shape, tuple(nodes)),
         gates=tuple(places["gates"]),
         weights=tuple(places["weights"]),
         masks=tuple(places["masks"]),
@@ -86,16 +75,16 @@ def sub_network(architecture: Architecture, kept: Collection[int]) -> SubNetwork
     )
 
 
-def _parts(node: Node) -> tuple[tuple[str, bool], ...]:
+def _parts(node: arch.Node) -> tuple[tuple[str, bool], ...]:
     return (
-        ("gates", is_gated(node)),
-        ("weights", isinstance(node, (Dense, Conv))),
-        ("masks", isinstance(node, (MaxPool, GlobalMaxPool))),
+        ("gates", arch.is_gated(node)),
+        ("weights", isinstance(node, (arch.Dense, arch.Conv))),
+        ("masks", isinstance(node, (arch.MaxPool, arch.GlobalMaxPool))),
     )
 
 
 def sub_network_kernel(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     gates: Sequence[Tensor],
     x_value: Tensor,
     kept: Collection[int],
@@ -110,7 +99,7 @@ def sub_network_kernel(
 
 
 def sub_network_shares(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     gates: Sequence[Tensor],
     x_value: Tensor,
     masks: Sequence[Tensor] = (),

@@ -18,18 +18,7 @@ from dgn_engine.kernels.terms import (
     merged,
     summed,
 )
-from dgn_engine.model.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Dense,
-    Fork,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Node,
-    Skip,
-)
+from dgn_engine.model import architecture as arch
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class Walk:
             dual = [*(dual or []), *gated(self.terms, (True, place), layers, pairs)]
         self.terms, self.dual = gated(self.terms, (False, place), layers, pairs), dual
 
-    def average(self, node: AveragePool) -> None:
+    def average(self, node: arch.AveragePool) -> None:
         self.terms = averaged(self.terms, node, self._layers, self._pairs)
         if self.dual is not None:
             self.dual = averaged(self.dual, node, self._layers, self._pairs)
@@ -108,18 +97,18 @@ class Walk:
         if self.dual is not None:
             self.dual = max_pooled(self.dual, mask, self._layers, pairs, by_channel)
 
-    def branch(self, node: Node) -> None:
-        if isinstance(node, Fork):
+    def branch(self, node: arch.Node) -> None:
+        if isinstance(node, arch.Fork):
             self._open.append(_Branch(self.terms, self.dual, self._widths))
             self._widths = 1.0
-        elif isinstance(node, Skip):
+        elif isinstance(node, arch.Skip):
             begun = self._open[-1]
             outside = begun.widths
             # The block's end waits in the place of what the skip begins with.
             self._open[-1] = _Branch(self.terms, self.dual, self._widths)
             self._open.append(_Branch([], None, outside))
             self.terms, self.dual, self._widths = begun.terms, begun.dual, 1.0
-        elif isinstance(node, Merge):
+        elif isinstance(node, arch.Merge):
             outside, block = self._open.pop().widths, self._open.pop()
             scales = (
                 node.pre**2 * (1.0 if self._by_width else block.widths),
@@ -149,16 +138,16 @@ def _added(
     return None
 
 
-def widths_outside_blocks(architecture: Architecture) -> float:
+def widths_outside_blocks(architecture: arch.Architecture) -> float:
     """Π w_l over the weight layers that lie in no residual block, the output layer left out."""
     widths, open_blocks = 1.0, 0
     for node in architecture.nodes[:-1]:
-        open_blocks += isinstance(node, Fork) - isinstance(node, Merge)
-        if isinstance(node, (Dense, Conv)) and not open_blocks:
+        open_blocks += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
+        if isinstance(node, (arch.Dense, arch.Conv)) and not open_blocks:
             widths *= float(node.outputs)
     return widths
 
 
-def keeps_channels(node: Node) -> bool:
+def keeps_channels(node: arch.Node) -> bool:
     """Whether what leaves a node may have an axis of channels of its own."""
-    return isinstance(node, (AveragePool, MaxPool, GlobalMaxPool))
+    return isinstance(node, (arch.AveragePool, arch.MaxPool, arch.GlobalMaxPool))

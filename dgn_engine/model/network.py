@@ -10,13 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.config import ValueInput
-from dgn_engine.model.architecture import (
-    Architecture,
-    Gating,
-    GlobalMaxPool,
-    MaxPool,
-    is_gated,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.stack import Stack, Trace
 from dgn_engine.model.wiring import STRAIGHT, Route
@@ -53,9 +47,9 @@ class GatedNetwork(nn.Module):
 
     def __init__(
         self,
-        architecture: Architecture,
+        architecture: arch.Architecture,
         bias: bool = False,
-        feature_architecture: Architecture | None = None,
+        feature_architecture: arch.Architecture | None = None,
     ) -> None:
         super().__init__()
         self.architecture = architecture
@@ -138,23 +132,23 @@ class GatedNetwork(nn.Module):
         return self.trace(x).value.output
 
 
-def layer_infos(architecture: Architecture) -> tuple[LayerInfo, ...]:
+def layer_infos(architecture: arch.Architecture) -> tuple[LayerInfo, ...]:
     """The gate layers as the viewer shows them; 'sum' is the gate after an addition."""
     pairs = zip(architecture.gated, architecture.gated_shapes, strict=True)
     infos = []
     for index, (node, shape) in enumerate(pairs):
         kind = "conv" if len(shape) == 3 else "dense"
-        word = "sum" if isinstance(node, Gating) else kind
+        word = "sum" if isinstance(node, arch.Gating) else kind
         infos.append(LayerInfo(index, f"{word} {index + 1}", kind, shape))
     return tuple(infos)
 
 
-def _pooled_layers(architecture: Architecture) -> list[int]:
+def _pooled_layers(architecture: arch.Architecture) -> list[int]:
     """The last gate layer before each max pooling."""
     layers: list[int] = []
     seen = -1
     for node in architecture.nodes:
-        seen += is_gated(node)
-        if isinstance(node, (MaxPool, GlobalMaxPool)):
+        seen += arch.is_gated(node)
+        if isinstance(node, (arch.MaxPool, arch.GlobalMaxPool)):
             layers.append(seen)
     return layers

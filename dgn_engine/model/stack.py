@@ -11,23 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dgn_engine.config import Initialisation
-from dgn_engine.model.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Dense,
-    Flatten,
-    Fork,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Skip,
-    Weighted,
-    fan_in,
-    is_gated,
-    weight_shape,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.batch_norm import BatchNorms
 
 
@@ -47,9 +31,9 @@ class Trace:
     masks: tuple[Tensor, ...] = ()
 
 
-def apply_weight(layer: Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
+def apply_weight(layer: arch.Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
     """One dense or convolutional layer without its gate."""
-    if isinstance(layer, Dense):
+    if isinstance(layer, arch.Dense):
         return F.linear(z, weight, bias)
     if layer.circular:
         z = F.pad(z, (layer.padding,) * 4, mode="circular")
@@ -57,7 +41,7 @@ def apply_weight(layer: Weighted, weight: Tensor, bias: Tensor | None, z: Tensor
 
 
 def run(
-    architecture: Architecture,
+    architecture: arch.Architecture,
     weights: Sequence[Tensor],
     biases: Sequence[Tensor | None],
     x: Tensor,
@@ -78,38 +62,38 @@ def run(
     z = x
     for node in architecture.nodes:
         match node:
-            case GlobalAveragePool():
+            case arch.GlobalAveragePool():
                 z = z.mean(dim=(2, 3))
-            case AveragePool():
+            case arch.AveragePool():
                 z = F.avg_pool2d(z, node.kernel, node.stride)
-            case MaxPool() | GlobalMaxPool():
+            case arch.MaxPool() | arch.GlobalMaxPool():
                 mask = argmax(node, z) if masks is None else masks[len(taken)]
                 taken.append(mask)
                 z = z.flatten(2).gather(2, mask.flatten(2)).reshape(mask.shape)
-                z = z.flatten(1) if isinstance(node, GlobalMaxPool) else z
-            case Flatten():
+                z = z.flatten(1) if isinstance(node, arch.GlobalMaxPool) else z
+            case arch.Flatten():
                 z = z.flatten(1)
-            case Fork():
+            case arch.Fork():
                 kept.append(z)
-            case Skip():
+            case arch.Skip():
                 z, kept[-1] = kept[-1], z
-            case Merge():
+            case arch.Merge():
                 z = node.post * (node.pre * kept.pop() + z)
-            case Dense() | Conv():
+            case arch.Dense() | arch.Conv():
                 place = len(inputs)
                 inputs.append(z)
                 z = apply_weight(node, weights[place], biases[place], z)
                 z = z if normal is None else normal(place, z)
-        if is_gated(node):
+        if arch.is_gated(node):
             pre.append(z)
             gates.append(gate(len(gates), z))
             z = z * gates[-1]
     return Trace(tuple(inputs), tuple(pre), tuple(gates), z, tuple(taken))
 
 
-def argmax(node: MaxPool | GlobalMaxPool, z: Tensor) -> Tensor:
+def argmax(node: arch.MaxPool | arch.GlobalMaxPool, z: Tensor) -> Tensor:
     """Flat positions of the largest of each window: (n, C, H', W') for maps (n, C, H, W)."""
-    if isinstance(node, GlobalMaxPool):
+    if isinstance(node, arch.GlobalMaxPool):
         return z.detach().flatten(2).argmax(2)[..., None, None]
     sizes = ([node.kernel] * 2, [node.stride] * 2, [node.padding] * 2)
     indices: Tensor = F.max_pool2d_with_indices(z.detach(), *sizes)[1]
@@ -123,19 +107,21 @@ class Stack(nn.Module):
     stands for a layer without one.
     """
 
-    def __init__(self, architecture: Architecture, bias: bool | Sequence[bool] = False) -> None:
+    def __init__(
+        self, architecture: arch.Architecture, bias: bool | Sequence[bool] = False
+    ) -> None:
         super().__init__()
         self.architecture = architecture
         layers = architecture.weighted
         each = [bias] * len(layers) if isinstance(bias, bool) else list(bias)
-        self.weights = nn.ParameterList([torch.zeros(weight_shape(layer)) for layer in layers])
+        self.weights = nn.ParameterList([torch.zeros(arch.weight_shape(layer)) for layer in layers])
         biases = [
             torch.zeros(layer.outputs) if has else None
             for layer, has in zip(layers, each, strict=True)
         ]
         self.biases = nn.ParameterList(biases if any(each) else [])
         self.normalisation = BatchNorms(architecture) if architecture.normalised else None
-        self._factors = [layer.factor if isinstance(layer, Dense) else 1.0 for layer in layers]
+        self._factors = [layer.factor if isinstance(layer, arch.Dense) else 1.0 for layer in layers]
 
     def tensors(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Weights and biases, one of each per weight layer (None where there is no bias), with all
@@ -206,15 +192,15 @@ class Stack(nn.Module):
 
 
 def _fresh(
-    layer: Weighted, init: Initialisation, generator: torch.Generator, sigma: float
+    layer: arch.Weighted, init: Initialisation, generator: torch.Generator, sigma: float
 ) -> Tensor:
-    shape, inputs = weight_shape(layer), fan_in(layer)
+    shape, inputs = arch.weight_shape(layer), arch.fan_in(layer)
     scale: float = sigma or (2.0 / inputs) ** 0.5
     if init == "bernoulli":
         signs: Tensor = torch.randint(0, 2, shape, generator=generator)
         return scale * (2.0 * signs.to(torch.get_default_dtype()) - 1.0)
     if init == "glorot":
-        outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)
+        outputs = layer.outputs * (layer.kernel**2 if isinstance(layer, arch.Conv) else 1)
         bound: float = (6.0 / (inputs + outputs)) ** 0.5
         uniform: Tensor = torch.rand(shape, generator=generator)
         return bound * (2.0 * uniform - 1.0)

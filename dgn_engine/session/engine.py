@@ -17,19 +17,8 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments.report.experiment_list import experiment_entries
 from dgn_engine.model.nets import net_entries
 from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.events import (
-    DiscardConfirmation,
-    EngineReady,
-    Event,
-    Failed,
-    Finished,
-    Paused,
-    RecordingPaused,
-    Refused,
-    Running,
-    Working,
-)
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import regime_entries
 from dgn_engine.session.file_commands import FileCommands, Shown, probe_inputs_of
@@ -53,7 +42,7 @@ class Engine:
 
     def __init__(
         self,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         publish: Callable[[Frame], None],
         data_root: str = "",
         runs_root: str = "",
@@ -117,7 +106,7 @@ class Engine:
             devices=available_devices(),
             experiments=experiment_entries(),
         )
-        self._emit(EngineReady(known, torch.__version__))
+        self._emit(events.EngineReady(known, torch.__version__))
 
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
@@ -162,7 +151,7 @@ class Engine:
         try:
             act()
         except UserError as refusal:
-            self._emit(Refused(what, str(refusal)))
+            self._emit(events.Refused(what, str(refusal)))
         except Exception as error:  # the session must outlive any fault
             self._fail(f"{what} failed", error)
 
@@ -173,7 +162,7 @@ class Engine:
         else:
             self._undo.remember(command, self.run, self.handlers[type(command)])
 
-    def _discard_question(self, command: do.Command) -> DiscardConfirmation | None:
+    def _discard_question(self, command: do.Command) -> events.DiscardConfirmation | None:
         """Ask before an unrecorded run is replaced; None where nothing would be lost."""
         run, recording = self.run, self._recording
         if not isinstance(command, do.RunEnding) or command.discard:
@@ -186,7 +175,7 @@ class Engine:
         where = command.path if isinstance(command, do.OpenSession) else command.folder
         shown = not isinstance(command, do.ContinueRun)
         anyway = replace(command, discard=True)
-        return DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
+        return events.DiscardConfirmation(run.step_count, Path(where).name, shown, anyway)
 
     def _in_run(self, act: Callable[[Run, Any], None]) -> Handler:
         """A handler that needs a run that trains."""
@@ -226,7 +215,7 @@ class Engine:
                 folder = create_named(Path(self._runs_root), command.config)
                 self._recording = begin_recording(folder, run, self._emit)
             except UserError as refusal:  # it can be watched all the same
-                self._emit(RecordingPaused(f"{refusal} This run is not recorded."))
+                self._emit(events.RecordingPaused(f"{refusal} This run is not recorded."))
         run.emit_settings()
 
     def _continue(self, command: do.ContinueRun) -> None:
@@ -272,7 +261,7 @@ class Engine:
         self._stop_at = None if steps is None else run.step_count + steps
         self.running = True
         self._publisher.rate = StepRate()
-        self._emit(Running(run.step_count))
+        self._emit(events.Running(run.step_count))
 
     def _reset(self, command: do.Reset) -> None:
         if self._library.shown is not None:
@@ -283,7 +272,7 @@ class Engine:
     def _pause(self, run: Run) -> None:
         self.running = False
         self._stop_at = None
-        self._emit(Paused(run.step_count))
+        self._emit(events.Paused(run.step_count))
 
     def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
         if self._library.shown is not None:
@@ -356,7 +345,7 @@ class Engine:
             self.running = False
         elif run.finished:
             self.running = False
-            self._emit(Finished(run.step_count))
+            self._emit(events.Finished(run.step_count))
         elif run.evaluation.pending:
             return  # its scores belong to the step that was asked for
         elif self._stop_at is not None and run.step_count >= self._stop_at:
@@ -367,17 +356,17 @@ class Engine:
         if recording is not None:
             recording.close(sound, PATIENCE)
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: events.Event) -> None:
         if self._recording is not None:
             self._recording.on_event(event)
         self._emit_unrecorded(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
-        self._emit(Working(what, fraction))
+        self._emit(events.Working(what, fraction))
 
     def _fail(self, what: str, error: Exception) -> None:
         self.running = False
-        self._emit(Failed.from_exception(what, error))
+        self._emit(events.Failed.from_exception(what, error))
         self._end_recording(sound=False)
         if self.run is not None:
-            self._emit(Paused(self.run.step_count))
+            self._emit(events.Paused(self.run.step_count))

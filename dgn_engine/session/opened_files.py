@@ -14,16 +14,8 @@ from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.from_file import network_of
 from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.importing.pick_tensors import by_size, picked
+from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Purpose
-from dgn_engine.protocol.events import (
-    Event,
-    Failed,
-    FileClosed,
-    FileListed,
-    FileUseCheck,
-    Refused,
-    TensorInfo,
-)
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
@@ -57,7 +49,7 @@ class _File:
 class OpenedFiles:
     """Files by ticket; each is read in a thread of its own that waits for the child process."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(self, emit: Callable[[events.Event], None]) -> None:
         self._emit = emit
         self._lock = threading.Lock()
         self._tickets = 0
@@ -111,7 +103,7 @@ class OpenedFiles:
         with self._lock:
             known = self._listed.pop(ticket, None)
         if known is not None:
-            self._emit(FileClosed(ticket))
+            self._emit(events.FileClosed(ticket))
 
     def close(self) -> None:
         """Stop the readers and their child processes, and forget everything."""
@@ -133,33 +125,37 @@ class OpenedFiles:
             event = listed(ticket, file, target)
         except UserError as refusal:
             if not self._closing.is_set():
-                self._emit(Refused(f"open {path.name}", str(refusal)))
+                self._emit(events.Refused(f"open {path.name}", str(refusal)))
             return
         except Exception as error:  # a reader's fault must not end silently
-            self._emit(Failed(f"Opening {path.name} failed: {error}.", traceback.format_exc()))
+            self._emit(
+                events.Failed(f"Opening {path.name} failed: {error}.", traceback.format_exc())
+            )
             return
         with self._lock:
             self._listed[ticket] = file
         self._emit(event)
 
 
-def listed(ticket: int, file: _File, target: FileTarget) -> FileListed:
+def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
     listing, gates = file.listing, gates_of(file, target)
     weights, why = weights_of(file, target)
-    return FileListed(
+    return events.FileListed(
         ticket=ticket,
         path=str(file.path),
         file_name=listing.file_name,
         tensors=tuple(
-            TensorInfo(name, array.shape, listing.dtypes[name])
+            events.TensorInfo(name, array.shape, listing.dtypes[name])
             for name, array in listing.arrays.items()
         ),
         matches=gates.rows,
         fits=gates.fits,
         verdict=gates.verdict,
         ignored=listing.ignored,
-        weights=FileUseCheck(not why, why or _copied(listing.file_name, weights), weights.rows),
+        weights=events.FileUseCheck(
+            not why, why or _copied(listing.file_name, weights), weights.rows
+        ),
         network=_alone(file, target),
         purpose=file.purpose,
         picked=bool(file.picked),
@@ -220,13 +216,13 @@ def _copied(name: str, match: LayerMatching) -> str:
     return f"{words} Its optimiser state is forgotten."
 
 
-def _alone(file: _File, target: FileTarget) -> FileUseCheck:
+def _alone(file: _File, target: FileTarget) -> events.FileUseCheck:
     listing = picked(file.listing, file.picked) if file.picked else file.listing
     try:
         found = network_of(listing, target.input_shape, target.net)
     except UserError as refusal:
-        return FileUseCheck(False, str(refusal))
+        return events.FileUseCheck(False, str(refusal))
     layers = len(found.network.architecture.gated_shapes)
     plural = "" if layers == 1 else "s"
     said = f"{listing.file_name} is a network of {layers} gate layer{plural}."
-    return FileUseCheck(True, " ".join([said, *found.remarks]))
+    return events.FileUseCheck(True, " ".join([said, *found.remarks]))

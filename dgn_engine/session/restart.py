@@ -7,18 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Command, ContinueRun, Watch
-from dgn_engine.protocol.events import (
-    EngineRestarted,
-    Event,
-    Failed,
-    Measured,
-    ProbeScalars,
-    RunContinued,
-    Running,
-    RunStarted,
-    SettingChanged,
-)
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.lock import last_holder
@@ -29,9 +19,9 @@ AT_MOST_EVERY = 60.0  # seconds; a process that dies more often is left alone
 _POISON = ("CUDA error", "AcceleratorError", "cudaError", "_EXECUTION_FAILED", "illegal memory")
 
 
-def poisons(event: Event) -> bool:
+def poisons(event: events.Event) -> bool:
     """Whether CUDA refuses everything in the process after this fault."""
-    return isinstance(event, Failed) and any(word in event.what for word in _POISON)
+    return isinstance(event, events.Failed) and any(word in event.what for word in _POISON)
 
 
 def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
@@ -83,22 +73,22 @@ class EngineRestart:
         """Keep the step that the run has reached."""
         self._step = max(self._step, frame.step)
 
-    def on_event(self, event: Event, pid: int) -> EngineRestarted | None:
+    def on_event(self, event: events.Event, pid: int) -> events.EngineRestarted | None:
         """Take in an event of process `pid`; returns one once the run goes on after a death."""
         self._state = self._state.after(event)
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._folder, self._faulty, self._step = None, False, 0
-            case RunContinued(folder=folder, step=step):
+            case events.RunContinued(folder=folder, step=step):
                 self._folder, self._step, self._continued = Path(folder), step, step
-            case SettingChanged():  # emitted when the folder of the run is there
+            case events.SettingChanged():  # emitted when the folder of the run is there
                 self._folder = self._folder or self._written_by(pid)
                 return self._restarted()
-            case Running():
+            case events.Running():
                 self._faulty = False
-            case Measured(step=step) | ProbeScalars(step=step):
+            case events.Measured(step=step) | events.ProbeScalars(step=step):
                 self._step = max(self._step, step)
-            case Failed() if not poisons(event):
+            case events.Failed() if not poisons(event):
                 self._faulty = True
             case _:
                 pass
@@ -115,21 +105,23 @@ class EngineRestart:
         trains = self._state.running and not self._faulty
         return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
-    def _restarted(self) -> EngineRestarted | None:
+    def _restarted(self) -> events.EngineRestarted | None:
         death, step = self._died, self._continued
         if death is None or step is None:
             return None
         self._died = None
-        return EngineRestarted(
+        return events.EngineRestarted(
             death.how, death.step, step, changes_undone(death.state, self._state)
         )
 
-    def final_failure(self, how: str) -> Failed:
+    def final_failure(self, how: str) -> events.Failed:
         """The event for a process that is not restarted."""
         kept = ""
         if self._folder is not None:
             kept = f" What it recorded is kept in {self._folder}."
-        return Failed(f"The engine process died ({how}) at step {self._step:,}.{kept} {_WHAT}", "")
+        return events.Failed(
+            f"The engine process died ({how}) at step {self._step:,}.{kept} {_WHAT}", ""
+        )
 
     @property
     def left(self) -> str:

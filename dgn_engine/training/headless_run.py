@@ -9,16 +9,8 @@ from typing import Protocol
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
-from dgn_engine.protocol.events import (
-    Event,
-    Failed,
-    Finished,
-    Measured,
-    RegimeSwapped,
-    RunStarted,
-    Working,
-)
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -34,7 +26,7 @@ class RunWatcher(Protocol):
     def stepped(self, step: int) -> None:
         """After each step."""
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         """At each event."""
 
 
@@ -136,13 +128,13 @@ class HeadlessRun:
         except BaseException as error:
             if recording is not None:
                 if isinstance(error, Exception):
-                    self._emit(Failed.from_exception("Training stopped", error))
+                    self._emit(events.Failed.from_exception("Training stopped", error))
                 recording.close(sound=False)
             raise
         # The weights first: a run is finished when nothing of it is missing.
         unsaved = "" if recording is None else _save(run, recording.path / WEIGHTS)
         if run.finished:
-            self._emit(Finished(run.step_count))
+            self._emit(events.Finished(run.step_count))
         if recording is not None and not recording.close():
             unsaved = unsaved or recording.paused or f"{recording.path} could not be finished."
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
@@ -162,8 +154,12 @@ class HeadlessRun:
                 )
                 self._recording.on_frame(frame)
 
-    def _emit(self, event: Event) -> None:
-        if self._keeper is not None and self._run is not None and isinstance(event, Measured):
+    def _emit(self, event: events.Event) -> None:
+        if (
+            self._keeper is not None
+            and self._run is not None
+            and isinstance(event, events.Measured)
+        ):
             self._keeper.measured(self._run.trainer, event, self._outcome.best_accuracy)
         self._outcome = after(self._outcome, event)
         if self._recording is not None:
@@ -171,7 +167,7 @@ class HeadlessRun:
         self._watcher.on_event(event)
 
     def _report(self, what: str, fraction: float | None) -> None:
-        self._emit(Working(what, fraction))
+        self._emit(events.Working(what, fraction))
 
 
 def _save(run: Run, path: Path) -> str:
@@ -183,16 +179,16 @@ def _save(run: Run, path: Path) -> str:
     return ""
 
 
-def after(outcome: Outcome, event: Event) -> Outcome:
+def after(outcome: Outcome, event: events.Event) -> Outcome:
     """The outcome so far, with what this event says."""
     match event:
-        case RunStarted():
+        case events.RunStarted():
             return Outcome(regime=event.regime)
-        case RegimeSwapped():
+        case events.RegimeSwapped():
             return Outcome(regime=event.after)
-        case Measured(test_accuracy=None):
+        case events.Measured(test_accuracy=None):
             return replace(outcome, train_accuracy=event.train_accuracy)
-        case Measured(test_accuracy=float(accuracy)):
+        case events.Measured(test_accuracy=float(accuracy)):
             last = replace(outcome, last_accuracy=accuracy, train_accuracy=event.train_accuracy)
             if not outcome.best_accuracy >= accuracy:
                 return replace(last, best_accuracy=accuracy, best_epoch=event.epoch)

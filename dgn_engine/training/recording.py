@@ -11,17 +11,7 @@ import torch
 
 from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import (
-    Event,
-    Finished,
-    RecordingPaused,
-    RecordingResumed,
-    RegimeSwapped,
-    Rewired,
-    RunContinued,
-    SettingChanged,
-    WeightsTaken,
-)
+from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
@@ -37,10 +27,10 @@ LATEST = 9.0  # but no more than this
 COPY_SHARE = 0.02  # of the run's time that copying may take
 FRAME_EVERY = 1.0  # seconds
 _CHANGES = (
-    RegimeSwapped,
-    WeightsTaken,
-    Rewired,
-    SettingChanged,
+    events.RegimeSwapped,
+    events.WeightsTaken,
+    events.Rewired,
+    events.SettingChanged,
 )  # after these the next frame is recorded
 
 
@@ -51,7 +41,7 @@ class Recording:
         self,
         folder: RunFolder,
         run: Run,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         every: float = CHECKPOINT_EVERY,
     ) -> None:
         self._run = run
@@ -74,15 +64,17 @@ class Recording:
         """Why nothing can be written now, in one sentence; empty where it can."""
         return self._recorder.paused
 
-    def on_event(self, event: Event) -> None:
-        if isinstance(event, (RecordingPaused, RecordingResumed, RunContinued)):
+    def on_event(self, event: events.Event) -> None:
+        if isinstance(
+            event, (events.RecordingPaused, events.RecordingResumed, events.RunContinued)
+        ):
             return  # their writer has written them
         if is_logged(event):
             self._recorder.note(log_word(event), to_plain(event))
         if isinstance(event, _CHANGES):
             self._changes += 1
             self._frame_due = True
-        if isinstance(event, Finished):
+        if isinstance(event, events.Finished):
             self.checkpoint("final")
 
     def on_frame(self, frame: Frame) -> None:
@@ -138,7 +130,7 @@ class Recording:
 def begin_recording(
     folder: RunFolder,
     run: Run,
-    emit: Callable[[Event], None],
+    emit: Callable[[events.Event], None],
     every: float = CHECKPOINT_EVERY,
 ) -> Recording:
     """Record a run that has just been made from its configuration."""
@@ -152,11 +144,11 @@ def begin_recording(
 def continue_run(
     folder: RunFolder,
     number: int,
-    emit: Callable[[Event], None],
+    emit: Callable[[events.Event], None],
     report: Report,
     live: bool,
     examples: Examples | None = None,
-) -> tuple[Run, RunContinued]:
+) -> tuple[Run, events.RunContinued]:
     """The run of a folder as its newest sound checkpoint left it, or from its seed if it has none.
 
     Raises `UserError` where the data are not the same, or the configuration cannot be carried out.
@@ -180,7 +172,7 @@ def continue_run(
         remark = run_info.why_not_exact(known, device_name(run.device), torch.get_num_threads())
     else:
         folder.begin(run.started(paused=False), run.fingerprint, torch.get_num_threads())
-    continued = RunContinued(run.step_count, remark, str(folder.path))
+    continued = events.RunContinued(run.step_count, remark, str(folder.path))
     try:
         folder.go_on(to_plain(continued))
     except OSError as error:

@@ -16,15 +16,7 @@ from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import layer_infos
 from dgn_engine.model.regime_entry import RegimeChange
 from dgn_engine.model.wiring import need_wires, turned
-from dgn_engine.protocol.events import (
-    Diverged,
-    Event,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-    SettingChanged,
-    WeightsSaved,
-)
+from dgn_engine.protocol import events
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.device_data import choose_probe_set, to_device
@@ -57,7 +49,7 @@ class Run:
         self,
         number: int,
         config: RunConfig,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         report: Report,
         live: bool,
         recorded: bool = False,
@@ -106,11 +98,11 @@ class Run:
         self.fingerprint = examples.fingerprint
         self.image_shape = tuple(examples.train_x.shape[1:])  # also where the network takes rows
 
-    def started(self, paused: bool) -> RunStarted:
+    def started(self, paused: bool) -> events.RunStarted:
         """The event that opens the run."""
         trainer = self.trainer
         rotation, shift = turned(trainer.network.routes)
-        return RunStarted(
+        return events.RunStarted(
             run=self.number,
             config=self.config,
             regime=trainer.regime.name,
@@ -167,7 +159,7 @@ class Run:
             raise
         if not self.evaluation.after_step():
             self.diverged = True
-            self._emit(Diverged(self.step_count))
+            self._emit(events.Diverged(self.step_count))
         elif self._accurate_enough():
             self.total_steps = self.step_count
 
@@ -231,7 +223,7 @@ class Run:
     def _rewired(self) -> None:
         self._changed()
         network = self.trainer.network
-        self._emit(Rewired(self.step_count, network.wiring, *turned(network.routes)))
+        self._emit(events.Rewired(self.step_count, network.wiring, *turned(network.routes)))
 
     def set_learning_rate(self, rate: float) -> None:
         """Set the learning rate, which must be positive."""
@@ -261,7 +253,7 @@ class Run:
     def emit_settings(self) -> None:
         network = self.trainer.network
         self._emit(
-            SettingChanged(
+            events.SettingChanged(
                 self.step_count,
                 self.learning_rate,
                 network.gate.beta,
@@ -272,7 +264,7 @@ class Run:
 
     def save(self, path: Path) -> None:
         save_trainer(path, self.trainer)
-        self._emit(WeightsSaved(self.step_count, str(path)))
+        self._emit(events.WeightsSaved(self.step_count, str(path)))
 
     def _changed(self) -> None:
         """Something other than a step changed what the network computes."""
@@ -283,7 +275,7 @@ class Run:
         self._changed()
         trainer = self.trainer
         self._emit(
-            RegimeSwapped(
+            events.RegimeSwapped(
                 step=self.step_count,
                 before=before,
                 after=trainer.regime.name,

@@ -11,16 +11,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 
+from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
-from dgn_engine.protocol.commands import (
-    Advance,
-    CloseComparison,
-    Command,
-    Redo,
-    Reset,
-    SwapRegime,
-    Undo,
-)
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.registry import ActionSpec
 from dgn_viewer.docks.panel_docks import PanelDocks
@@ -76,7 +68,7 @@ _THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
 class Parts:
     """What the actions act on: the parts of the window, and what only the window itself can do."""
 
-    send: Callable[[Command], None]
+    send: Callable[[do.Command], None]
     run: RunControl
     files: FileDialogs
     recorded: RecordedRuns
@@ -139,11 +131,11 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Train, or pause between two steps",
             _has_run, why_not=_not_trained, text_now=_toggle_text,
             icon_now=lambda now: "pause" if now.running else "run"),
-        row("run.step", "One step", lambda: send(Advance(1)), (".",), "step",
+        row("run.step", "One step", lambda: send(do.Advance(1)), (".",), "step",
             "Take one training step, then pause", _has_run),
         row("run.epoch", "One epoch", run.finish_epoch, ("Shift+.",), "epoch",
             "Train to the end of this epoch, then pause", _has_run),
-        row("run.reset", "Reset", lambda: send(Reset()), ("Ctrl+R",), "reset",
+        row("run.reset", "Reset", lambda: send(do.Reset()), ("Ctrl+R",), "reset",
             "Begin again with the same settings and seed", _has_run),
         row("run.start_engine", "Start the engine again", parts.start_engine, (), "",
             "After the engine has stopped: the same run, paused, where its folder has it",
@@ -156,7 +148,7 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             ("Ctrl+Shift+O",), "panels",
             "Show the scores and the network of a recorded run beside this one",
             _shows_run_and_ready),
-        row("file.close_comparison", "Close comparison", lambda: send(CloseComparison()), (),
+        row("file.close_comparison", "Close comparison", lambda: send(do.CloseComparison()), (),
             "close", "Show the current run alone again", lambda now: now.comparison is not None),
         row("file.save_configuration", "Save configuration…", files.save_configuration,
             ("Ctrl+S",), "file",
@@ -181,11 +173,11 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         row("file.export_all", "Export all panels…", exports.visible_panels, ("Ctrl+Shift+E",),
             "export", "Save every visible panel as a figure or as data"),
         row("file.quit", "Quit", parts.quit, ("Ctrl+Q",)),
-        row("edit.undo", "Undo", lambda: send(Undo()), ("Ctrl+Z",), "undo",
+        row("edit.undo", "Undo", lambda: send(do.Undo()), ("Ctrl+Z",), "undo",
             "Put back what was there before the last change of regime, weights, gates or dials; "
             "the run goes on from the step that it has reached",
             lambda now: bool(now.has_run and now.undo), text_now=lambda n: _named("Undo", n.undo)),
-        row("edit.redo", "Redo", lambda: send(Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
+        row("edit.redo", "Redo", lambda: send(do.Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
             "Do again what was undone last",
             lambda now: bool(now.has_run and now.redo), text_now=lambda n: _named("Redo", n.redo)),
         row("experiments.gate_information", "Gate information of a checkpoint…",
@@ -227,7 +219,9 @@ def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[A
     )
 
 
-def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tuple[ActionSpec, ...]:
+def regime_actions(
+    catalogue: Catalogue, send: Callable[[do.Command], None]
+) -> tuple[ActionSpec, ...]:
     """One row per regime; the one for copied gates once more with the value network kept."""
     rows: list[ActionSpec] = []
     for place, entry in enumerate(catalogue.regimes, start=1):
@@ -237,7 +231,7 @@ def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tup
                 ActionSpec(
                     f"regime.{entry.id}.keep",
                     f"{entry.id}, value network kept",
-                    partial(send, SwapRegime(entry.id, restart_value=False)),
+                    partial(send, do.SwapRegime(entry.id, restart_value=False)),
                     tip="Freeze the feature network; the value network goes on from where it is",
                     enabled=_has_run,
                     group=entry.group,
@@ -247,13 +241,13 @@ def regime_actions(catalogue: Catalogue, send: Callable[[Command], None]) -> tup
 
 
 def _regime_action(
-    entry: RegimeEntry, shortcuts: tuple[str, ...], send: Callable[[Command], None]
+    entry: RegimeEntry, shortcuts: tuple[str, ...], send: Callable[[do.Command], None]
 ) -> ActionSpec:
     redrawn = " The value network is drawn anew." if entry.for_copied_gates else ""
     return ActionSpec(
         f"regime.{entry.id}",
         entry.title if entry.title.startswith(entry.id) else f"{entry.id} · {entry.title}",
-        lambda: send(SwapRegime(entry.id)),
+        lambda: send(do.SwapRegime(entry.id)),
         shortcuts,
         tip=f"{entry.about}{redrawn}",
         enabled=_has_run,

@@ -16,16 +16,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
-from dgn_engine.protocol.events import (
-    Event,
-    FileClosed,
-    FileListed,
-    RunContinued,
-    RunShown,
-    RunsListed,
-    RunStarted,
-)
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
@@ -81,26 +73,26 @@ class Inspector(QFrame):
     def show_about(self, spec: PanelSpec) -> None:
         self._open(AboutPage(spec, self._theme))
 
-    def on_event(self, event: Event, state: RunState) -> None:
+    def on_event(self, event: events.Event, state: RunState) -> None:
         """A listed file opens its page; a run that began puts its form away.
 
         `state` is the one after the event.
         """
         self.state = state
-        began = self.run_page.awaiting and isinstance(event, RunStarted)
+        began = self.run_page.awaiting and isinstance(event, events.RunStarted)
         self.run_page.on_event(event, state)
         match event:
-            case FileListed():
+            case events.FileListed():
                 self._on_listed(event)
-            case RunsListed() if isinstance(self.page, RunsPage):
+            case events.RunsListed() if isinstance(self.page, RunsPage):
                 self.page.show_runs(event)
-            case RunShown() if isinstance(self.page, RunsPage):
+            case events.RunShown() if isinstance(self.page, RunsPage):
                 self._send(ListRuns())  # the run before has ended
-            case RunContinued() if isinstance(self.page, RunsPage):
+            case events.RunContinued() if isinstance(self.page, RunsPage):
                 self._put_away()
-            case FileClosed(ticket=ticket) if self._shows(ticket):
+            case events.FileClosed(ticket=ticket) if self._shows(ticket):
                 self._put_away()
-            case RunStarted() if began and self.page is self.run_page:
+            case events.RunStarted() if began and self.page is self.run_page:
                 self._put_away()
             case _:
                 pass
@@ -128,7 +120,7 @@ class Inspector(QFrame):
         else:
             super().keyPressEvent(event)
 
-    def _on_listed(self, listed: FileListed) -> None:
+    def _on_listed(self, listed: events.FileListed) -> None:
         """A comparison changes nothing, so that it needs no page where the file is a network."""
         if isinstance(self.page, FilePage) and self._shows(listed.ticket):
             self.page.show_listing(listed)

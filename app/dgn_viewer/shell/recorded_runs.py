@@ -9,24 +9,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMainWindow
 
-from dgn_engine.protocol.commands import (
-    Command,
-    ContinueRun,
-    ListRuns,
-    OpenSession,
-    Resume,
-    SaveSession,
-    ShowRun,
-)
-from dgn_engine.protocol.events import (
-    DiscardConfirmation,
-    EngineReady,
-    Event,
-    RecordedRun,
-    RunShown,
-    RunsListed,
-    SessionSaved,
-)
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.run_text import ago
@@ -49,7 +33,7 @@ class RecordedRuns(QObject):
     def __init__(
         self,
         window: QMainWindow,
-        send: Callable[[Command], None],
+        send: Callable[[do.Command], None],
         settings: Settings,
         tell: Callable[[Notice], None],
         run_state: Callable[[], RunState],
@@ -68,7 +52,7 @@ class RecordedRuns(QObject):
 
     def open_run(self) -> None:
         self.list_wanted.emit()
-        self._send(ListRuns())
+        self._send(do.ListRuns())
 
     def open_session(self) -> None:
         """Ask for a session file; the engine reads it."""
@@ -78,7 +62,7 @@ class RecordedRuns(QObject):
             "Open session",
             folder,
             SESSIONS,
-            lambda path: self._send(OpenSession(path)),
+            lambda path: self._send(do.OpenSession(path)),
         )
 
     def save_session(self) -> None:
@@ -90,35 +74,35 @@ class RecordedRuns(QObject):
             folder,
             SESSIONS,
             "session.dgn",
-            lambda path: self._send(SaveSession(path, layout)),
+            lambda path: self._send(do.SaveSession(path, layout)),
         )
 
     def go_back(self) -> None:
         """Go on with the run that ended for the one on show."""
         shown = self._run_state().recorded
         if shown is not None and shown.replaced:
-            self._send(ContinueRun(shown.replaced))
+            self._send(do.ContinueRun(shown.replaced))
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         match event:
-            case EngineReady() if not self._offered:
-                self._send(ListRuns())
-            case RunsListed(runs=runs) if not self._offered:
+            case events.EngineReady() if not self._offered:
+                self._send(do.ListRuns())
+            case events.RunsListed(runs=runs) if not self._offered:
                 self._offered = True
                 self._offer(runs)
-            case RunShown():
+            case events.RunShown():
                 if event.window != "null":
                     self.layout_opened.emit(event.window)
                 self._tell(self._shown(event))
-            case DiscardConfirmation():
+            case events.DiscardConfirmation():
                 self._tell(self._confirmation(event))
-            case SessionSaved(step=step, path=path):
+            case events.SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
                 self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
             case _:
                 pass
 
-    def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
+    def _offer(self, runs: tuple[events.RecordedRun, ...]) -> None:
         """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""
         dismissed = self._settings.dismissed
         lost = [
@@ -136,8 +120,8 @@ class RecordedRuns(QObject):
                 f"The run {run.name} was interrupted at step {run.step:,}, "
                 f"{ago(time.time() - run.touched)}.{others}",
                 offers=(
-                    NoticeButton("Continue", lambda: self._send(ContinueRun(run.folder))),
-                    NoticeButton("Show", lambda: self._send(ShowRun(run.folder))),
+                    NoticeButton("Continue", lambda: self._send(do.ContinueRun(run.folder))),
+                    NoticeButton("Show", lambda: self._send(do.ShowRun(run.folder))),
                     NoticeButton("Dismiss", lambda: self._dismiss(tuple(one.name for one in lost))),
                 ),
             )
@@ -147,19 +131,19 @@ class RecordedRuns(QObject):
         self._settings.dismissed = (*self._settings.dismissed, *names)
         self._settings.save()
 
-    def _shown(self, shown: RunShown) -> Notice:
+    def _shown(self, shown: events.RunShown) -> Notice:
         if shown.file_name:
             date = shown.saved[:16].replace("T", " ")
             words = f"{shown.file_name} shows {shown.name} at step {shown.step:,}, saved {date}."
         else:
             words = f"{shown.name} is shown as it was at step {shown.step:,}: {shown.status}."
-        offers = [NoticeButton("Continue", lambda: self._send(Resume()))]
+        offers = [NoticeButton("Continue", lambda: self._send(do.Resume()))]
         if shown.replaced:
             words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
             offers.append(NoticeButton("Back to it", self.go_back))
         return Notice("info", words, offers=tuple(offers))
 
-    def _confirmation(self, ends: DiscardConfirmation) -> Notice:
+    def _confirmation(self, ends: events.DiscardConfirmation) -> Notice:
         """Asked before an unrecorded run is replaced."""
         act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
         words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"

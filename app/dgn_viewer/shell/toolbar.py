@@ -9,15 +9,8 @@ from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QWidget
 
 from dgn_engine.config import SETTINGS, ValueInput
+from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue
-from dgn_engine.protocol.commands import (
-    Command,
-    SetBeta,
-    SetLearningRate,
-    SetPace,
-    SetValueInput,
-    SwapRegime,
-)
 from dgn_engine.protocol.events import Event
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import run_in_words, weights_in_words
@@ -40,7 +33,7 @@ class RunToolbar(QToolBar):
 
     def __init__(
         self,
-        send: Callable[[Command], None],
+        send: Callable[[do.Command], None],
         first: Sequence[QAction] = (),
         last: Sequence[QAction] = (),
     ) -> None:
@@ -110,10 +103,10 @@ class RunToolbar(QToolBar):
 
     def _swap(self, regime: str) -> None:
         kept = regime.endswith(_KEPT)
-        self._send(SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
+        self._send(do.SwapRegime(regime.removesuffix(_KEPT), restart_value=not kept))
 
     def _feed(self, name: str) -> None:
-        self._send(SetValueInput(_INPUTS[name][0]))
+        self._send(do.SetValueInput(_INPUTS[name][0]))
 
     # building
 
@@ -131,17 +124,17 @@ class RunToolbar(QToolBar):
             "Steepness β of the soft gate 1/(1+exp(-βq))",
             52,
         )
-        self.beta.chosen.connect(lambda value: self._send(SetBeta(value)))
+        self.beta.chosen.connect(lambda value: self._send(do.SetBeta(value)))
         self.learning_rate = _field(
             number_field(SETTINGS["training"]["learning_rate"]), "Learning rate", 68
         )
-        self.learning_rate.chosen.connect(lambda value: self._send(SetLearningRate(value)))
+        self.learning_rate.chosen.connect(lambda value: self._send(do.SetLearningRate(value)))
         self.pace = _field(
             number_field(SETTINGS["training"]["pace"]),
             "At most this many steps a second, to watch; 'full speed' lifts the limit",
             96,
         )
-        self.pace.chosen.connect(lambda value: self._send(SetPace(value)))
+        self.pace.chosen.connect(lambda value: self._send(do.SetPace(value)))
         self.summary = ElidedLabel("", least=24)
         self.summary.setProperty("role", "muted")
         self.summary.setContentsMargins(8, 0, 8, 0)

@@ -7,22 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dgn_engine.protocol.events import (
-    ComparisonClosed,
-    ComparisonOpened,
-    Diverged,
-    Event,
-    Finished,
-    Measured,
-    Paused,
-    ProbeScalars,
-    RegimeSwapped,
-    Rewired,
-    Running,
-    RunStarted,
-    SettingChanged,
-    WeightsTaken,
-)
+from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.elements import Array, Mark
@@ -76,7 +61,7 @@ class History:
         self._readings: dict[str, Reading] = {}
         self._recorded: dict[tuple[str, str], RecordedSeries] = {}
         self._marks: list[Mark] = []
-        self._last: Measured | None = None
+        self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
         self._revisions: dict[str, int] = {}
         self._common = 0
@@ -93,36 +78,36 @@ class History:
         """Changes when the source ('training' or a probe) or what concerns all panels changes."""
         return self._runs, self._common, self._revisions.get(source, 0)
 
-    def on_event(self, event: Event) -> None:
+    def on_event(self, event: events.Event) -> None:
         before, self.state = self.state, self.state.after(event)
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._forget()
                 self._runs += 1
-            case Measured():
+            case events.Measured():
                 self._measure(event)
-            case ProbeScalars():
+            case events.ProbeScalars():
                 for name, value in event.values.items():
                     self._append((event.probe, name), event.step, value)
                 self._touch(event.probe, event.step)
-            case RegimeSwapped():
+            case events.RegimeSwapped():
                 self._mark(event.step, event.undone.partition(" ")[0].lower() or event.after)
-            case Rewired():
+            case events.Rewired():
                 self._mark(event.step, "π" if event.order != before.wiring else "↻")
-            case WeightsTaken():
+            case events.WeightsTaken():
                 self._mark(event.step, "weights")
-            case ComparisonOpened():
+            case events.ComparisonOpened():
                 self._compared = compared_run(event)
                 self._common += 1
-            case ComparisonClosed():
+            case events.ComparisonClosed():
                 self._compared = None
                 self._common += 1
-            case SettingChanged():
+            case events.SettingChanged():
                 for label in _labels(before.settings, event):
                     self._mark(event.step, label)
-            case Diverged():
+            case events.Diverged():
                 self._mark(event.step, "diverged")
-            case Running() | Paused() | Finished():
+            case events.Running() | events.Paused() | events.Finished():
                 self._common += 1
             case _:
                 pass
@@ -170,7 +155,7 @@ class History:
         for probe in changed:
             self._touch(probe, frame.step)
 
-    def _measure(self, event: Measured) -> None:
+    def _measure(self, event: events.Measured) -> None:
         self._last = event
         for name, value in _scores(event).items():
             self._append((TRAINING, name), event.step, value)
@@ -189,7 +174,7 @@ class History:
         self._step = max(self._step, step)
 
 
-def _scores(event: Measured) -> dict[str, float]:
+def _scores(event: events.Measured) -> dict[str, float]:
     """What was measured, by the name of its series."""
     measured = {
         "train_loss": event.train_loss,
@@ -200,7 +185,7 @@ def _scores(event: Measured) -> dict[str, float]:
     return {name: value for name, value in measured.items() if value is not None}
 
 
-def compared_run(event: ComparisonOpened) -> ComparedRun:
+def compared_run(event: events.ComparisonOpened) -> ComparedRun:
     """The compared network, with the scores that its own run recorded."""
     recorded: dict[tuple[str, str], RecordedSeries] = {}
     for score in event.scores:
@@ -216,7 +201,7 @@ def compared_run(event: ComparisonOpened) -> ComparedRun:
     )
 
 
-def _labels(before: SettingChanged | None, now: SettingChanged) -> list[str]:
+def _labels(before: events.SettingChanged | None, now: events.SettingChanged) -> list[str]:
     """What a change of the dials is called on a time axis; the pace changes no curve."""
     labels: list[str] = []
     if before is None or now.beta != before.beta:

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture.nodes import (
-    AveragePool,
-    Conv,
-    Dense,
-    Flatten,
-    Fork,
-    Gating,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-    Merge,
-    Node,
-    Skip,
-)
+from dgn_engine.model.architecture import nodes
 
 
-def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
+def shape_after(node: nodes.Node, shape: tuple[int, ...], place: int) -> tuple[int, ...]:
     """The shape that leaves node number `place`; raises `UserError` if it cannot take `shape`."""
     where = f"Node {place} ({type(node).__name__})"
     match node:
-        case Fork() | Skip() | Merge() | Gating():
+        case nodes.Fork() | nodes.Skip() | nodes.Merge() | nodes.Gating():
             return shape
-        case Dense():
+        case nodes.Dense():
             if shape != (node.inputs,):
                 raise UserError(f"{where} takes {node.inputs} inputs, but {shape} arrives.")
             return (node.outputs,)
-        case Conv():
+        case nodes.Conv():
             if len(shape) != 3 or shape[0] != node.inputs:
                 raise UserError(f"{where} takes {node.inputs} channels, but {shape} arrives.")
             sides = tuple(
@@ -41,19 +28,19 @@ def shape_after(node: Node, shape: tuple[int, ...], place: int) -> tuple[int, ..
                     "use a smaller stride or larger images."
                 )
             return (node.outputs, *sides)
-        case GlobalAveragePool() | GlobalMaxPool():
+        case nodes.GlobalAveragePool() | nodes.GlobalMaxPool():
             if len(shape) != 3:
                 raise UserError(f"{where} needs a map, but {shape} arrives.")
             return (shape[0],)
-        case AveragePool() | MaxPool():
-            margin = node.padding if isinstance(node, MaxPool) else 0
+        case nodes.AveragePool() | nodes.MaxPool():
+            margin = node.padding if isinstance(node, nodes.MaxPool) else 0
             if len(shape) != 3 or min(shape[1:]) + 2 * margin < node.kernel:
                 raise UserError(f"{where} needs a map as large as its window, but {shape} arrives.")
             if 2 * margin > node.kernel:
                 raise UserError(f"{where}: its padding may be half of its window at most.")
             rows, columns = ((s + 2 * margin - node.kernel) // node.stride + 1 for s in shape[1:])
             return (shape[0], rows, columns)
-        case Flatten():
+        case nodes.Flatten():
             size = 1
             for side in shape:
                 size *= side

@@ -10,18 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights, fuse_linear_bn_weights
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import (
-    Architecture,
-    AveragePool,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAveragePool,
-    GlobalMaxPool,
-    MaxPool,
-    Node,
-    Weighted,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
@@ -62,7 +51,9 @@ def adapted_stack(module: nn.Sequential, input_shape: tuple[int, ...]) -> Stack:
     return _stack(*_read(module, tuple(input_shape)))
 
 
-def _stack(architecture: Architecture, weights: list[Tensor], biases: list[Tensor | None]) -> Stack:
+def _stack(
+    architecture: arch.Architecture, weights: list[Tensor], biases: list[Tensor | None]
+) -> Stack:
     stack = Stack(architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         stack.weights[place] = _parameter(weight)
@@ -77,9 +68,9 @@ def _parameter(tensor: Tensor) -> nn.Parameter:
 
 def _read(
     module: nn.Sequential, input_shape: tuple[int, ...]
-) -> tuple[Architecture, list[Tensor], list[Tensor | None]]:
+) -> tuple[arch.Architecture, list[Tensor], list[Tensor | None]]:
     layers = _rectified_first(_folded(list(_leaves(module, ""))))
-    nodes: list[Node] = []
+    nodes: list[arch.Node] = []
     weights: list[Tensor] = []
     biases: list[Tensor | None] = []
     for place, (name, layer) in enumerate(layers):
@@ -93,7 +84,7 @@ def _read(
                 raise UserError(f"Layer {name} (ReLU) does not follow a Linear or Conv2d layer.")
         elif not _pooled_already(nodes, layer):
             nodes.append(_pooling(name, layer))
-    return Architecture(input_shape, tuple(nodes)), weights, biases
+    return arch.Architecture(input_shape, tuple(nodes)), weights, biases
 
 
 def _leaves(module: nn.Sequential, prefix: str) -> Iterator[tuple[str, nn.Module]]:
@@ -151,15 +142,15 @@ def _rectified_first(layers: Layers) -> Layers:
     return ordered
 
 
-def _pooled_already(nodes: list[Node], layer: nn.Module) -> bool:
+def _pooled_already(nodes: list[arch.Node], layer: nn.Module) -> bool:
     """Global pooling leaves a vector here; the Flatten that users write after it does nothing."""
-    pooled = bool(nodes) and isinstance(nodes[-1], (GlobalAveragePool, GlobalMaxPool))
+    pooled = bool(nodes) and isinstance(nodes[-1], (arch.GlobalAveragePool, arch.GlobalMaxPool))
     return pooled and isinstance(layer, nn.Flatten)
 
 
-def _weighted(name: str, layer: nn.Linear | nn.Conv2d, gated: bool) -> Weighted:
+def _weighted(name: str, layer: nn.Linear | nn.Conv2d, gated: bool) -> arch.Weighted:
     if isinstance(layer, nn.Linear):
-        return Dense(layer.in_features, layer.out_features, gated)
+        return arch.Dense(layer.in_features, layer.out_features, gated)
     kernel = _one(name, layer.kernel_size, "kernel")
     match layer.padding:
         case "valid":
@@ -174,7 +165,7 @@ def _weighted(name: str, layer: nn.Linear | nn.Conv2d, gated: bool) -> Weighted:
         raise UserError(f"Layer {name} (Conv2d) has groups or dilation, which are not supported.")
     if layer.padding_mode not in ("zeros", "circular"):
         raise UserError(f"Layer {name}: padding mode '{layer.padding_mode}' is not supported.")
-    return Conv(
+    return arch.Conv(
         layer.in_channels,
         layer.out_channels,
         kernel=kernel,
@@ -185,14 +176,14 @@ def _weighted(name: str, layer: nn.Linear | nn.Conv2d, gated: bool) -> Weighted:
     )
 
 
-def _pooling(name: str, layer: nn.Module) -> Node:
+def _pooling(name: str, layer: nn.Module) -> arch.Node:
     match layer:
         case nn.Flatten() if layer.start_dim == 1 and layer.end_dim == -1:
-            return Flatten()
+            return arch.Flatten()
         case nn.AdaptiveAvgPool2d() if _is_one(layer.output_size):
-            return GlobalAveragePool()
+            return arch.GlobalAveragePool()
         case nn.AdaptiveMaxPool2d() if _is_one(layer.output_size):
-            return GlobalMaxPool()
+            return arch.GlobalMaxPool()
         case nn.AvgPool2d() | nn.MaxPool2d():
             padding = _one(name, layer.padding, "padding")
             average = isinstance(layer, nn.AvgPool2d)
@@ -206,8 +197,8 @@ def _pooling(name: str, layer: nn.Module) -> Node:
                 for value, what in ((layer.kernel_size, "kernel"), (layer.stride, "stride"))
             )
             if average:
-                return AveragePool(kernel, stride)
-            return MaxPool(kernel, stride, padding)
+                return arch.AveragePool(kernel, stride)
+            return arch.MaxPool(kernel, stride, padding)
         case nn.modules.batchnorm._BatchNorm():
             raise UserError(f"Layer {name} (BatchNorm) does not follow a Linear or Conv2d layer.")
     raise UserError(

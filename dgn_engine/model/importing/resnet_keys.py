@@ -10,16 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dgn_engine.model.architecture import (
-    Conv,
-    Fork,
-    Gating,
-    GlobalAveragePool,
-    MaxPool,
-    Merge,
-    Node,
-    Skip,
-)
+from dgn_engine.model import architecture as arch
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -40,7 +31,7 @@ class ConvolutionalPart:
     is assumed, in sentences.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[arch.Node, ...]
     weights: tuple[str, ...]
     dense: tuple[str, ...]
     published: str
@@ -67,10 +58,10 @@ def resnet(shapes: Shapes) -> ConvolutionalPart | None:
         return None
     kernel, width = stem[2], stem[0]
     large = kernel > 3
-    nodes: list[Node] = [Conv(stem[1], width, kernel, 2 if large else 1, kernel // 2)]
+    nodes: list[arch.Node] = [arch.Conv(stem[1], width, kernel, 2 if large else 1, kernel // 2)]
     weights = ["conv1.weight"]
     if large:
-        nodes.append(MaxPool(3, 2, padding=1))
+        nodes.append(arch.MaxPool(3, 2, padding=1))
     for stage, blocks in enumerate(stages, start=1):
         for place in range(blocks):
             stride = 2 if stage > 1 and place == 0 else 1
@@ -87,7 +78,7 @@ def resnet(shapes: Shapes) -> ConvolutionalPart | None:
     remark = (
         f"The first convolution, {kernel}×{kernel}, is taken with {how}; the file does not say."
     )
-    nodes.append(GlobalAveragePool())
+    nodes.append(arch.GlobalAveragePool())
     return ConvolutionalPart(tuple(nodes), tuple(weights), ("fc.weight",), published, (remark,))
 
 
@@ -115,7 +106,7 @@ def _stages(shapes: Shapes) -> list[int]:
 
 def _block(
     name: str, shapes: Shapes, width: int, stride: int
-) -> tuple[list[Node], list[str], int] | None:
+) -> tuple[list[arch.Node], list[str], int] | None:
     """One block: its nodes, its weights and its width; None where the shapes do not chain."""
     names = [f"{name}.conv{number}.weight" for number in (1, 2, 3)]
     names = [each for each in names if each in shapes]
@@ -124,19 +115,19 @@ def _block(
         return None
     outputs = inner[-1].outputs
     project = f"{name}.downsample.0.weight"
-    nodes: list[Node] = [Fork(), *inner]
+    nodes: list[arch.Node] = [arch.Fork(), *inner]
     if project in shapes:
         shape = shapes[project]
         if len(shape) != 4 or shape[:2] != (outputs, width) or shape[2:] != (1, 1):
             return None
-        nodes += [Skip(), Conv(width, outputs, 1, stride, 0, gated=False)]
+        nodes += [arch.Skip(), arch.Conv(width, outputs, 1, stride, 0, gated=False)]
         names.append(project)
     elif outputs != width or stride != 1:
         return None  # a skip that pads or cuts without weights
-    return [*nodes, Merge(), Gating()], names, outputs
+    return [*nodes, arch.Merge(), arch.Gating()], names, outputs
 
 
-def _inside(shapes: list[tuple[int, ...]], width: int, stride: int) -> Iterator[Conv]:
+def _inside(shapes: list[tuple[int, ...]], width: int, stride: int) -> Iterator[arch.Conv]:
     """The convolutions of a block, the stride in the first that is 3×3; stops at a misfit."""
     last = len(shapes) - 1
     for place, shape in enumerate(shapes):
@@ -146,5 +137,5 @@ def _inside(shapes: list[tuple[int, ...]], width: int, stride: int) -> Iterator[
         strides = stride if kernel > 1 else 1
         if strides == stride:
             stride = 1
-        yield Conv(width, shape[0], kernel, strides, kernel // 2, gated=place < last)
+        yield arch.Conv(width, shape[0], kernel, strides, kernel // 2, gated=place < last)
         width = shape[0]

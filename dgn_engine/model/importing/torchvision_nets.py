@@ -12,14 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import (
-    Architecture,
-    Conv,
-    Dense,
-    Flatten,
-    GlobalAveragePool,
-    Node,
-)
+from dgn_engine.model import architecture as arch
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, fold_normalisation
 from dgn_engine.model.importing.resnet_keys import (
     ConvolutionalPart,
@@ -38,7 +31,7 @@ class PlacedWeights:
     """A whole network of nodes, the weight tensors of its layers in their order, and what is
     assumed."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[arch.Node, ...]
     weights: tuple[str, ...]
     remarks: tuple[str, ...] = ()
 
@@ -49,7 +42,7 @@ class RecognisedNet:
     `title`: what it is, as the end of 'It is …'; `remarks`: what had to be assumed, sentences."""
 
     title: str
-    architecture: Architecture
+    architecture: arch.Architecture
     listing: CheckpointContents
     remarks: tuple[str, ...] = ()
 
@@ -95,11 +88,11 @@ def place_weights(shapes: Shapes) -> PlacedWeights | None:
     dense = [shapes.get(name, ()) for name in names]
     if any(len(shape) != 2 for shape in dense) or not chained(dense):
         return None
-    pooled = isinstance(part.nodes[-1], GlobalAveragePool)
+    pooled = isinstance(part.nodes[-1], arch.GlobalAveragePool)
     if pooled and dense[0][1] != _channels(part.nodes):
         return None
     last = len(dense) - 1
-    heads = tuple(Dense(shape[1], shape[0], place < last) for place, shape in enumerate(dense))
+    heads = tuple(arch.Dense(shape[1], shape[0], place < last) for place, shape in enumerate(dense))
     return PlacedWeights((*part.nodes, *heads), (*part.weights, *names), part.remarks)
 
 
@@ -141,7 +134,7 @@ def recognise(
             "not say which."
         )
     head = next(place for place, node in enumerate(nodes) if not _on_maps(node))
-    if isinstance(nodes[head], Dense):
+    if isinstance(nodes[head], arch.Dense):
         nodes, remark = _flattened(nodes, head, input_shape, kept, placed, listing.file_name)
         remarks += remark
     architecture = _fitted(input_shape, nodes, listing.file_name)
@@ -150,8 +143,8 @@ def recognise(
     )
 
 
-def _on_maps(node: Node) -> bool:
-    return not isinstance(node, (Dense, GlobalAveragePool))
+def _on_maps(node: arch.Node) -> bool:
+    return not isinstance(node, (arch.Dense, arch.GlobalAveragePool))
 
 
 def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> str:
@@ -180,33 +173,37 @@ def _taken(
     return kept, bool(folding.into)
 
 
-def _fitted(input_shape: tuple[int, ...], nodes: list[Node], file: str) -> Architecture:
+def _fitted(input_shape: tuple[int, ...], nodes: list[arch.Node], file: str) -> arch.Architecture:
     if len(input_shape) != 3:
         raise UserError(f"{file} takes images, but these examples are vectors.")
     first = nodes[0]
-    if isinstance(first, Conv) and first.inputs != input_shape[0]:
+    if isinstance(first, arch.Conv) and first.inputs != input_shape[0]:
         raise UserError(
             f"{file} takes images with {first.inputs} channels, but these have {input_shape[0]}."
         )
     try:
-        return Architecture(input_shape, tuple(nodes))
+        return arch.Architecture(input_shape, tuple(nodes))
     except UserError as refusal:
         sides = "×".join(str(side) for side in input_shape[1:])
         raise UserError(f"{file} does not take images of {sides}: {refusal}") from None
 
 
 def _flattened(
-    nodes: list[Node],
+    nodes: list[arch.Node],
     head: int,
     input_shape: tuple[int, ...],
     kept: dict[str, Array],
     placed: PlacedWeights,
     file: str,
-) -> tuple[list[Node], list[str]]:
+) -> tuple[list[arch.Node], list[str]]:
     """Flatten put in, and the adaptive pooling before it folded into the first dense layer."""
     dense = nodes[head]
-    assert isinstance(dense, Dense)
-    probe = [*nodes[:head], GlobalAveragePool(), Dense(_channels(nodes[:head]), 1, gated=False)]
+    assert isinstance(dense, arch.Dense)
+    probe = [
+        *nodes[:head],
+        arch.GlobalAveragePool(),
+        arch.Dense(_channels(nodes[:head]), 1, gated=False),
+    ]
     shapes = [shape for _, shape in _fitted(input_shape, probe, file).shapes()]
     channels, high, wide = shapes[head - 1] if head else input_shape
     side = isqrt(dense.inputs // channels)
@@ -216,8 +213,8 @@ def _flattened(
         )
     rest = nodes[head + 1 :]
     if (high, wide) == (side, side):
-        return [*nodes[:head], Flatten(), dense, *rest], []
-    name = placed.weights[sum(isinstance(node, Conv) for node in nodes)]
+        return [*nodes[:head], arch.Flatten(), dense, *rest], []
+    name = placed.weights[sum(isinstance(node, arch.Conv) for node in nodes)]
     weight = kept[name].reshape(-1, channels, side, side)
     pooled = np.einsum(
         "ocij,iy,jx->ocyx", weight, _windows(side, high), _windows(side, wide), optimize=True
@@ -228,11 +225,11 @@ def _flattened(
         f"Its adaptive average pooling, {high}×{wide} to {side}×{side}, is folded into the first "
         "dense layer."
     )
-    return [*nodes[:head], Flatten(), replace(dense, inputs=inputs), *rest], [remark]
+    return [*nodes[:head], arch.Flatten(), replace(dense, inputs=inputs), *rest], [remark]
 
 
-def _channels(nodes: Sequence[Node]) -> int:
-    return next(node.outputs for node in reversed(nodes) if isinstance(node, Conv))
+def _channels(nodes: Sequence[arch.Node]) -> int:
+    return next(node.outputs for node in reversed(nodes) if isinstance(node, arch.Conv))
 
 
 def _windows(outputs: int, inputs: int) -> Array:

@@ -12,14 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import (
-    Event,
-    LayerInfo,
-    ProbeScalars,
-    RegimeSwapped,
-    Rewired,
-    RunStarted,
-)
+from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.checkpoints.contents import plain
@@ -80,7 +73,7 @@ def _check_started(reader: RunReader) -> None:
         raise ValueError("labels of the probe set")
 
 
-def _layer(layer: LayerInfo) -> bool:
+def _layer(layer: events.LayerInfo) -> bool:
     sides = 1 <= len(layer.shape) <= 3 and all(_whole(side, SIDE) for side in layer.shape)
     return sides and layer.kind in ("dense", "conv") and _whole(layer.index, LAYERS)
 
@@ -94,26 +87,26 @@ def _check_log(reader: RunReader) -> None:
         if not _whole(getattr(event, "step", 0), STEPS):
             raise ValueError(f"step {getattr(event, 'step', None)}")
         match event:
-            case ProbeScalars(probe=probe, values=values):
+            case events.ProbeScalars(probe=probe, values=values):
                 names.update((probe, name) for name in values)
                 if len(names) > SERIES:
                     raise ValueError("too many curves")
-            case RegimeSwapped(after=after):
+            case events.RegimeSwapped(after=after):
                 find_regime(after)
-            case Rewired(order=order, rotation=rotation, shift=shift):
+            case events.Rewired(order=order, rotation=rotation, shift=shift):
                 _check_order(order, started)
                 _check_turns(rotation, shift, started)
             case _:
                 pass
 
 
-def _check_order(order: tuple[int, ...], started: RunStarted | None) -> None:
+def _check_order(order: tuple[int, ...], started: events.RunStarted | None) -> None:
     if started is not None and sorted(order) not in ([], list(range(len(started.layers)))):
         raise ValueError("order of the gate layers")
 
 
 def _check_turns(
-    rotation: tuple[int, ...], shift: tuple[int, ...], started: RunStarted | None
+    rotation: tuple[int, ...], shift: tuple[int, ...], started: events.RunStarted | None
 ) -> None:
     for turns in (rotation, shift):
         if started is not None and turns and len(turns) != len(started.layers):
@@ -174,7 +167,7 @@ def plain_frame(frame: Frame) -> Frame:
     return replace(frame, readings=readings)
 
 
-def plain_event(event: Event) -> Event:
+def plain_event(event: events.Event) -> events.Event:
     """The event with words that can be shown."""
     assert is_dataclass(event)
     values = {item.name: getattr(event, item.name) for item in fields(event)}

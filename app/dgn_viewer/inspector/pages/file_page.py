@@ -18,16 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from dgn_engine.config import DataConfig
-from dgn_engine.protocol.commands import (
-    CloseFile,
-    Command,
-    CompareFile,
-    InspectFile,
-    PickTensors,
-    Purpose,
-    TakeGates,
-    TakeWeights,
-)
+from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import FileListed
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
 from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
@@ -47,7 +38,7 @@ class FilePage(QWidget):
 
     def __init__(
         self,
-        send: Callable[[Command], None],
+        send: Callable[[do.Command], None],
         listed: FileListed,
         theme: Theme,
         data: Sequence[tuple[str, str]] = (),
@@ -84,10 +75,10 @@ class FilePage(QWidget):
         self.choose(first_use(listed))
 
     @property
-    def purpose(self) -> Purpose:
+    def purpose(self) -> do.Purpose:
         return next(use.purpose for use in USES if self.uses[use.purpose].isChecked())
 
-    def choose(self, purpose: Purpose) -> None:
+    def choose(self, purpose: do.Purpose) -> None:
         """As if its button were pressed."""
         self.uses[purpose].setChecked(True)
 
@@ -98,7 +89,7 @@ class FilePage(QWidget):
 
     def leave(self) -> None:
         """Have the engine forget the file; the page goes when it has."""
-        self._send(CloseFile(self.listed.ticket))
+        self._send(do.CloseFile(self.listed.ticket))
 
     def set_theme(self, theme: Theme) -> None:
         self.table.set_theme(theme)
@@ -143,22 +134,22 @@ class FilePage(QWidget):
         elif twice:
             self._say(f"{twice} is picked for two layers.", False)
         else:
-            self._send(PickTensors(self.listed.ticket, names))
+            self._send(do.PickTensors(self.listed.ticket, names))
         self.go.setEnabled(False)  # until the engine has matched them
 
     def _ask(self) -> None:
         ticket = self.listed.ticket
         match self.purpose:
             case "gates":
-                self._send(TakeGates(ticket, restart_value=self.restart_value.isChecked()))
+                self._send(do.TakeGates(ticket, restart_value=self.restart_value.isChecked()))
             case "weights":
-                self._send(TakeWeights(ticket))
+                self._send(do.TakeWeights(ticket))
             case "compare":
-                self._send(CompareFile(ticket))
+                self._send(do.CompareFile(ticket))
             case _:
                 name = self.data.value()
                 data = DataConfig(name, self._now.root) if name else None
-                self._send(InspectFile(ticket, data))
+                self._send(do.InspectFile(ticket, data))
 
     def _lay_out(self) -> None:
         listed = self.listed
