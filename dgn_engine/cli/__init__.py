@@ -16,7 +16,7 @@ DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
 
 
 @dataclass(frozen=True)
-class Command:
+class Subcommand:
     """A command. `run` returns the exit code and imports torch itself: `dgn --help` is quick."""
 
     about: str
@@ -47,13 +47,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(REFUSED, f"{self.prog}: {message}\n")
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, Command]]:
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, Subcommand]]:
     parser = _Parser(
         prog="dgn", description="Train deep gated networks and measure what their gates know."
     )
     parser.add_argument("--version", action="version", version=f"dgn {__version__}")
     chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    found = discover("dgn_engine.cli", "COMMAND", Command)
+    found = discover("dgn_engine.cli", "COMMAND", Subcommand)
     commands = {module.replace("_", "-"): command for module, command in found.items()}
     for name, command in commands.items():
         command.add_arguments(

@@ -51,7 +51,7 @@ def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, task: ReproductionTask) -> Document:
     """Carry an experiment out with progress, and print its report."""
-    from dgn_engine.cli._progress import Interrupt, UnitProgressBar
+    from dgn_engine.cli._progress_bar import Interrupt, UnitProgressBar
     from dgn_engine.experiments.report.cost import cost_in_words
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
     from dgn_engine.experiments.report.terminal import print_document

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli import Command
+from dgn_engine.cli import Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
 from dgn_engine.cli._options import add_run_options, run_config
 from dgn_engine.errors import UserError
@@ -83,7 +83,7 @@ def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
     return replace(config, net=net, gating=gating, training=training)
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     "Train value networks with the gates of a checkpoint, and with random ones.",
     add_arguments,
     run,

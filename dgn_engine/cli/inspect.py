@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgn_engine.cli import Command
+from dgn_engine.cli import Subcommand
 from dgn_engine.cli._inspection import (
     add_inspection_options,
     check_inspection_options,
@@ -103,7 +103,7 @@ def _head(tree: dict[str, Any]) -> str:
     return f"{tree['file']}: {tree['kind']}, {tensors:,} tensors, {tree['numbers']:,} numbers"
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     about="List a checkpoint, whoever wrote it, or show its network on data; none of it is run.",
     add_arguments=_add_arguments,
     run=_run,

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dgn_engine.cli import Command
+from dgn_engine.cli import Subcommand
 from dgn_engine.cli._options import numbers
 
 if TYPE_CHECKING:
@@ -134,4 +134,4 @@ def _figures(kernel: Array) -> dict[str, float | None]:
     }
 
 
-COMMAND = Command("Compute every kernel of a network on given inputs.", add_arguments, run)
+COMMAND = Subcommand("Compute every kernel of a network on given inputs.", add_arguments, run)

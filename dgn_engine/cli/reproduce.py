@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from dgn_engine.cli import FAILED, INTERRUPTED, Command
+from dgn_engine.cli import FAILED, INTERRUPTED, Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
 from dgn_engine.config import Augmentation, Device
 from dgn_engine.errors import UserError
@@ -152,7 +152,7 @@ def _print_list() -> int:
 
     from dgn_engine.experiments import Request, all_experiments
     from dgn_engine.experiments.report.experiment_list import full_words, quick_words
-    from dgn_engine.experiments.report.progress import status
+    from dgn_engine.experiments.report.reproduction_progress import status
     from dgn_engine.experiments.report.result_layout import default_folder
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -226,4 +226,4 @@ def _print_ends(ends: list[_End]) -> None:
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
-COMMAND = Command("Reproduce an experiment of the papers.", add_arguments, run)
+COMMAND = Subcommand("Reproduce an experiment of the papers.", add_arguments, run)

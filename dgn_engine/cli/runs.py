@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from dgn_engine.cli import DAMAGED, Command
+from dgn_engine.cli import DAMAGED, Subcommand
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout
 
@@ -174,6 +174,6 @@ def _delete(folder: Path, arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command(
+COMMAND = Subcommand(
     "List, show, verify, repair, export, import and delete recorded runs.", add_arguments, run
 )

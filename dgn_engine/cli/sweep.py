@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli import FAILED, INTERRUPTED, Command
+from dgn_engine.cli import FAILED, INTERRUPTED, Subcommand
 from dgn_engine.cli._execution import STOP_SIGNALS, add_executor_options, checked_executor
 from dgn_engine.storage.runs.folder_layout import results_root
 
 if TYPE_CHECKING:
-    from dgn_engine.sweep.grid import Sweep
     from dgn_engine.sweep.summary import SummaryRow
+    from dgn_engine.sweep.sweep_file import Sweep
 
 WIDE = 160  # columns where there is no terminal
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C: the same command goes on
     with what is left.
     """
-    from dgn_engine.sweep.grid import read_sweep
+    from dgn_engine.sweep.sweep_file import read_sweep
 
     sweep = read_sweep(arguments.sweep)
     if arguments.list:
@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
-    from dgn_engine.cli._progress import Interrupt, UnitProgressBar
-    from dgn_engine.experiments.report.progress import ProgressTally
+    from dgn_engine.cli._progress_bar import Interrupt, UnitProgressBar
+    from dgn_engine.experiments.report.reproduction_progress import ProgressTally
     from dgn_engine.sweep.checks import check_folder
     from dgn_engine.sweep.schedule import OVER, UnitProgress
     from dgn_engine.sweep.summary import rows_of, write_results
@@ -128,4 +128,4 @@ def _word(value: object) -> str:
     return ", ".join(str(one) for one in value) if isinstance(value, list) else str(value)
 
 
-COMMAND = Command("Train many networks: a grid or a list of configurations.", add_arguments, run)
+COMMAND = Subcommand("Train many networks: a grid or a list of configurations.", add_arguments, run)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli import FAILED, INTERRUPTED, UNSAVED, Command
+from dgn_engine.cli import FAILED, INTERRUPTED, UNSAVED, Subcommand
 from dgn_engine.cli._options import PLACES, add_run_options, run_config
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
@@ -123,7 +123,7 @@ def _train(
     folder: RunFolder | None,
     work: Callable[[HeadlessRun], Outcome],
 ) -> int:
-    from dgn_engine.cli._progress import Interrupt, TrainProgressBar
+    from dgn_engine.cli._progress_bar import Interrupt, TrainProgressBar
     from dgn_engine.training.headless_run import HeadlessRun
 
     stop = Interrupt(signal.SIGINT)
@@ -146,4 +146,4 @@ def _train(
     return 0
 
 
-COMMAND = Command("Train one network without a window.", add_arguments, run)
+COMMAND = Subcommand("Train one network without a window.", add_arguments, run)

@@ -35,20 +35,20 @@ def _load(config: DataConfig, report: Report) -> Examples:
 
 def _decoded(path: Path, report: Report) -> DecodedImages:
     """Two passes: sizes and names first, so that memory is known before a pixel is decoded."""
-    from dgn_engine.data import _image_decoding as decoding  # Pillow: only when it is wanted
+    from dgn_engine.data import _image_decoder as decoder  # Pillow: only when it is wanted
 
     source = path.name
     files = _told(image_files(path), f"looking through {source}", report)
-    measures = {file.name: decoding.measured(file, source) for file in files}
+    measures = {file.name: decoder.measured(file, source) for file in files}
     layout = lay_out(list(measures), source)
     places = _places(layout)
-    shape = decoding.common_shape((measures[name] for name in places), source)
+    shape = decoder.common_shape((measures[name] for name in places), source)
     parts = [np.zeros((len(part), *shape), np.uint8) for part in (layout.train, layout.test)]
     missing = set(places)
     for file in _told(image_files(path), f"decoding {source}", report):
         if file.name in places:
             part, row = places[file.name]
-            parts[part][row] = decoding.decoded(file, shape, source)
+            parts[part][row] = decoder.decoded(file, shape, source)
             missing.discard(file.name)
     if missing:
         raise UserError(f"{source} changed while it was read; try again.")

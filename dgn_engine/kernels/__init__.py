@@ -10,7 +10,7 @@ from dgn_engine.kernels.infinite import (
     relu_limit,
     soft_relu_limit,
 )
-from dgn_engine.kernels.leading import FULL_UP_TO, LeadingSpectrum, leading_spectrum, ridge_nu
+from dgn_engine.kernels.large_kernels import FULL_UP_TO, LeadingSpectrum, leading_spectrum, ridge_nu
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
 from dgn_engine.kernels.path_kernels import (
     Normalise,

@@ -64,7 +64,9 @@ def path_recursion(
         raise UserError(
             f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
         )
-    plan = _Plan(architecture, GateLayers(gates, sensitivities), x_value, masks, by_width, scales)
+    plan = _RecursionInputs(
+        architecture, GateLayers(gates, sensitivities), x_value, masks, by_width, scales
+    )
     kernel, derivative = _map_part(plan, tile_bytes)
     _vector_part(plan, kernel, derivative)
     mirror(kernel)
@@ -89,7 +91,7 @@ def check_layers(architecture: arch.Architecture, layers: Sequence[Tensor], name
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _RecursionInputs:
     architecture: arch.Architecture
     layers: GateLayers
     x_value: Tensor | None
@@ -143,7 +145,7 @@ def _linear(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
     return (lambda K: K) if isinstance(node, arch.Dense) else (lambda K: box_sum(K, node))
 
 
-def _vector_part(plan: _Plan, kernel: Tensor, derivative: Tensor | None) -> None:
+def _vector_part(plan: _RecursionInputs, kernel: Tensor, derivative: Tensor | None) -> None:
     """Multiply the upper half of (n, n) by Σ, where no map came before, and each dense τ_l."""
     n, first = kernel.shape[0], plan.map_nodes
     x_value = None if first or plan.x_value is None else _entered(plan)
@@ -168,7 +170,7 @@ def _is_pooling(node: arch.Node) -> bool:
     return isinstance(node, (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten))
 
 
-def _entered(plan: _Plan) -> Tensor:
+def _entered(plan: _RecursionInputs) -> Tensor:
     """The input of the first dense layer (n, a); average pooling sums, because paths are counted
     and the mean's 1/P² belongs to β."""
     z = plan.x_value
@@ -186,7 +188,7 @@ def _entered(plan: _Plan) -> Tensor:
     return z
 
 
-def _map_part(plan: _Plan, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
+def _map_part(plan: _RecursionInputs, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
     """The convolutions and the pooling after them, the upper half of (n, n) each; 1 and 0 where
     there are none."""
     gates, fast = plan.layers.gates, None
@@ -232,7 +234,7 @@ def pair_numbers(architecture: arch.Architecture) -> int:
     return most
 
 
-def _pairs(plan: _Plan, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
+def _pairs(plan: _RecursionInputs, row: int, columns: slice) -> tuple[Tensor, Tensor | None]:
     """The map part of pairs (row, s') for s' in `columns`: (B,) each."""
     K = _start(plan, row, columns)
     if plan.architecture.residual:
@@ -246,7 +248,7 @@ def _pairs(plan: _Plan, row: int, columns: slice) -> tuple[Tensor, Tensor | None
     return leave(K), None if dual is None else leave(dual)
 
 
-def _start(plan: _Plan, row: int, columns: slice) -> Tensor:
+def _start(plan: _RecursionInputs, row: int, columns: slice) -> Tensor:
     """K_0 of the pairs: the inputs' Gram between positions, or one."""
     if plan.x_value is not None:
         return position_gram(plan.x_value, row, columns)

@@ -31,7 +31,7 @@ MERGED = 1.0  # seconds between two changes of one setting that count as one
 
 
 @dataclass(frozen=True)
-class _Settings:
+class _UndoneSettings:
     order: tuple[int, ...]
     rotation: tuple[int, ...]
     shift: tuple[int, ...]
@@ -45,7 +45,7 @@ class _Change:
     """A change with the state before it. `what` it was, in words: 'gates of x.pt'."""
 
     what: str
-    before: Snapshot | _Settings
+    before: Snapshot | _UndoneSettings
     kind: type[do.Command]
     policy: do.UndoPolicy
     at: float
@@ -142,7 +142,7 @@ def _change(run: Run, what: str, kind: type[do.Command], policy: do.UndoPolicy) 
 
 
 @contextmanager
-def _shared(run: Run, before: Snapshot | _Settings | None) -> Iterator[None]:
+def _shared(run: Run, before: Snapshot | _UndoneSettings | None) -> Iterator[None]:
     """Let a recording write the copy of the run that was made for undo, not another one."""
     run.snapshot = before if isinstance(before, Snapshot) else None
     try:
@@ -157,11 +157,11 @@ def _trim(changes: list[_Change]) -> None:
         del changes[0]
 
 
-def _settings_of(run: Run) -> _Settings:
+def _settings_of(run: Run) -> _UndoneSettings:
     network = run.trainer.network
     turns = turned(network.routes)
     beta, value_input = network.gate.beta, network.value_input
-    return _Settings(network.wiring, *turns, run.learning_rate, beta, value_input)
+    return _UndoneSettings(network.wiring, *turns, run.learning_rate, beta, value_input)
 
 
 def _put_back(
@@ -195,7 +195,7 @@ def _put_back(
     )
 
 
-def _turn_back(run: Run, to: _Settings) -> None:
+def _turn_back(run: Run, to: _UndoneSettings) -> None:
     """Only what is different now."""
     now = _settings_of(run)
     if now.order != to.order:

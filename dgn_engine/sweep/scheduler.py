@@ -93,12 +93,12 @@ class Executor(ABC):
             for progress in _finished_before(schedule, units, root):
                 on_progress(progress)
             if not schedule.over:
-                sweep = _Sweep(self.workers_in(root), schedule, root, on_progress, stopped)
+                sweep = _RunningSweep(self.workers_in(root), schedule, root, on_progress, stopped)
                 sweep.run(units)
         return schedule.states
 
 
-class _Sweep:
+class _RunningSweep:
     def __init__(
         self,
         workers: Workers,

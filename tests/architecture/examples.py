@@ -59,10 +59,14 @@ def write_project(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of a process which imports the packages of the copy and no others."""
+    """That of a process which imports the packages of the copy and shows no window."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     paths = os.pathsep.join(str(folder / name) for name in ("app", "resources", "."))
-    return variables | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return variables | {
+        "PYTHONPATH": paths,
+        "OMP_NUM_THREADS": "1",
+        "QT_QPA_PLATFORM": "offscreen",
+    }
 
 
 def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +74,7 @@ def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env=environment(folder) | {"QT_QPA_PLATFORM": "offscreen"},
+        env=environment(folder),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

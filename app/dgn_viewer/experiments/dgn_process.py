@@ -10,8 +10,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal
 
 from dgn_engine.errors import UserError
-from dgn_engine.experiments.report import progress
-from dgn_engine.experiments.report.progress import ReproductionProgress
+from dgn_engine.experiments.report import reproduction_progress
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 
 EVERY = 500  # milliseconds between two readings of its progress
 PATIENCE = 8000  # milliseconds that it has to save what it is at
@@ -69,7 +69,7 @@ class DgnProcess(QObject):
 
     def _read_progress(self) -> None:
         try:
-            now = progress.read(self._folder)
+            now = reproduction_progress.read(self._folder)
         except UserError:  # it is loading torch
             return
         if now != self._last and now.state == "running":

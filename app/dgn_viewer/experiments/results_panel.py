@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
-from dgn_engine.experiments.report.progress import ReproductionProgress
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.sweep.schedule import OVER
 from dgn_viewer.docks.panel_docks import DockTitle
 from dgn_viewer.experiments.claim_list import ClaimList

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QProgressBar, QWidget
 
-from dgn_engine.experiments.report.progress import ReproductionProgress, RunningUnit
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_viewer.style.stylesheet import font
 from dgn_viewer.widgets.elided_label import ElidedLabel
 

@@ -11,8 +11,8 @@ from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import load_examples
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
-from dgn_engine.experiments.report.progress import work_of
 from dgn_engine.experiments.report.reproduce import plan_of
+from dgn_engine.experiments.report.reproduction_progress import work_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.nets import build_architecture

@@ -12,9 +12,9 @@ from pathlib import Path
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Plan, Request
-from dgn_engine.experiments.report import progress
+from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.document import Document, State
-from dgn_engine.experiments.report.progress import ProgressTally, ReproductionProgress
+from dgn_engine.experiments.report.reproduction_progress import ProgressTally, ReproductionProgress
 from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
 from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
 from dgn_engine.regimes import find_regime
@@ -75,21 +75,21 @@ def reproduce(
         on_progress(now, update)
         if time.monotonic() - written >= EVERY:
             written = time.monotonic()
-            progress.write(now, task.folder)
+            reproduction_progress.write(now, task.folder)
 
     if not (task.folder / RESULTS).exists():  # so that a folder that is killed can be gone on with
         write_report(task, plan, "running")
-    progress.write(tally.progress(), task.folder)
+    reproduction_progress.write(tally.progress(), task.folder)
     began = time.monotonic()
     try:
         executor.run(plan.units, task.folder, on_update, stopped)
     except BaseException:
-        progress.write(tally.progress("failed"), task.folder)
+        reproduction_progress.write(tally.progress("failed"), task.folder)
         raise
     took = time.monotonic() - began
     state = _state(tally, plan)
     document = write_report(task, plan, state, tally.last, took)
-    progress.write(tally.progress(state), task.folder)
+    reproduction_progress.write(tally.progress(state), task.folder)
     return document
 
 

@@ -16,7 +16,7 @@ FIGURES = "figures"
 LONGEST = 60  # letters of one part of a folder's name
 
 
-class _Request(Protocol):
+class _ReportOptions(Protocol):
     """The options of a reproduction that decide its report."""
 
     @property
@@ -41,7 +41,7 @@ class _Request(Protocol):
     def test_limit(self) -> int: ...
 
 
-def default_folder(name: str, request: _Request) -> Path:
+def default_folder(name: str, request: _ReportOptions) -> Path:
     """Return NAME-SCALE among the user's results, with the other options that decide its report."""
     parts = [name, request.scale]
     if request.protocol != "as-published":

@@ -47,7 +47,7 @@ def parsed_tree(
     Of a training loop's dictionary only the model's tensors are taken. Raises `UnreadableFile`,
     also where the tree is too large or folds back on itself too often.
     """
-    walk = _Walk()
+    walk = _TensorCollector()
     try:
         for _ in range(4):
             inner = _model_in(tree)
@@ -131,7 +131,7 @@ class _Entered:
 
 
 @dataclass
-class _Walk:
+class _TensorCollector:
     """Collects tensors and arrays in the order of the file, and everything else in words."""
 
     tensors: list[tuple[str, Leaf]] = field(default_factory=list)

@@ -77,7 +77,7 @@ def find_stacks(units: Sequence[Unit], root: Path, places: int) -> list[frozense
     A function of the units alone, so that a sweep that goes on has the stacks it had.
     """
     from dgn_engine.training.batched import packable
-    from dgn_engine.training.batched.grouping import STACK, stacks_of
+    from dgn_engine.training.batched.stack_groups import STACK, stacks_of
 
     stacks: list[frozenset[str]] = []
     for wave in waves(units):

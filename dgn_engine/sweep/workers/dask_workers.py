@@ -39,7 +39,7 @@ class DaskExecutor(Executor):
 
 
 @dataclass
-class _Job:
+class _DaskJob:
     task: UnitTask
     address: str
     future: Any  # distributed.Future
@@ -52,7 +52,7 @@ class DaskWorkers:
         self._cluster, self._limit, self._root = cluster, limit, root
         self._topic = f"dgn-{uuid.uuid4().hex}"
         self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._jobs: list[_Job] = []
+        self._jobs: list[_DaskJob] = []
         self._present: set[str] = set()  # addresses of the workers that are there and will do
         self._known: dict[str, ProcessId] = {}  # who works at which address
         self._gone: set[ProcessId] = set()
@@ -113,7 +113,7 @@ class DaskWorkers:
             retries=0,
             pure=False,
         )
-        self._jobs.append(_Job(task, address, future))
+        self._jobs.append(_DaskJob(task, address, future))
 
     def _apply(self, text: str) -> None:
         update = UnitUpdate.from_text(text)
@@ -198,7 +198,7 @@ class DaskWorkers:
         elif now - self._alone_since > PATIENCE and not self._cluster.startswith("slurm"):
             raise UserError(f"The Dask cluster {self._cluster} has no workers; start some.")
 
-    def _finish(self, job: _Job, update: UnitUpdate) -> None:
+    def _finish(self, job: _DaskJob, update: UnitUpdate) -> None:
         self._jobs.remove(job)
         job.future.release()
         self._on_update(update)

@@ -4,7 +4,7 @@ MNIST, w = 128, d = 5, batch 32, Adam, one busy core (load 6 to 11 on two), proc
 network-steps a second alone → 24 in a stack: ReLU 415 → 1191, FR-II 293 → 1271, DL 199 → 563.
 """
 
-from dgn_engine.training.batched.grouping import packable, why_not
+from dgn_engine.training.batched.stack_groups import packable, why_not
 from dgn_engine.training.batched.stack_member import Job, JobProgress, JobResult
 from dgn_engine.training.batched.train_stack import train_pack
 

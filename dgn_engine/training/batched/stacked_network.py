@@ -24,7 +24,7 @@ from dgn_engine.training.trainer import Trainer
 
 
 class TrainerStack:
-    """B trainers of one kind (`grouping.kind_of`) at the same step, trained as one stack.
+    """B trainers of one kind (`stack_groups.kind_of`) at the same step, trained as one stack.
 
     While they are packed their weights are views of the stack, and `publish` shows them the rest;
     they must not be stepped themselves before `release`. Each network is trained as its trainer

@@ -13,7 +13,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_folder import RunFolder
-from dgn_engine.training.batched.grouping import STACK, pack_key, stacks_of, why_not
+from dgn_engine.training.batched.stack_groups import STACK, pack_key, stacks_of, why_not
 from dgn_engine.training.batched.stack_member import (
     Job,
     JobProgress,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dgn_engine.cli import Command, main
+from dgn_engine.cli import Subcommand, main
 from dgn_engine.plugins import discover
 from tests.plugins import each
 
-COMMANDS = discover("dgn_engine.cli", "COMMAND", Command)
+COMMANDS = discover("dgn_engine.cli", "COMMAND", Subcommand)
 
 
 @pytest.mark.parametrize("name", each(COMMANDS))

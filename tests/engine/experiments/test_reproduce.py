@@ -18,11 +18,11 @@ from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
-from dgn_engine.experiments.report import document, formatting, progress
+from dgn_engine.experiments.report import document, formatting, reproduction_progress
 from dgn_engine.experiments.report.cost import cost_of, operations
-from dgn_engine.experiments.report.progress import ProgressTally
 from dgn_engine.experiments.report.report_figures import apart
 from dgn_engine.experiments.report.reproduce import report_again, reproduce
+from dgn_engine.experiments.report.reproduction_progress import ProgressTally
 from dgn_engine.experiments.report.result_layout import default_folder
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.nets import build_architecture
@@ -104,7 +104,7 @@ def test_a_report_holds_every_number_and_needs_no_network(tmp_path: Path) -> Non
     for kind in ("pdf", "svg"):
         assert (tmp_path / "figures" / f"curve.{kind}").stat().st_size > 1000
     assert all(unit.seconds >= 0 for unit in made.units)
-    assert progress.read(tmp_path).state == "done"
+    assert reproduction_progress.read(tmp_path).state == "done"
 
 
 def test_a_result_is_read_again_as_it_was_written(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_stopped_experiment_goes_on_and_reports_as_one_that_was_not(tmp_path: 
     assert half.rows == ()
     assert {unit.state for unit in half.units} <= {"done", "interrupted", "queued"}
     assert "queued" in {unit.state for unit in half.units}
-    assert progress.read(tmp_path / "half").state == "interrupted"
+    assert reproduction_progress.read(tmp_path / "half").state == "interrupted"
     with pytest.raises(UserError, match=r"of 3 runs and calculations in .* are not done"):
         report_again(_task(tmp_path / "half"))
     again = reproduce(_task(tmp_path / "half"), SerialExecutor(), _never)

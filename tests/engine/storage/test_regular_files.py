@@ -14,8 +14,8 @@ import torch
 from dgn_engine.cli import main
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.experiments.report import document, progress
-from dgn_engine.experiments.report.progress import PROGRESS
+from dgn_engine.experiments.report import document, reproduction_progress
+from dgn_engine.experiments.report.reproduction_progress import PROGRESS
 from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.events import Measured
 from dgn_engine.protocol.frames import Frame, Reading
@@ -161,5 +161,5 @@ def test_results_and_indices_that_are_no_files_are_told_of_or_passed_over(
     with pytest.raises(UserError):
         document.read(run)
     with pytest.raises(UserError):
-        progress.read(run)
+        reproduction_progress.read(run)
     assert [entry.name for entry in index.read_index(run.parent)] == ["one"]

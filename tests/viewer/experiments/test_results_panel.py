@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.cli.reproduce import add_arguments
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
-from dgn_engine.experiments.report.progress import ReproductionProgress, RunningUnit
+from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress, RunningUnit
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.results import Claim, Figure, PlottedLine, Printed
 from dgn_viewer.application import Viewer

@@ -11,7 +11,7 @@ from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.training.batched import packable, why_not
-from dgn_engine.training.batched.grouping import stacks_of
+from dgn_engine.training.batched.stack_groups import stacks_of
 from dgn_engine.training.batched.stack_member import SharedData
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.device_data import DeviceData

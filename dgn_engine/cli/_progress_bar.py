@@ -20,7 +20,7 @@ from rich.progress import (
 from dgn_engine.protocol import events
 
 if TYPE_CHECKING:
-    from dgn_engine.experiments.report.progress import ReproductionProgress
+    from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
     from dgn_engine.sweep.schedule import UnitProgress
 
 REFRESH = 0.2  # seconds
