@@ -65,7 +65,8 @@ def draw(view: View) -> Shown:
         last = column == len(parts) - 1
         charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
     why = reading.facts.get("feature", "").replace("K^F", "$K^F$")
-    note = " ".join(("Mean over logits.", why, why_not_compared(view, "ntk"))).strip()
+    parts_of_note = ("Mean over logits.", why, why_not_compared(view, "ntk"))
+    note = " ".join(part for part in parts_of_note if part)
     return Scene(tuple(charts), _facts(reading), reading.step, note)
 
 

@@ -51,16 +51,15 @@ def draw(view: View) -> Shown:
     if choice(view, KIND):
         return _compared(view, reading, choice(view, KIND), suffix)
     names = ("$Λ$", "$S$") if part == "all" else (f"$τ_{int(part) + 1}$", f"$DD^T_{int(part) + 1}$")
-    titles = (f"Active {names[0]}", f"Sensitive {names[1]}")
+    kinds = (("active", "Active", names[0]), ("sensitive", "Sensitive", names[1]))
+    shown = [one for one in kinds if f"{one[0]}{suffix}" in reading.arrays]
     charts: list[Chart] = []
     facts: list[Fact] = []
-    for column, kind in enumerate(("active", "sensitive")):
-        values = reading.arrays.get(f"{kind}{suffix}")
-        if values is None:
-            continue
+    for place, (kind, word, name) in enumerate(shown):
+        values, last = reading.arrays[f"{kind}{suffix}"], place == len(shown) - 1
         top = _largest_pair(values) if choice(view, SCALE) == "contrast" else 1.0
-        charts.append(_chart(view, kind, titles[column], values, labels, len(charts), top))
-        facts.append(_mean(kind, names[column], values))
+        charts.append(_chart(view, kind, f"{word} {name}", values, labels, place, top, last))
+        facts.append(_mean(kind, name, values))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
     note = " ".join((_note(dict(reading.facts)), why_not_compared(view, "overlap"))).rstrip()
@@ -84,16 +83,24 @@ def _compared(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
     top = max(_largest_pair(values) for _, values in found) if contrast else 1.0
     labels = reading.arrays["labels"]
     charts = [
-        _chart(view, f"{kind}_{place}", name, values, labels, place, top)
+        _chart(view, f"{kind}_{place}", name, values, labels, place, top, place == len(found) - 1)
         for place, (name, values) in enumerate(found)
     ]
     facts = tuple(_mean(kind, name.partition(" ")[0], values) for name, values in found)
-    missing = "" if len(found) == 2 else f" {b_name(view.compared)} has no such layer."
+    lacking = (name for name, one in pairs if f"{kind}{suffix}" not in one.arrays)
+    missing = "".join(f" {name} has no such layer." for name in lacking)
     return Scene(tuple(charts), facts, reading.step, _note(dict(reading.facts)) + missing)
 
 
 def _chart(
-    view: View, kind: str, title: str, values: Array, labels: Array, column: int, top: float
+    view: View,
+    kind: str,
+    title: str,
+    values: Array,
+    labels: Array,
+    column: int,
+    top: float,
+    last: bool,
 ) -> Chart:
     names = class_names(view, labels)
     tags = example_labels(labels, names)
@@ -109,7 +116,7 @@ def _chart(
             ramp="sequential",
             low=0.0,
             high=top,
-            bar="normalised overlap" if column == 1 or top < 1.0 else "",
+            bar="normalised overlap" if last or top < 1.0 else "",
             row_name="example",
             column_name="example",
             row_labels=tags,

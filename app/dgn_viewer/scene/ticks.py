@@ -27,9 +27,9 @@ def number(value: float) -> str:
         return "∞" if value > 0 else "−∞"
     size = abs(value)
     if size and (size >= 1e6 or size < 1e-3):
-        exponent = math.floor(math.log10(size))
-        mantissa = f"{value / 10.0**exponent:.3g}"
-        return f"{mantissa}×{power_of_ten(exponent)}".replace("-", "−")
+        mantissa, _, exponent = f"{value:.2e}".partition("e")
+        mantissa = mantissa.rstrip("0").rstrip(".")
+        return f"{mantissa}×{power_of_ten(int(exponent))}".replace("-", "−")
     if float(value).is_integer():
         return f"{int(value):,}".replace("-", "−")
     text = f"{value:,.1f}" if size >= 1000 else f"{value:.4g}"

@@ -1,0 +1,219 @@
+"""The picture of the panel 'Training', worked out by hand from small series."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import RunConfig, TrainingConfig
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Mark, Scene
+from dgn_viewer.scene.panel_spec import ComparedRun, View
+from dgn_viewer.scene.readout import describe
+from tests.viewer.panels.pictures import (
+    B,
+    assert_same,
+    beside,
+    chart,
+    chosen,
+    drawn,
+    exported,
+    layers,
+    readouts,
+    reason,
+    run,
+    series,
+    table,
+)
+
+MARKS = (Mark(2.0, "FL"), Mark(5.0, "π"))
+VIEW = View(
+    run=run((2,), (3,)),
+    regime="FL",
+    wiring=(0, 1),
+    step=8,
+    marks=MARKS,
+    series={
+        ("training", "train_loss"): series([2, 4, 6], [2.5, 1.25, 0.75]),
+        ("training", "train_accuracy"): series([2, 4, 6], [0.25, 0.5, 0.625]),
+        ("training", "test_loss"): series([3, 6], [2.0, 1.5]),
+        ("training", "test_accuracy"): series([3, 6], [0.4, 0.35]),
+        ("ntk", "trace_value"): series([1, 7], [3.0, 4.0]),
+    },
+)
+OTHER = ComparedRun(
+    "other.pt",
+    "ReLU",
+    layers((2,), (3,)),
+    (0, 1),
+    9,
+    series={
+        ("training", "test_loss"): series([5, 9], [1.75, 1.0]),
+        ("training", "test_accuracy"): series([5, 9], [0.55, 0.9]),
+    },
+)
+LOSS = (
+    Curve("train", np.array([2, 4, 6]), np.array([2.5, 1.25, 0.75]), "muted"),
+    Curve("test", np.array([3, 6]), np.array([2.0, 1.5]), "accent", thick=True),
+)
+ACCURACY = (
+    Curve("train", np.array([2, 4, 6]), np.array([25.0, 50.0, 62.5]), "muted"),
+    Curve("test", np.array([3, 6]), np.array([40.0, 35.0]), "accent", thick=True),
+)
+FACTS = (
+    Fact("test", "35.00%", "Accuracy on the whole test set."),
+    Fact("best", "40.00%", "Best test accuracy of this run so far."),
+    Fact("train loss", "0.75", "Mean loss over the training batches since the last measurement."),
+)
+NOTE = "Cross entropy loss; train: mean over batches, test: the whole test set."
+
+
+def picture(
+    reach: float, loss: tuple[Curve, ...], accuracy: tuple[Curve, ...], limits: tuple[float, float],
+    log: bool = False, note: str = NOTE,
+) -> Scene:  # fmt: skip
+    steps = Axis(label="step", limits=(0.0, reach))
+    return Scene(
+        charts=(
+            Chart(
+                key="loss",
+                title="Loss",
+                x=steps,
+                y=Axis(log=log),
+                curves=loss,
+                marks=MARKS,
+                narrow=(0, 0, 1, 1),
+            ),
+            Chart(
+                key="accuracy",
+                title="Accuracy, %",
+                x=steps,
+                y=Axis(limits=limits),
+                curves=accuracy,
+                marks=MARKS,
+                column=1,
+                narrow=(1, 0, 1, 1),
+            ),
+        ),
+        facts=FACTS,
+        step=7,
+        note=note,
+    )
+
+
+def test_scores_are_drawn_with_air_around_the_accuracies() -> None:
+    # 25 % to 62.5 %: 6 % of 37.5 is 2.25.
+    assert_same(drawn("training", VIEW), picture(6.0, LOSS, ACCURACY, (22.75, 64.75)))
+
+
+def test_the_loss_may_have_a_logarithmic_axis() -> None:
+    expected = picture(6.0, LOSS, ACCURACY, (22.75, 64.75), log=True)
+    assert_same(drawn("training", chosen(VIEW, scale="log")), expected)
+
+
+def test_the_scores_of_b_are_dashed_and_lie_under_those_of_the_run() -> None:
+    steps = np.array([5, 9])
+    b_loss = Curve("B test", steps, np.array([1.75, 1.0]), "compared", "dash", thick=True)
+    b_accuracy = Curve("B test", steps, np.array([55.0, 90.0]), "compared", "dash", thick=True)
+    expected = picture(  # 25 % to 90 %: 6 % of 65 is 3.9
+        9.0, (b_loss, *LOSS), (b_accuracy, *ACCURACY), (21.1, 93.9), note=f"{NOTE} Dashed: {B}."
+    )
+    assert_same(drawn("training", beside(VIEW, OTHER)), expected)
+
+
+def test_a_compared_network_without_scores_changes_nothing() -> None:
+    beside_file = beside(VIEW, ComparedRun("other.pt", "ReLU", layers((2,))))
+    assert_same(drawn("training", beside_file), picture(6.0, LOSS, ACCURACY, (22.75, 64.75)))
+
+
+def test_the_cursor_reads_the_nearest_points_and_the_marks_near_it() -> None:
+    loss = chart(drawn("training", VIEW), "loss")
+    assert readouts(loss, (0.0, 0.0), (3.0, 9.0), (3.1, 0.0), (4.6, 0.0), (100.0, 0.0)) == [
+        ("step 2", "train  2.5", "test  2"),
+        ("step 3", "train  2.5", "test  2"),
+        ("step 3", "train  1.25", "test  2"),
+        ("step 4", "train  1.25", "test  1.5"),
+        ("step 6", "train  0.75", "test  1.5"),
+    ]
+    assert describe(loss, 4.0, 0.0, near=1.0) == ("step 4", "train  1.25", "test  2", "step 5: π")
+    assert describe(loss, 3.5, 0.0, near=1.5)[-2:] == ("step 2: FL", "step 5: π")
+
+
+def test_the_exported_table_names_the_quantity_of_each_column() -> None:
+    scene = drawn("training", VIEW)
+    assert table(chart(scene, "accuracy")) == [
+        ["curve", "step", "Accuracy, %"],
+        ["train", "2", "25.0"],
+        ["train", "4", "50.0"],
+        ["train", "6", "62.5"],
+        ["test", "3", "40.0"],
+        ["test", "6", "35.0"],
+    ]
+    assert exported(scene) == {
+        "loss.axes": ["step", "Loss"],
+        "loss.train.x": (3,),
+        "loss.train.y": (3,),
+        "loss.test.x": (2,),
+        "loss.test.y": (2,),
+        "accuracy.axes": ["step", "Accuracy, %"],
+        "accuracy.train.x": (3,),
+        "accuracy.train.y": (3,),
+        "accuracy.test.x": (2,),
+        "accuracy.test.y": (2,),
+    }
+
+
+def first_score(**changes: float) -> View:
+    values = {"train_loss": 2.5, "train_accuracy": 0.25} | changes
+    recorded = {("training", name): series([1], [value]) for name, value in values.items()}
+    return replace(VIEW, series=recorded, marks=())
+
+
+def test_a_first_score_is_a_point_in_the_middle_of_four_steps() -> None:
+    scene = drawn("training", first_score())
+    loss = chart(scene, "loss")
+    assert loss.x.limits == (0.0, 4.0)
+    assert_same(
+        loss.curves, (Curve("train", np.array([1]), np.array([2.5]), "muted", marker=True),)
+    )
+    assert scene.step == 1
+    assert [fact.name for fact in scene.facts] == ["train loss"]
+
+
+@pytest.mark.parametrize(
+    ("values", "limits"),
+    [
+        ((0.25, 0.25), (24.0, 26.0)),  # one percentage point of air at the least
+        ((0.0, 1.0), (-1.0, 101.0)),  # never far beyond what is possible
+        ((0.5, 0.9), (47.6, 92.4)),
+    ],
+)
+def test_accuracies_have_a_little_air(
+    values: tuple[float, float], limits: tuple[float, float]
+) -> None:
+    view = replace(VIEW, series={("training", "train_accuracy"): series([1, 2], list(values))})
+    assert chart(drawn("training", view), "accuracy").y.limits == pytest.approx(limits)
+
+
+def test_the_loss_is_named_as_it_is_configured() -> None:
+    config = RunConfig(training=TrainingConfig(loss="squared"))
+    note = drawn("training", replace(VIEW, run=run((2,), config=config))).note
+    assert note.startswith("Squared loss; train: mean")
+    assert drawn("training", replace(VIEW, run=None)).note == ""
+
+
+def test_without_scores_the_panel_says_what_will_come() -> None:
+    nothing = "Loss and accuracy on training batches and on the test set, from step 1 on."
+    assert reason("training", replace(VIEW, series={})) == nothing
+    no_points = {("training", "test_loss"): series([], [])}
+    assert reason("training", replace(VIEW, series=no_points)) == nothing
+    inspected = replace(run((2,)), inspected="x.pt")
+    assert reason("training", replace(VIEW, run=inspected)) == (
+        "x.pt is inspected, not trained: it has no curves here."
+    )
+    # One of the two is enough.
+    one = drawn("training", replace(VIEW, series={("training", "test_loss"): series([2], [3.0])}))
+    assert [len(each.curves) for each in one.charts] == [1, 0]
+    assert chart(one, "accuracy").y.limits is None
+    assert one.facts == ()
