@@ -27,7 +27,7 @@ def primes(how_many: int) -> list[int]:
     """Primes from 1,009 on, so mixed that neighbours differ by much and either way."""
     found = (n for n in count(1009, 2) if all(n % d for d in range(3, math.isqrt(n) + 1, 2)))
     some = [next(found) for _ in range(how_many)]
-    return sorted(some, key=lambda prime: prime * 37 % 101)
+    return sorted(some, key=lambda prime: prime * 7919 % 10007)
 
 
 def made_run(prime: int, **given: Any) -> TrainedRun:
@@ -75,6 +75,39 @@ def read(
 ) -> Findings:
     """What an experiment reads out of made-up results."""
     return find(name).findings(request, MadeUpResults(runs, values))
+
+
+class Numbers:
+    """Primes over a scale, each once."""
+
+    def __init__(self) -> None:
+        self._primes = iter(primes(3000))
+
+    def some(self, count: int, scale: float = 1e5) -> list[float]:
+        return [next(self._primes) / scale for _ in range(count)]
+
+    def one(self, scale: float = 1e5) -> float:
+        return self.some(1, scale)[0]
+
+
+def spent(values: Mapping[str, tuple[Any, float]], cell: str, seeds: int) -> float:
+    """Seconds of all calculations of a cell."""
+    return sum(values[f"{cell}-s{seed}"][1] for seed in range(seeds))
+
+
+def of(values: Mapping[str, tuple[Any, float]], cell: str, key: Any, seeds: int) -> list[Any]:
+    """What the results of a cell say under a name, by seed."""
+    return [values[f"{cell}-s{seed}"][0][key] for seed in range(seeds)]
+
+
+def made(cells: Iterable[str], seeds: int, value: Any) -> dict[str, tuple[Any, float]]:
+    """`value(numbers)` for each cell and seed, each with seconds of its own."""
+    numbers = Numbers()
+    return {
+        f"{cell}-s{seed}": (value(numbers), numbers.one(100))
+        for cell in cells
+        for seed in range(seeds)
+    }
 
 
 # What is read, as tuples; and what is expected, with room for rounding.
@@ -152,7 +185,7 @@ def claim(
     some = np.array(list(values), dtype=float)
     if len(some) < 2:
         mean, low, high = float(some.mean()) if len(some) else math.nan, math.nan, math.nan
-    elif inside is None:
+    elif inside is None or np.ptp(some) == 0:
         mean, low, high = _students(some)
     else:
         mean, low, high = _students_inside(some, *inside)

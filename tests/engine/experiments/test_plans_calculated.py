@@ -1,0 +1,131 @@
+"""What is calculated for each experiment without a training: every unit and every argument."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from dgn_engine.experiments import Request
+from dgn_engine.sweep.unit import Calculation
+from tests.engine.experiments.made_up import FULL, QUICK
+from tests.engine.experiments.planned import units
+
+DEPTHS = (2, 4, 6, 8, 12, 16, 20)
+
+
+def call(unit_id: str, function: str, **arguments: Any) -> Calculation:
+    return Calculation(unit_id, f"dgn_engine.experiments.{function}", arguments)
+
+
+@pytest.mark.parametrize(
+    ("request_", "widths", "seeds"), [(QUICK, (32, 64), 5), (FULL, (32, 64, 128, 256), 10)]
+)
+def test_composite_resnet_kernel(request_: Request, widths: tuple[int, ...], seeds: int) -> None:
+    assert units("composite-resnet-kernel", request_) == [
+        call(f"w{w}-s{s}", "composite_resnet_kernel:shares", width=w, seed=s)
+        for w in widths
+        for s in range(seeds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "request_", "n", "widths"),
+    [
+        ("dgn-frg-convergence", "convergence", QUICK, 100, (25, 200)),
+        ("dgn-frg-convergence", "convergence", FULL, 200, (25, 500)),
+        ("dgn-frg-spectrum", "spectrum_of", QUICK, 100, (25, 500)),
+        ("dgn-frg-spectrum", "spectrum_of", FULL, 200, (25, 500)),
+    ],
+)
+def test_kernels_under_fixed_random_gates(
+    name: str, function: str, request_: Request, n: int, widths: tuple[int, ...]
+) -> None:
+    module = name.replace("-", "_")
+    assert units(name, request_) == [
+        call(f"w{w}-d{d}-s{s}", f"{module}:{function}", n=n, width=w, depth=d, seed=s)
+        for w, d, s in product(widths, DEPTHS, range(5))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "kinds", "depths", "request_", "seeds", "size"),
+    [
+        ("dgn-galu-relu", "trained", ("relu", "galu"), (2, 4, 6, 8), QUICK, 5, (50, 100, 200)),
+        ("dgn-galu-relu", "trained", ("relu", "galu"), (2, 4, 6, 8), FULL, 5, (200, 500, 1000)),
+        ("theory-depth", "speed", ("relu", "galu", "coins"), DEPTHS, QUICK, 3, (40, 64, 100)),
+        ("theory-depth", "speed", ("relu", "galu", "coins"), DEPTHS, FULL, 5, (200, 256, 400)),
+    ],
+)
+def test_descents_by_depth(
+    name: str,
+    function: str,
+    kinds: tuple[str, ...],
+    depths: tuple[int, ...],
+    request_: Request,
+    seeds: int,
+    size: tuple[int, int, int],
+) -> None:
+    n, width, steps = size
+    assert units(name, request_) == [
+        call(
+            f"{kind}-d{depth}-s{s}", f"{name.replace('-', '_')}:{function}", kind=kind,
+            depth=depth, seed=s, n=n, width=width, steps=steps,
+        )
+        for kind, depth, s in product(kinds, depths, range(seeds))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "widths", "seeds", "steps"),
+    [(QUICK, (16, 64, 256), 3, 150), (FULL, (16, 64, 256, 1024), 5, 1000)],
+)
+def test_theory_dynamics(
+    request_: Request, widths: tuple[int, ...], seeds: int, steps: int
+) -> None:
+    assert units("theory-dynamics", request_) == [
+        call(
+            f"{gates}-w{w}-s{s}", "theory_dynamics:dynamics", own=own, width=w, seed=s, steps=steps
+        )
+        for gates, own in (("own", True), ("fixed", False))
+        for w, s in product(widths, range(seeds))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "widths", "seeds"),
+    [(QUICK, [32, 64, 128, 256, 512, 1024], 5), (FULL, [32, 64, 128, 256, 512, 1024, 2048], 10)],
+)
+def test_theory_infinite_width(request_: Request, widths: list[int], seeds: int) -> None:
+    expected = []
+    for s in range(seeds):
+        expected += [
+            call(f"limit-s{s}", "theory_infinite_width:distances", widths=widths, seed=s),
+            call(f"angles-s{s}", "theory_infinite_width:angles", width=widths[-1], seed=s),
+        ]
+    assert units("theory-infinite-width", request_) == expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "fewer", "seeds", "draws"), [(QUICK, 1, 5, 60), (FULL, 0, 10, 400)]
+)
+def test_theory_ntk_npk(request_: Request, fewer: int, seeds: int, draws: int) -> None:
+    widths = {
+        "fc": [16, 32, 64, 128, 256, 512],
+        "cnn": [8, 16, 32, 64, 128],
+        "resnet": [16, 32, 64, 128, 256],
+    }
+    place = "theory_ntk_npk"
+    assert units("theory-ntk-npk", request_) == [
+        *(
+            call(
+                f"{name}-s{s}", f"{place}:distances", name=name, seed=s,
+                widths=widths[name][: len(widths[name]) - fewer],
+            )
+            for name in widths
+            for s in range(seeds)
+        ),
+        *(call(f"spread-s{s}", f"{place}:spreads", seed=s, draws=draws) for s in range(seeds)),
+        call("exact", f"{place}:exact"),
+    ]  # fmt: skip

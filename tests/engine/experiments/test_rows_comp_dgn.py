@@ -1,0 +1,215 @@
+"""What is read of the runs of [COMP] and [DGN]: made-up accuracies in, rows and claims out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.engine.experiments.made_up import (
+    FULL,
+    QUICK,
+    accuracy_curve,
+    cell_row,
+    claim,
+    claims,
+    exact_claim,
+    figures,
+    loss_curve,
+    made_runs,
+    percents,
+    read,
+    row,
+    rows,
+)
+
+
+def test_composite_davidnet() -> None:
+    cells = {
+        "ReLU": "ReLU (published network)", "FR-II-image": "FR-II, x^v = x",
+        "FL-image": "FL, x^v = x",
+    }  # fmt: skip
+    runs = made_runs(cells)
+    found = read("composite-davidnet", QUICK, runs)
+    assert rows(found) == [cell_row(runs, cell, label) for cell, label in cells.items()]
+    chance = percents(runs, "FR-II-image") - 10
+    assert claims(found) == [claim("comp-1", "DavidNet: FR − chance; above 0", chance)]
+    assert figures(found) == [
+        (
+            "learning", "DavidNet under the gating regimes", "epoch", "test accuracy (%)",
+            False, False, [accuracy_curve(label, runs, cell) for cell, label in cells.items()],
+        )
+    ]  # fmt: skip
+    assert found.remarks == (
+        "No number of the paper's DavidNet runs survives in the text at hand.",
+    )
+
+
+def test_composite_davidnet_at_full_counts_all_frozen_gates_that_scored() -> None:
+    cells = {"ReLU": "ReLU (published network)"}
+    for regime in ("FR-II", "FR-DI", "FL", "DL"):
+        cells[f"{regime}-image"] = f"{regime}, x^v = x"
+        cells[f"{regime}-ones"] = f"{regime}, x^v = 1"
+    runs = made_runs(cells, 5)
+    nothing: tuple[float, ...] = ()
+    runs["FR-DI-ones-s3"] = replace(
+        runs["FR-DI-ones-s3"], best=math.nan, epochs=nothing, test=nothing
+    )
+    found = read("composite-davidnet", FULL, runs)
+    assert [r.label for r in found.rows] == list(cells.values())
+    frozen = [
+        100 * runs[f"{regime}-{seen}-s{seed}"].best - 10
+        for regime, seen in product(("FR-II", "FR-DI"), ("image", "ones"))
+        for seed in range(5)
+        if (regime, seen, seed) != ("FR-DI", "ones", 3)
+    ]
+    assert claims(found) == [claim("comp-1", "DavidNet: FR − chance; above 0", frozen)]
+
+
+def test_composite_hidden_outputs() -> None:
+    runs = made_runs(("ReLU", "reversed"))
+    found = read(
+        "composite-hidden-outputs", QUICK, runs, {"outputs": ([[0.25, None], [None, 1.0]], 7.0)}
+    )
+    labels = {"ReLU": "ReLU", "reversed": "gates reversed, random input"}
+    assert rows(found) == [cell_row(runs, cell, label) for cell, label in labels.items()]
+    gap = percents(runs, "ReLU") - percents(runs, "reversed")
+    assert claims(found) == [
+        claim("comp-2", "ReLU − reversed gates on a random input; within ±3", gap)
+    ]
+    assert figures(found)[0] == (
+        "learning", "Reversed gates on a random input", "epoch", "test accuracy (%)",
+        False, False, [accuracy_curve(label, runs, cell) for cell, label in labels.items()],
+    )  # fmt: skip
+    picture = found.figures[1]
+    assert (picture.name, picture.lines) == ("outputs", ())
+    assert (picture.image[0][0], picture.image[1][1]) == (0.25, 1.0)
+    assert math.isnan(picture.image[0][1])
+    assert math.isnan(picture.image[1][0])
+
+
+def test_dgn_gates_only() -> None:
+    cells = {
+        "gates-only": "gates alone (values frozen at random)",
+        "FR-II": "values alone (gates frozen at random)",
+        "DL": "both",
+    }
+    runs = made_runs(cells)
+    found = read("dgn-gates-only", QUICK, runs)
+    assert rows(found) == [cell_row(runs, cell, label) for cell, label in cells.items()]
+    assert claims(found) == [
+        claim("dgn-7", "gates alone − chance; above 0", percents(runs, "gates-only") - 10)
+    ]
+    assert figures(found) == [
+        (
+            "learning", "What learns", "epoch", "test accuracy (%)", False, False,
+            [accuracy_curve(label, runs, cell) for cell, label in cells.items()],
+        )
+    ]  # fmt: skip
+
+
+def test_dgn_hard_data() -> None:
+    runs = made_runs(("ReLU", "FRG"))
+    for seed, end in enumerate((0.46, 0.47, 0.4501)):
+        runs[f"ReLU-s{seed}"] = replace(runs[f"ReLU-s{seed}"], train_loss=(0.6 + seed / 100, end))
+    runs["FRG-s2"] = replace(runs["FRG-s2"], train_loss=(0.3, 0.0))
+    found = read("dgn-hard-data", QUICK, runs)
+    ends = {
+        name: [runs[f"{name}-s{seed}"].train_loss[-1] for seed in range(3)]
+        for name in ("ReLU", "FRG")
+    }
+    assert rows(found) == [
+        cell_row(runs, name, f"{name}: training loss at the end", values=ends[name], unit="")
+        for name in ("ReLU", "FRG")
+    ]
+    floored = (*ends["FRG"][:2], 1e-12)
+    ratios = [math.log10(a / b) for a, b in zip(ends["ReLU"], floored, strict=True)]
+    assert claims(found) == [
+        exact_claim(
+            "ws-3", "0.45 − least training loss of ReLU; at most 1e-05 (exact)", 0, 3, "held"
+        ),
+        claim("ws-3", "log10 loss, ReLU − FRG; above 0", ratios),
+    ]  # fmt: skip
+    assert figures(found) == [
+        (
+            "loss", "Two points on one ray", "step", "½e²", False, True,
+            [loss_curve(name, runs, name) for name in ("ReLU", "FRG")],
+        )
+    ]  # fmt: skip
+
+
+def test_dgn_hard_data_is_not_held_where_the_loss_was_ever_below_its_floor() -> None:
+    runs = made_runs(("ReLU", "FRG"))
+    for seed in range(3):
+        runs[f"ReLU-s{seed}"] = replace(
+            runs[f"ReLU-s{seed}"], train_loss=(0.6, 0.4 if seed == 1 else 0.5, 0.46)
+        )
+    first, _ = read("dgn-hard-data", QUICK, runs).claims
+    assert first.value == pytest.approx(0.05)
+    assert (first.verdict, first.exact) == ("not held", True)
+
+
+def test_dgn_random_mnist() -> None:
+    variants = ("true labels", "random labels", "random pixels")
+    cells = [f"{v.replace(' ', '-')}-{name}" for v in variants for name in ("GaLU", "ReLU")]
+    runs = made_runs(cells)
+    found = read("dgn-random-mnist", QUICK, runs)
+
+    def speeds(cell: str) -> np.ndarray:
+        losses = np.array([runs[f"{cell}-s{seed}"].train_loss for seed in range(3)])
+        return np.log10(losses).mean(axis=1)
+
+    def last(cell: str) -> float:
+        return max(runs[f"{cell}-s{seed}"].epochs[-1] for seed in range(3))
+
+    expected = []
+    for variant, name in product(variants, ("GaLU", "ReLU")):
+        cell = f"{variant.replace(' ', '-')}-{name}"
+        expected += [
+            cell_row(runs, cell, f"{variant}, {name}: test accuracy"),
+            row(
+                f"{variant}, {name}: mean log10 of the training loss", speeds(cell),
+                epochs=last(cell),
+            ),
+        ]  # fmt: skip
+    assert rows(found) == expected
+    statistics = [
+        claim(
+            "dgn-4", f"{variant}: mean log10 loss over the epochs, ReLU − GaLU; above 0",
+            speeds(f"{variant.replace(' ', '-')}-ReLU")
+            - speeds(f"{variant.replace(' ', '-')}-GaLU"),
+        )
+        for variant in variants
+    ]  # fmt: skip
+    better = percents(runs, "true-labels-ReLU") - percents(runs, "true-labels-GaLU")
+    assert claims(found) == [
+        *statistics,
+        claim("dgn-4", "test accuracy, ReLU − GaLU; above 0", better),
+    ]
+    assert figures(found) == [
+        (
+            variant.replace(" ", "-"), f"Training loss with {variant}", "epoch", "cross entropy",
+            False, True,
+            [
+                loss_curve(name, runs, f"{variant.replace(' ', '-')}-{name}")
+                for name in ("GaLU", "ReLU")
+            ],
+        )
+        for variant in variants
+    ]  # fmt: skip
+
+
+def test_a_loss_of_nothing_counts_as_a_millionth_of_a_millionth() -> None:
+    runs = made_runs(
+        f"{v}-{name}"
+        for v in ("true-labels", "random-labels", "random-pixels")
+        for name in ("GaLU", "ReLU")
+    )
+    runs["true-labels-GaLU-s1"] = replace(runs["true-labels-GaLU-s1"], train_loss=(0.01, 0.0))
+    runs["true-labels-GaLU-s2"] = replace(runs["true-labels-GaLU-s2"], train_loss=())
+    _, second, *_ = read("dgn-random-mnist", QUICK, runs).rows
+    assert second.values[1] == pytest.approx(-7)
+    assert math.isnan(second.values[2])

@@ -1,0 +1,215 @@
+"""What is read of the runs of [NPF] and [WS]: made-up accuracies in, rows and claims out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dgn_engine.experiments import Request
+from dgn_engine.protocol.results import Printed
+from tests.engine.experiments.made_up import (
+    FULL,
+    QUICK,
+    across,
+    cell_row,
+    claim,
+    claims,
+    curve,
+    figures,
+    made_runs,
+    percents,
+    read,
+    rows,
+    spearman,
+    unmeasured,
+)
+
+
+def test_npf_table2_at_quick_has_its_cells_and_the_printed_numbers_as_remarks() -> None:
+    regimes = ("FR-II", "FR-DI", "DL", "FL", "ReLU")
+    runs = made_runs(f"fc-{step}-{name}" for step in ("sgd-0.1", "adam-0.0003") for name in regimes)
+    found = read("npf-table2", QUICK, runs)
+    columns = ("FRNPF(II)", "FRNPF(DI)", "DNPFL", "FLNPF", "ReLU")
+    printed = {
+        "SGD": ("95.85 ± 0.1", "95.85 ± 0.17", "97.86 ± 0.11", "97.1 ± 0.09", "97.85 ± 0.09"),
+        "Adam": ("96.02 ± 0.13", "96.09 ± 0.12", "98.22 ± 0.05", "97.82 ± 0.02", "98.14 ± 0.07"),
+    }
+    assert rows(found) == [
+        cell_row(
+            runs, f"fc-{step}-{regime}", f"FC(w=64,d=6)/{name}/digits {column}",
+            remark=f"printed of FC(w=128,d=6)/{name}/MNIST: {number}",
+        )
+        for name, step in (("SGD", "sgd-0.1"), ("Adam", "adam-0.0003"))
+        for regime, column, number in zip(regimes, columns, printed[name], strict=True)
+    ]  # fmt: skip
+    expected = []
+    for name, step in (("SGD", "sgd-0.1"), ("Adam", "adam-0.0003")):
+        best = {regime: percents(runs, f"fc-{step}-{regime}") for regime in regimes}
+        label = f"FC(w=64,d=6)/{name}/digits"
+        expected += [
+            claim("npf-1", f"{label}: DL − FR-II; above 0", best["DL"] - best["FR-II"]),
+            claim("npf-1", f"{label}: DL − FR-DI; above 0", best["DL"] - best["FR-DI"]),
+            claim("npf-1", f"{label}: ReLU − FR-II; above 0", best["ReLU"] - best["FR-II"]),
+            claim("npf-1", f"{label}: ReLU − FR-DI; above 0", best["ReLU"] - best["FR-DI"]),
+            claim("npf-2", f"{label}: ReLU − FL; within ±1", best["ReLU"] - best["FL"]),
+        ]
+    assert claims(found) == expected
+
+
+def test_npf_table2_at_full_compares_the_best_step_with_the_printed_numbers() -> None:
+    request = Request(scale="full", only="GCONV/SGD")
+    regimes = ("FR-II", "FR-DI", "DL", "FL", "ReLU")
+    steps = ("0.1", "0.01", "0.001")
+    runs = made_runs((f"gconv-sgd-{step}-{name}" for step in steps for name in regimes), 5)
+    best = {
+        name: max(
+            (f"gconv-sgd-{step}-{name}" for step in steps),
+            key=lambda cell: percents(runs, cell, 5).mean(),
+        )
+        for name in regimes
+    }
+    assert len({cell.split("-")[2] for cell in best.values()}) > 1, "not all of one step"
+    printed = ((67.36, 0.56), (66.86, 0.44), (74.57, 0.43), (78.52, 0.39), (78.9, 0.37))
+    columns = ("FRNPF(II)", "FRNPF(DI)", "DNPFL", "FLNPF", "ReLU")
+    found = read("npf-table2", request, runs)
+    assert rows(found) == [
+        cell_row(runs, best[name], f"GCONV/SGD/CIFAR-10 {column}", 5, Printed(*numbers))
+        for name, column, numbers in zip(regimes, columns, printed, strict=True)
+    ]
+    nearest = percents(runs, best["ReLU"], 5) - percents(runs, best["FL"], 5)
+    assert claims(found)[4] == claim("npf-2", "GCONV/SGD/CIFAR-10: ReLU − FL; within ±1", nearest)
+    other_data = read("npf-table2", replace(request, data="folder:cats"), runs)
+    assert {r.remark for r in other_data.rows} == {"trained on folder:cats"}
+    assert other_data.rows[0].printed == Printed(67.36, 0.56)
+
+
+def test_npf_table2_in_the_authors_code_reads_the_notebooks_step() -> None:
+    request = Request(scale="full", protocol="as-in-code", only="FC")
+    regimes = ("FR-II", "FR-DI", "DL", "FL", "ReLU")
+    runs = made_runs((f"fc-{o}-{n}" for o in ("sgd-0.01", "adam-0.0001") for n in regimes), 5)
+    found = read("npf-table2", request, runs)
+    assert [r.label for r in found.rows[::5]] == [
+        "FC(w=128,d=6)/SGD/MNIST FRNPF(II)",
+        "FC(w=128,d=6)/Adam/MNIST FRNPF(II)",
+    ]
+
+
+def test_workshop_table4_at_quick() -> None:
+    names = ("ReLU", "DL", "FR-II", "FR-DI", "FL", "labels", "pixels")
+    gates = ("labels-gates", "pixels-gates")
+    runs = made_runs(f"Arch-1-adam-0.0003-{name}" for name in names + gates)
+    found = read("workshop-table4", QUICK, runs)
+    printed = {
+        "ReLU": ("ReLU", "98.14 ± 0.07"),
+        "DL": ("Twin (decoupled)", "98.22 ± 0.05"),
+        "FR-II": ("NPF(II)", "96.02 ± 0.13"),
+        "FR-DI": ("NPF(DI)", "96.09 ± 0.12"),
+        "FL": ("NPF trained, true labels", "97.82 ± 0.02"),
+        "labels": ("NPF trained, random labels", "95.21 ± 0.1"),
+        "pixels": ("NPF trained, random pixels", ""),
+    }
+    label = "Arch-1 w=64 d=6 Adam digits"
+    of = "printed of Arch-1 w=128 d=6 Adam MNIST: "
+    assert rows(found) == [
+        cell_row(
+            runs, f"Arch-1-adam-0.0003-{name}", f"{label} {column}",
+            remark=of + number if number else "",
+        )
+        for name, (column, number) in printed.items()
+    ]  # fmt: skip
+    best = {name: percents(runs, f"Arch-1-adam-0.0003-{name}") for name in names}
+    word = {
+        "labels": "random-label gates", "pixels": "random-pixel gates", "FL": "true gates",
+        "FR-II": "random gates (FR-II)", "FR-DI": "random gates (FR-DI)",
+    }  # fmt: skip
+    order = (
+        ("FR-II", "labels"), ("FR-II", "pixels"), ("FL", "FR-II"),
+        ("FR-DI", "labels"), ("FR-DI", "pixels"), ("FL", "FR-DI"),
+    )  # fmt: skip
+    assert claims(found) == [
+        claim("ws-1", f"{label}: {word[a]} − {word[b]}; above 0", best[a] - best[b])
+        for a, b in order
+    ]
+    train = {
+        name: [runs[f"Arch-1-adam-0.0003-{name}-gates-s{seed}"].train[-1] for seed in range(3)]
+        for name in ("labels", "pixels")
+    }
+    assert found.remarks == tuple(
+        f"{label}: the network on random {name} reached "
+        f"{', '.join(f'{100 * share:.1f} %' for share in shares)} train accuracy."
+        for name, shares in train.items()
+    )
+
+
+def test_workshop_table4_at_full_names_the_papers_rows() -> None:
+    names = ("ReLU", "DL", "FR-II", "FR-DI", "FL", "labels", "pixels")
+    gates = ("labels-gates", "pixels-gates")
+    request = Request(scale="full", only="Arch-5", steps=(0.5,))
+    runs = made_runs((f"Arch-5-sgd-0.5-{name}" for name in names + gates), 5)
+    found = read("workshop-table4", request, runs)
+    assert rows(found)[:3] == [
+        cell_row(
+            runs, "Arch-5-sgd-0.5-ReLU", "Arch-5 VCONV SGD CIFAR-10 ReLU", 5, Printed(67.02, 0.43)
+        ),
+        cell_row(runs, "Arch-5-sgd-0.5-DL", "Arch-5 VCONV SGD CIFAR-10 Twin (decoupled)", 5),
+        cell_row(
+            runs, "Arch-5-sgd-0.5-FR-II", "Arch-5 VCONV SGD CIFAR-10 NPF(II)", 5,
+            Printed(58.92, 0.62),
+        ),
+    ]  # fmt: skip
+
+
+def stages(seeds: int) -> tuple[dict, np.ndarray, np.ndarray]:
+    runs = made_runs(["fr", *(f"fl{stage}" for stage in range(1, 7)), "relu"], seeds)
+    by_seed = np.array([percents(runs, f"fl{stage}", seeds) for stage in range(1, 7)]).T
+    return runs, by_seed, percents(runs, "fr", seeds)
+
+
+def test_npf_stages_at_quick() -> None:
+    runs, by_seed, frozen = stages(3)
+    found = read("npf-stages", QUICK, runs)
+    assert rows(found) == [
+        cell_row(
+            runs, "fr", "FRNPF (frozen random gates)", remark="printed of GCONV on CIFAR-10: 67.08"
+        ),
+        cell_row(runs, "fl1", "FLNPF-1", remark="printed of GCONV on CIFAR-10: 72"),
+        *(cell_row(runs, f"fl{stage}", f"FLNPF-{stage}") for stage in range(2, 6)),
+        cell_row(runs, "fl6", "FLNPF-6", remark="printed of GCONV on CIFAR-10: 79.68"),
+        cell_row(runs, "relu", "ReLU"),
+    ]
+    grain = 12 / (6 * 35)
+    assert claims(found) == [
+        claim(
+            "npf-3", "Spearman of accuracy with the stage; above 0",
+            [spearman(list(curve)) for curve in by_seed], inside=(-1, 1, grain),
+        ),
+        claim("npf-3", "FLNPF-1 − FRNPF; above 0", by_seed[:, 0] - frozen),
+        unmeasured(
+            "npf-3", "FLNPF-6; above 77.43",
+            "a number of networks on CIFAR-10, which --full trains",
+        ),
+    ]  # fmt: skip
+    assert figures(found) == [
+        (
+            "stages", "Gates of later stages carry more", "epoch of the copied gates",
+            "test accuracy (%)", False, False,
+            [curve("FLNPF", (2, 4, 6, 8, 10, 12), by_seed), across("FRNPF", frozen.mean())],
+        )
+    ]  # fmt: skip
+
+
+def test_npf_stages_at_full() -> None:
+    runs, by_seed, frozen = stages(5)
+    found = read("npf-stages", FULL, runs)
+    assert [r.printed for r in found.rows] == [
+        Printed(67.08), Printed(72.0), None, None, None, None, Printed(79.68), None,
+    ]  # fmt: skip
+    assert claims(found)[2] == claim(
+        "npf-3", "FLNPF-6; above 77.43", by_seed[:, 5], inside=(0, 100, 0)
+    )
+    assert figures(found)[0][-1] == [
+        curve("FLNPF", (10, 20, 30, 40, 50, 60), by_seed),
+        across("FRNPF", frozen.mean()),
+        across("CNTK (Arora et al. 2019)", 77.43, "printed"),
+    ]

@@ -1,0 +1,453 @@
+"""What is read of calculations at the start of training: values in; rows, claims, figures out."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.experiments.made_up import (
+    FULL,
+    QUICK,
+    Numbers,
+    across,
+    claim,
+    claims,
+    curve,
+    exact_claim,
+    figures,
+    made,
+    near,
+    of,
+    read,
+    row,
+    rows,
+    slope,
+    spearman,
+    spent,
+)
+
+DEPTHS = (2, 4, 6, 8, 12, 16, 20)
+
+
+@pytest.mark.parametrize(
+    ("request_", "seeds", "widths"), [(QUICK, 5, (32, 64)), (FULL, 10, (32, 64, 128, 256))]
+)
+def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, ...]) -> None:
+    values = made(
+        [f"w{w}" for w in widths], seeds,
+        lambda n: {
+            "paths": n.some(5), "weighted": n.some(5), "sum": n.one(1e16),
+            "weighted_sum": n.one(1e16), "distance": n.one(),
+        },
+    )  # fmt: skip
+    values[f"w{widths[-1]}-s2"][0]["weighted_sum"] = 3e-10
+    found = read("composite-resnet-kernel", request_, None, values)
+    share = {w: 100 * np.array(of(values, f"w{w}", "weighted", seeds)) for w in widths}
+    far = {w: of(values, f"w{w}", "distance", seeds) for w in widths}
+    seconds = {w: spent(values, f"w{w}", seeds) for w in widths}
+    assert rows(found) == [
+        *(
+            row(
+                f"w = {w}: share of sub-networks with {kept} of 4 blocks", share[w][:, kept],
+                unit="%", seconds=seconds[w],
+            )
+            for w in widths
+            for kept in range(5)
+        ),
+        *(
+            row(f"w = {w}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", far[w], seconds=seconds[w])
+            for w in widths
+        ),
+    ]  # fmt: skip
+    sums = [one for w in widths for one in of(values, f"w{w}", "sum", seeds)]
+    weighted = [one for w in widths for one in of(values, f"w{w}", "weighted_sum", seeds)]
+    n = seeds * len(widths)
+    words = "at most 1e-10 (exact)"
+    assert claims(found) == [
+        exact_claim(
+            "comp-5", f"resnet: H against the sum of 2^4 kernels; {words}", max(sums), n, "held"
+        ),
+        exact_claim(
+            "comp-5", f"resnet: βH against the weighted sum of 2^4; {words}", max(weighted), n,
+            "not held",
+        ),
+        claim(
+            "comp-5", "resnet: log-log slope of the distance against width; below 0",
+            [slope(widths, [far[w][s] for w in widths]) for s in range(seeds)],
+        ),
+    ]  # fmt: skip
+    assert figures(found) == [
+        (
+            "shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", False, False,
+            [curve(f"β_J H^J, w = {w}", range(5), share[w]) for w in widths],
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "wide"), [(QUICK, 200), (FULL, 500)])
+def test_dgn_frg_convergence(request_: Any, wide: int) -> None:
+    values = made(
+        [f"w{w}-d{d}" for w, d in product((25, wide), DEPTHS)], 5,
+        lambda n: {"errors": [1.0, *n.some(3)]},
+    )  # fmt: skip
+    found = read("dgn-frg-convergence", request_, None, values)
+    ends = {
+        (w, d): np.log10([errors[-1] for errors in of(values, f"w{w}-d{d}", "errors", 5)])
+        for w, d in product((25, wide), DEPTHS)
+    }
+    assert rows(found) == [
+        row(
+            f"w = {w}, d = {d}: log10 ‖e‖²/‖e_0‖² after 100 steps", ends[w, d],
+            seconds=spent(values, f"w{w}-d{d}", 5),
+        )
+        for w, d in ends
+    ]  # fmt: skip
+    between = np.min([ends[wide, d] for d in (4, 6, 8, 12, 16)], axis=0)
+    assert claims(found) == [
+        claim(
+            "dgn-2", f"w = {wide}: d = {d} − best depth between; above 0", ends[wide, d] - between
+        )
+        for d in (2, 20)
+    ]
+    assert figures(found) == [
+        (
+            "convergence", "Convergence by depth under fixed random gates", "depth d",
+            "log10 of the error's square", False, False,
+            [
+                curve(f"w = {w}", DEPTHS, np.array([ends[w, d] for d in DEPTHS]).T)
+                for w in (25, wide)
+            ],
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "n"), [(QUICK, 100), (FULL, 200)])
+def test_dgn_frg_spectrum(request_: Any, n: int) -> None:
+    """The ideal has n − 1 eigenvalues 1 − p^(d−1), and one of 1 + (n − 1)p^(d−1) (THEORY §7)."""
+    numbers = Numbers()
+    ideal = {}
+    for depth in DEPTHS:
+        small, large = 1 - 0.5 ** (depth - 1), 1 + (n - 1) * 0.5 ** (depth - 1)
+        ideal[depth] = np.cumsum([*[small] * (n - 1), large]) / n
+    values: dict[str, tuple[Any, float]] = {}
+    for w, d, s in product((25, 500), DEPTHS, range(5)):
+        off = np.zeros(n)
+        off[len(values) % n], off[(len(values) + 7) % n] = numbers.one(), -numbers.one(1e6)
+        values[f"w{w}-d{d}-s{s}"] = (
+            {
+                "distribution": list(ideal[d] - off), "diagonal": numbers.one(),
+                "off": numbers.one(),
+            },
+            numbers.one(),
+        )  # fmt: skip
+    found = read("dgn-frg-spectrum", request_, None, values)
+    expected = []
+    for w, d in product((25, 500), DEPTHS):
+        cell, seconds = f"w{w}-d{d}", spent(values, f"w{w}-d{d}", 5)
+        for key, word, number in (
+            ("diagonal", "diagonal", 1.0), ("off", "off-diagonal", 2.0 ** (1 - d)),
+        ):  # fmt: skip
+            made_row = row(
+                f"w = {w}, d = {d}: {word} of K_0/d", of(values, cell, key, 5), seconds=seconds
+            )
+            expected.append((*made_row[:2], number, *made_row[3:]))
+    assert [
+        (label, seen, printed.value, *rest) for label, seen, printed, *rest in rows(found)
+    ] == expected
+    curves = {
+        (w, d): np.array(of(values, f"w{w}-d{d}", "distribution", 5))
+        for w, d in product((25, 500), DEPTHS)
+    }
+    far = {
+        w: np.mean([abs(curves[w, d] - ideal[d]).max(axis=1) for d in DEPTHS], axis=0)
+        for w in (25, 500)
+    }
+    assert claims(found) == [
+        tuple(
+            pytest.approx(one.expected, rel=1e-5) if hasattr(one, "expected") else one
+            for one in wanted
+        )
+        for wanted in (
+            claim(
+                "dgn-1",
+                "largest e.c.d.f. distance (mean over depths), w = 25 − w = 500; above 0",
+                far[25] - far[500],
+            ),
+            claim(
+                "dgn-1", "largest e.c.d.f. distance at w = 500; below 0.1", far[500],
+                "'near' is chosen here as 0.1", (0, 1, 0),
+            ),
+        )
+    ]  # fmt: skip
+    numbered = tuple(range(1, n + 1))
+    assert figures(found) == [
+        (
+            f"w{w}", f"e.c.d.f. of K_0 at width {w}", "eigenvalue number", "cumulative share",
+            False, False,
+            [
+                line
+                for d in DEPTHS
+                for line in (
+                    curve(f"d = {d}", numbered, curves[w, d]),
+                    (f"ideal, d = {d}", numbered, near(tuple(ideal[d])), (), "printed"),
+                )
+            ],
+        )
+        for w in (25, 500)
+    ]  # fmt: skip
+
+
+def test_dgn_galu_relu() -> None:
+    steps = [0, 2, 4]
+    cells = [f"{kind}-d{d}" for kind in ("relu", "galu") for d in (2, 4, 6, 8)]
+    values = made(
+        cells, 5,
+        lambda n: {"distribution": n.some(3), "steps": steps, "errors": [1.0, *n.some(2)]},
+    )  # fmt: skip
+    values["relu-d4-s1"][0]["errors"][-1] = 0.0
+    found = read("dgn-galu-relu", QUICK, None, values)
+    words = {"relu": "ReLU", "galu": "GaLU"}
+
+    def left(cell: str) -> np.ndarray:
+        return np.log10([max(e[-1], 1e-30) for e in of(values, cell, "errors", 5)])
+
+    named = [(cell, f"{words[cell[:4]]}, d = {cell[-1]}") for cell in cells]
+    assert rows(found) == [
+        row(f"{label}: log10 ‖e‖²/‖e_0‖² at the end", left(cell), seconds=spent(values, cell, 5))
+        for cell, label in named
+    ]
+    assert claims(found) == [
+        claim(
+            "dgn-3", f"d = {d}: log10 error left, ReLU − GaLU; above 0",
+            left(f"relu-d{d}") - left(f"galu-d{d}"),
+        )
+        for d in (2, 4, 6, 8)
+    ]  # fmt: skip
+    assert figures(found) == [
+        (
+            "convergence", "Highly correlated inputs", "step", "‖e‖²/‖e_0‖²", False, True,
+            [curve(label, steps, of(values, cell, "errors", 5)) for cell, label in named],
+        ),
+        (
+            "spectra", "e.c.d.f. of K_0", "eigenvalue number", "cumulative share", False, False,
+            [curve(label, range(3), of(values, cell, "distribution", 5)) for cell, label in named],
+        ),
+    ]  # fmt: skip
+
+
+def test_theory_depth() -> None:
+    kinds = {"relu": "ReLU", "galu": "GaLU (FR-II)", "coins": "coins (FRG)"}
+    values = made(
+        [f"{kind}-d{d}" for kind in kinds for d in DEPTHS], 3,
+        lambda n: {"left": n.one(), "condition": n.one()},
+    )  # fmt: skip
+    values["coins-d8-s2"][0]["left"] = 0.0
+    found = read("theory-depth", QUICK, None, values)
+    left = {
+        (kind, d): np.log10([max(one, 1e-30) for one in of(values, f"{kind}-d{d}", "left", 3)])
+        for kind in kinds
+        for d in DEPTHS
+    }
+    expected = []
+    for (kind, d), remaining in left.items():
+        label, cell = f"{kinds[kind]}, d = {d}", f"{kind}-d{d}"
+        seconds, conditions = spent(values, cell, 3), of(values, cell, "condition", 3)
+        expected += [
+            row(f"{label}: log10 of the error's square left", remaining, seconds=seconds),
+            row(f"{label}: ρ_min/ρ_max of K_0", conditions, seconds=seconds),
+        ]
+    assert rows(found) == expected
+    between = np.min([left["coins", d] for d in (4, 6, 8, 12, 16)], axis=0)
+    assert claims(found) == [
+        claim("dgn-2", f"coins: d = {d} − best depth between; above 0", left["coins", d] - between)
+        for d in (2, 20)
+    ]
+    assert figures(found) == [
+        (
+            "speed", "Training speed by depth", "depth d", "log10 of the error's square left",
+            False, False,
+            [
+                curve(label, DEPTHS, np.array([left[kind, d] for d in DEPTHS]).T)
+                for kind, label in kinds.items()
+            ],
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("request_", "seeds", "widths"), [(QUICK, 3, (16, 64, 256)), (FULL, 5, (16, 64, 256, 1024))]
+)
+def test_theory_dynamics(request_: Any, seeds: int, widths: tuple[int, ...]) -> None:
+    gates = {"own": "standard (ReLU)", "fixed": "fixed gates (FR-II)"}
+    drifts = {
+        "parameters": "‖θ_t − θ_0‖/‖θ_0‖", "npf": "‖φ_t − φ_0‖/‖φ_0‖",
+        "npv": "‖v_t − v_0‖/‖v_0‖",
+    }  # fmt: skip
+    values = made(
+        [f"{kind}-w{w}" for kind in gates for w in widths], seeds,
+        lambda n: {
+            "off": n.one(), "worst": n.one(), "instants": [1] * int(n.one(100)),
+            "loss": n.some(4), **{key: n.one() for key in drifts},
+        },
+    )  # fmt: skip
+    found = read("theory-dynamics", request_, None, values)
+    expected, losses = [], []
+    for kind, w in product(gates, widths):
+        cell, name = f"{kind}-w{w}", f"{gates[kind]}, w = {w}"
+        seconds = spent(values, cell, seeds)
+        switched = [len(instants) for instants in of(values, cell, "instants", seeds)]
+        expected += [
+            row(f"{name}: {words}", numbers, seconds=seconds)
+            for words, numbers in (
+                ("median ‖e − predicted‖/‖αKe‖", of(values, cell, "off", seeds)),
+                ("largest ‖e − predicted‖/‖αKe‖", of(values, cell, "worst", seeds)),
+                ("steps at which a gate switched", switched),
+                *((words, of(values, cell, key, seeds)) for key, words in drifts.items()),
+            )
+        ]
+        losses.append(curve(name, range(4), of(values, cell, "loss", seeds)))
+    assert rows(found) == expected
+    assert found.claims == ()
+    by_width = {
+        key: np.array([of(values, f"own-w{w}", key, seeds) for w in widths]).T for key in drifts
+    }
+    assert figures(found) == [
+        (
+            "drift", "Drift of a ReLU network by the end of training", "width", "relative drift",
+            True, True, [curve(words, widths, by_width[key]) for key, words in drifts.items()],
+        ),
+        ("loss", "Loss", "step (hundredths of the run)", "½‖e‖²", False, True, losses),
+    ]  # fmt: skip
+    assert len(found.remarks) == 1
+
+
+def test_theory_infinite_width() -> None:
+    widths = (32, 64, 128, 256, 512, 1024)
+    values = made(["limit"], 5, lambda n: {"limit": n.some(6), "beta": n.some(6)})
+    angles = made(
+        ["angles"], 5, lambda n: {key: n.some(11) for key in ("angle", "overlap", "predicted")}
+    )
+    for seed in range(5):
+        angles[f"angles-s{seed}"][0]["angle"].sort(reverse=seed != 3)
+    found = read("theory-infinite-width", QUICK, None, {**values, **angles})
+    far = {key: np.array(of(values, "limit", key, 5)) for key in ("limit", "beta")}
+    seen = {
+        key: np.array(of(angles, "angles", key, 5)) for key in ("angle", "overlap", "predicted")
+    }
+    seconds = spent(values, "limit", 5)
+    assert rows(found) == [
+        row(f"distance of K_0 from {word}, width {w}", far[key][:, i], seconds=seconds)
+        for key, word in (("limit", "K^(d)"), ("beta", "βH"))
+        for i, w in enumerate(widths)
+    ]
+    ends = (-1, 1, 12 / (11 * 120))
+    assert claims(found) == [
+        claim(
+            "ws-4", "log-log slope of the distance from K^(d) against width; below 0",
+            [slope(widths, one) for one in far["limit"]],
+        ),
+        claim(
+            "ws-4", "distance from βH − distance from K^(d), largest width; above 0",
+            far["beta"][:, -1] - far["limit"][:, -1],
+        ),
+        claim(
+            "comp-4", "Spearman of angle with the layer; below 0",
+            [spearman(list(one)) for one in seen["angle"]], inside=ends,
+        ),
+        claim(
+            "comp-4", "Spearman of τ/w with the layer; above 0",
+            [spearman(list(one)) for one in seen["overlap"]], inside=ends,
+        ),
+    ]  # fmt: skip
+    layers = range(1, 12)
+    assert figures(found) == [
+        (
+            "distance", "K_0 with its own gates goes to K^(d), not to βH", "width",
+            "relative distance", True, True,
+            [curve("K^(d)", widths, far["limit"]), curve("βH", widths, far["beta"])],
+        ),
+        (
+            "angles", "Angles close with depth", "layer", "angle (radians)", False, False,
+            [curve("angle", layers, seen["angle"])],
+        ),
+        (
+            "overlap", "τ/w goes to ½", "layer", "τ/w", False, False,
+            [
+                curve("measured", layers, seen["overlap"]),
+                curve("(π − θ)/2π", layers, seen["predicted"]),
+                across("½", 0.5, "printed"),
+            ],
+        ),
+    ]  # fmt: skip
+
+
+def test_theory_ntk_npk() -> None:
+    widths = {
+        "fc": (16, 32, 64, 128, 256), "cnn": (8, 16, 32, 64), "resnet": (16, 32, 64, 128),
+    }  # fmt: skip
+    numbers = Numbers()
+    values: dict[str, tuple[Any, float]] = {
+        f"{name}-s{s}": (numbers.some(len(widths[name])), numbers.one())
+        for name in widths
+        for s in range(5)
+    }
+    values |= {
+        f"spread-s{s}": ({"widths": numbers.some(4), "depths": numbers.some(5)}, 1.0)
+        for s in range(5)
+    }
+    exact = {"fc": 1e-12, "cnn": 3e-10, "resnet": 2e-12, "feature": 4e-12, "rotation": 5e-9}
+    found = read("theory-ntk-npk", QUICK, None, {**values, "exact": (exact, 1.0)})
+    far = {name: np.array([values[f"{name}-s{s}"][0] for s in range(5)]) for name in widths}
+    assert rows(found) == [
+        row(
+            f"‖K^V_0 − βH‖/‖βH‖, {name}, width {w}", far[name][:, i],
+            seconds=spent(values, name, 5),
+        )
+        for name in widths
+        for i, w in enumerate(widths[name])
+    ]  # fmt: skip
+    wide, deep = (32, 64, 128, 256), (3, 4, 6, 9, 13)
+    rounding = "at most 1e-10 (exact)"
+    remark = found.claims[-1].remark
+    assert "d³/w" in remark
+    assert claims(found) == [
+        *(
+            claim(
+                "comp-5", f"{name}: log-log slope against width; below 0",
+                [slope(widths[name], one) for one in far[name]],
+            )
+            for name in widths
+        ),
+        *(
+            exact_claim(
+                "comp-5", f"{name}: mean over all signs against βH; {rounding}", exact[name], 2,
+                verdict,
+            )
+            for name, verdict in (("fc", "held"), ("cnn", "not held"), ("resnet", "held"))
+        ),
+        exact_claim(
+            "dgn-8", f"mean of K^F over all signs against σ^{{2d}} Σ ⊙ δ; {rounding}", 4e-12, 2,
+            "held",
+        ),
+        exact_claim(
+            "comp-3", f"H(rot x, x') against H(x, x'), all shifts; {rounding}", 5e-9, 15,
+            "not held",
+        ),
+        claim(
+            "ws-2", "slope of Var K_0 against w at d = 3, plus 1; within ±0.25",
+            [slope(wide, one) + 1 for one in of(values, "spread", "widths", 5)],
+        ),
+        claim(
+            "ws-2", "slope of Var K_0 against d at w = 256, less 2; within ±0.5",
+            [slope(deep, one) for one in of(values, "spread", "depths", 5)], remark,
+        ),
+    ]  # fmt: skip
+    assert figures(found) == [
+        (
+            "distance", "K^V_0 goes to βH", "width", "relative distance", True, True,
+            [curve(name, widths[name], far[name]) for name in widths],
+        )
+    ]  # fmt: skip
