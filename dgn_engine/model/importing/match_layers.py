@@ -82,6 +82,13 @@ def match_layers(
     file = listing.file_name
     misfit = next((p for p in range(len(layers) - 1) if pairs[p].reason), None)
     normalised = _normalisation(arrays)
+    regime = regime_of(listing)
+    if part == "gates" and regime is not None and regime.drawn_gates:
+        verdict = (
+            f"Gates of {file} cannot be taken: in {regime.name} they are drawn for each training "
+            "example and made by no network. Nothing was changed."
+        )
+        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if normalised:
         verdict = (
             f"Gates of {file} cannot be taken: it holds normalisation layers ({normalised}), "

@@ -156,12 +156,24 @@ OURS: dict[str, tuple[int, ...]] = {
 } | {"random_input": (2, 4)}
 
 
-@pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
+GATED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
+DRAWN = [regime.name for regime in all_regimes() if regime.drawn_gates]
+
+
+@pytest.mark.parametrize("regime", each(GATED))
 def test_of_our_own_files_the_network_is_taken_that_made_the_gates(regime: str) -> None:
     match = match_layers(listing(OURS, regime=regime), FC)
     assert match.fits
     chosen = "value" if find_regime(regime).own_gates else "feature"
     assert [row.tensor for row in match.rows] == [f"{chosen}.weights.{i}" for i in range(3)]
+
+
+@pytest.mark.parametrize("regime", each(DRAWN))
+def test_gates_that_no_network_makes_are_not_taken(regime: str) -> None:
+    match = match_layers(listing(OURS, regime=regime), FC)
+    assert not match.fits
+    assert f"in {regime} they are drawn for each training example" in match.verdict
+    assert match_layers(listing(OURS, regime=regime), FC, "values").fits
 
 
 def test_of_a_new_regime_with_own_gates_the_value_network_is_taken(
