@@ -11,6 +11,9 @@ import pytest
 from tests.architecture.examples import ROOT, examples, run_in, write_project
 
 EXAMPLES = examples()
+pytestmark = pytest.mark.skipif(
+    any((ROOT / example.path).exists() for example in EXAMPLES), reason="the examples are in place"
+)
 NAMES = [option for example in EXAMPLES for option in ("--plug-in", example.name)]
 LINT = "import importlinter.cli as c; raise SystemExit(c.lint_imports(no_cache=True, no_logo=True))"
 RUN_ALL = (

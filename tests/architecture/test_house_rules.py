@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,10 +76,13 @@ def opening(module: Path) -> str:
     return (ast.get_docstring(tree) or "").split("\n\n")[0].strip() if tree.body else "."
 
 
+@functools.cache
+def every_node(module: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(module.read_text("utf-8"))))
+
+
 def nodes(module: Path, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-    for node in ast.walk(ast.parse(module.read_text("utf-8"))):
-        if isinstance(node, kinds):
-            yield node
+    return (node for node in every_node(module) if isinstance(node, kinds))
 
 
 def is_plug_in(module: Path) -> bool:
