@@ -119,8 +119,6 @@ class Screenshot:
                 self._trouble = what
             case Stopped():
                 self._trouble = "The engine stopped before the picture was taken."
-            case _:
-                pass
 
     def _complete(self) -> bool:
         """Every panel in sight has drawn a reading of the last step of each of its probes."""

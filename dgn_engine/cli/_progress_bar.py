@@ -124,8 +124,6 @@ class TrainProgressBar(_ProgressBar):
                 self._console.print(f"Continuing at step {event.step:,}.")
                 if event.remark:
                     self._console.print(f"Not exact to the last bit: {event.remark}.")
-            case _:
-                pass
 
     def _scores(self, event: events.Measured) -> None:
         self._train = f"loss {event.train_loss:.4f}"

@@ -40,7 +40,7 @@ class CifarSet:
 
     def data_set(self) -> DataSet:
         hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
-        return DataSet(self.title, self.load, self.available, hint)
+        return DataSet(self.title, self.load, hint, available=self.available)
 
     def available(self, root: Path | None) -> bool:
         return (data_root(root) / self.folder).is_dir()

@@ -51,15 +51,15 @@ class DataSet:
     """A plug-in: how to load it, whether that needs a download first, and what it asks.
 
     `load` finds every one of `options` answered in `config.options`. `available` takes the folder
-    that data sets lie in (None: the default one).
+    that data sets lie in (None: the default one); what comes with the program is always there.
     """
 
     title: str
     load: Callable[[DataConfig, Report], Examples]
-    available: Callable[[Path | None], bool]
     hint: str  # how to get it, one sentence
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # a configuration names it as name:PATH
+    available: Callable[[Path | None], bool] = lambda _root: True
 
 
 def examples_from_levels(

@@ -35,7 +35,7 @@ class IdxSet:
 
     def data_set(self) -> DataSet:
         hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
-        return DataSet(self.title, self.load, self.available, hint)
+        return DataSet(self.title, self.load, hint, available=self.available)
 
     def folder(self, root: str | Path | None) -> Path:
         return data_root(root) / self.kind / "raw"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,6 @@ MOST_NUMBERS = 1 << 28  # 1 GiB of float32
 
 COUNT = Setting("n", "vectors n", 200, least=2, most=100_000)
 DIMENSION = Setting("dim", "dimension", 256, least=2, most=100_000)
-
-
-def here(_root: Path | None) -> bool:
-    return True
 
 
 def sizes(config: DataConfig) -> tuple[int, int]:

@@ -12,7 +12,6 @@ from dgn_engine.data._vectors import (
     DIMENSION,
     Vectors,
     balanced_labels,
-    here,
     signed_examples,
     sizes,
     unit_vector,
@@ -47,7 +46,6 @@ def drawn(n: int, dim: int, rho: float, stream: np.random.RandomState) -> Vector
 DATA = DataSet(
     "Correlated inputs",
     load,
-    here,
     "It is drawn when it is needed.",
     (COUNT, DIMENSION, Setting("rho", "correlation ρ", 0.9, least=0.0, most=1.0)),
 )

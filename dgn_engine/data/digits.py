@@ -50,8 +50,4 @@ def _table() -> npt.NDArray[np.int64]:
     return np.column_stack((bunch.data, bunch.target)).astype(np.int64)
 
 
-def _available(_root: Path | None) -> bool:
-    return True
-
-
-DATA = DataSet("Digits, 8×8", _load, _available, "It comes with the program.")
+DATA = DataSet("Digits, 8×8", _load, "It comes with the program.")

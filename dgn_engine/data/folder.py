@@ -75,14 +75,9 @@ def _told(files: Iterator[ImageFile], what: str, report: Report) -> Iterator[Ima
         yield file
 
 
-def _available(_root: Path | None) -> bool:
-    return True
-
-
 DATA = DataSet(
     "Folder of images",
     _load,
-    _available,
     "Write folder:PATH, a directory, .zip or .tar.gz of class-named folders of images.",
     takes_path=True,
 )

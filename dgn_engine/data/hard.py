@@ -10,7 +10,7 @@ import numpy as np
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
 from dgn_engine.data._variants import frozen_stream
-from dgn_engine.data._vectors import here, signed_examples, unit_vector
+from dgn_engine.data._vectors import signed_examples, unit_vector
 from dgn_engine.setting import Setting
 
 
@@ -24,7 +24,6 @@ def load(config: DataConfig, _report: Report) -> Examples:
 DATA = DataSet(
     "Two points on one ray",
     load,
-    here,
     "It is drawn when it is needed.",
     (Setting("dim", "dimension", 2, least=1, most=100_000),),
 )

@@ -14,7 +14,6 @@ from dgn_engine.data._vectors import (
     COUNT,
     DIMENSION,
     balanced_labels,
-    here,
     signed_examples,
     sizes,
     unit_vector,
@@ -30,4 +29,4 @@ def load(config: DataConfig, _report: Report) -> Examples:
     )
 
 
-DATA = DataSet("Identical inputs", load, here, "It is drawn when it is needed.", (COUNT, DIMENSION))
+DATA = DataSet("Identical inputs", load, "It is drawn when it is needed.", (COUNT, DIMENSION))

@@ -90,8 +90,6 @@ class EngineRestart:
                 self._step = max(self._step, step)
             case events.Failed() if not poisons(event):
                 self._faulty = True
-            case _:
-                pass
         return None
 
     def after_death(self, how: str) -> tuple[Command, ...]:

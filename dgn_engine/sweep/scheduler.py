@@ -16,7 +16,9 @@ from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, LOCK, LOG, RUN
 from dgn_engine.sweep.schedule import Schedule, UnitProgress, UnitState
 from dgn_engine.sweep.unit import (
     Calculation,
+    OnUpdate,
     ProcessId,
+    Stopped,
     Unit,
     UnitTask,
     UnitUpdate,
@@ -30,6 +32,7 @@ from dgn_engine.sweep.unit_results import (
     state_of,
 )
 
+OnUnitProgress = Callable[[UnitProgress], None]
 WAIT = 0.2  # seconds between two questions whether to stop
 AGAIN = 1.0  # seconds before a unit whose run another process writes is tried again
 GRACE = 60.0  # seconds that what runs has to save itself
@@ -40,10 +43,7 @@ class Workers(Protocol):
     """A pool that carries units out. `on_update` and `stopped` may be called until its exit."""
 
     def start(
-        self,
-        units: Sequence[Unit],
-        on_update: Callable[[UnitUpdate], None],
-        stopped: Callable[[], bool],
+        self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped
     ) -> AbstractContextManager[None]:
         """Get ready for these units; on exit no worker is left, whatever it was doing."""
 
@@ -65,11 +65,7 @@ class Executor(ABC):
         """Return new workers for the folder of one sweep."""
 
     def run(
-        self,
-        units: Sequence[Unit],
-        root: Path,
-        on_progress: Callable[[UnitProgress], None],
-        stopped: Callable[[], bool],
+        self, units: Sequence[Unit], root: Path, on_progress: OnUnitProgress, stopped: Stopped
     ) -> dict[str, UnitState]:
         """Carry the units out and return the last state of each.
 
@@ -98,21 +94,19 @@ class Executor(ABC):
         return schedule.states
 
 
+@dataclass
 class _RunningSweep:
-    def __init__(
-        self,
-        workers: Workers,
-        schedule: Schedule,
-        root: Path,
-        on_progress: Callable[[UnitProgress], None],
-        stopped: Callable[[], bool],
-    ) -> None:
-        self._workers, self._schedule, self._root = workers, schedule, root
-        self._on_progress, self._stopped = on_progress, stopped
-        self._stopping = False
-        self._not_before: dict[str, float] = {}
-        self._stale_locks = StaleLock(root)
-        self._ended: set[ProcessId] = set()  # whose locks do not count any more
+    _workers: Workers
+    _schedule: Schedule
+    _root: Path
+    _on_progress: OnUnitProgress
+    _stopped: Stopped
+    _stopping: bool = False
+    _not_before: dict[str, float] = field(default_factory=dict)
+    _ended: set[ProcessId] = field(default_factory=set)  # whose locks do not count any more
+
+    def __post_init__(self) -> None:
+        self._stale_locks = StaleLock(self._root)
 
     def run(self, units: Sequence[Unit]) -> None:
         with self._workers.start(units, self._apply, self._stopped):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -137,6 +137,10 @@ class UnitUpdate:
     def from_text(text: str) -> UnitUpdate:
         update: UnitUpdate = from_plain(UnitUpdate, json.loads(text))
         return update
+
+
+OnUpdate = Callable[[UnitUpdate], None]
+Stopped = Callable[[], bool]  # asked often
 
 
 def unit_folder(root: Path, unit_id: str) -> Path:

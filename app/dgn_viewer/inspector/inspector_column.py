@@ -94,8 +94,6 @@ class Inspector(QFrame):
                 self._put_away()
             case events.RunStarted() if began and self.page is self.run_page:
                 self._put_away()
-            case _:
-                pass
 
     def set_theme(self, theme: Theme) -> None:
         self._theme = theme

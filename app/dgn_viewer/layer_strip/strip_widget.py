@@ -69,8 +69,6 @@ class LayersStrip(QFrame):
             case Refused() | RunStarted() | RegimeSwapped() | Failed():
                 self._turning.forget()
                 self.canvas.answered()
-            case _:
-                pass
         self._show()
 
     @property

@@ -8,22 +8,11 @@ from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import class_names, example_axis, example_labels, step_axis
 from dgn_viewer.scene.compared import b_name
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene, Shown
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene.run_text import layer_name, layers_in
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.run_text import layer_name, layer_values
 
-
-def _layers(view: View) -> tuple[tuple[str, str], ...]:
-    reading = view.readings.get("agreement")
-    layers = layers_in(list(reading.arrays), "difference") if reading else []
-    return tuple((str(layer), layer_name(view, layer)) for layer in layers)
-
-
-def _left(view: View) -> tuple[tuple[str, str], ...]:
-    return (("layers", "by layer"), ("steps", "over steps"))
-
-
-LAYER = Option("layer", "Layer", _layers)
-LEFT = Option("left", "Equal gates", _left)
+LAYER = Option("layer", "Layer", lambda view: layer_values(view, "agreement", "difference"))
+LEFT = Option("left", "Equal gates", always(("layers", "by layer"), ("steps", "over steps")))
 
 
 def draw(view: View) -> Shown:

@@ -21,19 +21,13 @@ from dgn_viewer.scene.elements import (
     Shown,
     finite_range,
 )
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene.run_text import layer_name, layer_tag, layers_in
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, choice
+from dgn_viewer.scene.run_text import layer_name, layer_tag, layer_values, layers_in
 
 _IN_A_ROW = 8  # overviews side by side before a second row begins
 
 
-def _layers(view: View) -> tuple[tuple[str, str], ...]:
-    reading = view.readings.get("gates")
-    layers = layers_in(list(reading.arrays), "layer") if reading else []
-    return tuple((str(layer), layer_name(view, layer)) for layer in layers)
-
-
-def _units(view: View) -> tuple[tuple[str, str], ...]:
+def _units(view: View) -> Values:
     reading = view.readings.get("gates")
     layer = choice(view, LAYER)
     if reading is None or not layer or not _is_conv(view, reading, int(layer)):
@@ -42,7 +36,7 @@ def _units(view: View) -> tuple[tuple[str, str], ...]:
     return tuple((str(unit), f"channel {unit}") for unit in range(units))
 
 
-LAYER = Option("layer", "Layer", _layers, engine=True)
+LAYER = Option("layer", "Layer", lambda view: layer_values(view, "gates", "layer"), engine=True)
 UNIT = Option("unit", "Channel", _units, engine=True)
 
 
@@ -116,13 +110,13 @@ def _overview(
 def _large(view: View, reading: Reading, layer: int, row: int, columns: int) -> list[Chart]:
     labels = reading.arrays["labels"]
     axis = example_axis(labels, class_names(view, labels), "class")
-    matrix = _matrix(view, reading, layer)
+    matrix, name = _matrix(view, reading, layer), layer_name(view, layer)
     maps = reading.arrays.get("unit_map") if matrix.column_name == "channel" else None
     # The overviews share the width; the large map and a channel's maps take half of it each.
     left = max(columns // 2, 1) if maps is not None else columns
     large = Chart(
         key="large",
-        title=_capital(layer_name(view, layer)),
+        title=f"{name[:1].upper()}{name[1:]}",
         x=Axis(label=matrix.column_name),
         y=axis,
         matrix=matrix,
@@ -183,10 +177,6 @@ def _not_compared(view: View, layer: int) -> str:
     if why or view.compared is None or reading is None or f"layer_{layer}" in reading.arrays:
         return why
     return f"{b_name(view.compared)} has no layer {layer + 1}."
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _montage(view: View, maps: Array, labels: Array) -> Matrix:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.axes import class_names, example_axis, example_labels, step_axis
+from dgn_viewer.scene.axes import example_pairs, step_axis
 from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
@@ -24,7 +24,7 @@ from dgn_viewer.scene.elements import (
     Shown,
     finite_range,
 )
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.ticks import number
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
@@ -35,16 +35,8 @@ _PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
 )
 
 
-def _scales(view: View) -> tuple[tuple[str, str], ...]:
-    return (("unit", "unit diagonal"), ("raw", "as computed"))
-
-
-def _measures(view: View) -> tuple[tuple[str, str], ...]:
-    return (("trace", "trace"), ("norm", "norm"))
-
-
-SCALE = Option("scale", "Matrices", _scales)
-MEASURE = Option("measure", "Over steps", _measures)
+SCALE = Option("scale", "Matrices", always(("unit", "unit diagonal"), ("raw", "as computed")))
+MEASURE = Option("measure", "Over steps", always(("trace", "trace"), ("norm", "norm")))
 
 
 def draw(view: View) -> Shown:
@@ -161,32 +153,17 @@ def _matrix(
     view: View, part: str, name: str, scaled: Scaled, labels: Array, column: int, last: bool
 ) -> Chart:
     values, reach = scaled
-    names = class_names(view, labels)
-    tags = example_labels(labels, names)
-    axis = example_axis(labels, names, "class")
-    bare = Axis(limits=axis.limits, ticks=(), lines=axis.lines)
     unit = reach == 1.0
-    return Chart(
-        key=part,
-        title=name,
-        x=axis,
-        y=axis if column == 1 else bare,
-        matrix=Matrix(
-            name=part,
-            values=values,
-            ramp="diverging",
-            low=-reach,
-            high=reach,
-            bar=("normalised" if unit else "kernel value") if last or not unit else "",
-            row_name="example",
-            column_name="example",
-            row_labels=tags,
-            column_labels=tags,
-        ),
-        column=column,
-        square=True,
-        narrow=(1, column - 1, 1, 1),
+    matrix = Matrix(
+        name=part,
+        values=values,
+        ramp="diverging",
+        low=-reach,
+        high=reach,
+        bar=("normalised" if unit else "kernel value") if last or not unit else "",
     )
+    chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
+    return replace(chart, narrow=(1, column - 1, 1, 1))
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:

@@ -5,28 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.axes import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import example_pairs
 from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
-from dgn_viewer.scene.elements import Array, Axis, Chart, Empty, Fact, Matrix, Scene, Shown
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
-from dgn_viewer.scene.run_text import layer_name, layers_in
+from dgn_viewer.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
+from dgn_viewer.scene.run_text import layer_values
 from dgn_viewer.scene.ticks import number
 
 
-def _parts(view: View) -> tuple[tuple[str, str], ...]:
-    reading = view.readings.get("overlap")
-    layers = layers_in(list(reading.arrays), "active") if reading else []
-    return (
-        ("all", "whole network"),
-        *((str(layer), layer_name(view, layer)) for layer in layers),
-    )
+def _parts(view: View) -> Values:
+    return (("all", "whole network"), *layer_values(view, "overlap", "active"))
 
 
-def _scales(view: View) -> tuple[tuple[str, str], ...]:
-    return (("unit", "0 to 1"), ("contrast", "off the diagonal"))
-
-
-def _kinds(view: View) -> tuple[tuple[str, str], ...]:
+def _kinds(view: View) -> Values:
     """Offer Λ or S: in a comparison there is room for one of the two."""
     if compared_reading(view, "overlap") is None:
         return ()
@@ -35,7 +26,7 @@ def _kinds(view: View) -> tuple[tuple[str, str], ...]:
 
 KIND = Option("kind", "Sub-networks", _kinds)
 PART = Option("part", "Show", _parts)
-SCALE = Option("scale", "Colours", _scales)
+SCALE = Option("scale", "Colours", always(("unit", "0 to 1"), ("contrast", "off the diagonal")))
 
 
 def draw(view: View) -> Shown:
@@ -102,29 +93,15 @@ def _chart(
     top: float,
     last: bool,
 ) -> Chart:
-    names = class_names(view, labels)
-    tags = example_labels(labels, names)
-    axis = example_axis(labels, names, "class")
-    return Chart(
-        key=kind,
-        title=title,
-        x=axis,
-        y=axis if column == 0 else Axis(limits=axis.limits, ticks=(), lines=axis.lines),
-        matrix=Matrix(
-            name=kind,
-            values=values,
-            ramp="sequential",
-            low=0.0,
-            high=top,
-            bar="normalised overlap" if last or top < 1.0 else "",
-            row_name="example",
-            column_name="example",
-            row_labels=tags,
-            column_labels=tags,
-        ),
-        column=column,
-        square=True,
+    matrix = Matrix(
+        name=kind,
+        values=values,
+        ramp="sequential",
+        low=0.0,
+        high=top,
+        bar="normalised overlap" if last or top < 1.0 else "",
     )
+    return example_pairs(view, labels, kind, title, matrix, column, column == 0)
 
 
 def _pairs(values: Array) -> Array:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.scene.axes import class_names, example_axis, example_labels
+from dgn_viewer.scene.axes import example_pairs
 from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import (
     Array,
@@ -22,15 +22,11 @@ from dgn_viewer.scene.elements import (
     Shown,
     finite_range,
 )
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 from dgn_viewer.scene.ticks import number
 
-
-def _shows(view: View) -> tuple[tuple[str, str], ...]:
-    return (("spectrum", "spectrum"), ("alignment", "alignment"), ("kernel", "kernel"))
-
-
-SHOW = Option("show", "Show", _shows)
+SHOWN = ("spectrum", "alignment", "kernel")
+SHOW = Option("show", "Show", always(*zip(SHOWN, SHOWN, strict=True)))
 
 
 def draw(view: View) -> Shown:
@@ -171,33 +167,19 @@ def _alignment(view: View, reading: Reading) -> Chart:
 
 def _kernel(view: View, reading: Reading) -> Chart:
     values, labels = reading.arrays["npk"], reading.arrays["labels"]
-    names = class_names(view, labels)
-    tags = example_labels(labels, names)
-    axis = example_axis(labels, names, "class")
     low, high = finite_range(values)
     signed = low < 0
     reach = max(abs(low), abs(high)) or 1.0
-    return Chart(
-        key="kernel",
-        title="Kernel $H$ / trace $H$",
-        x=axis,
-        y=axis,
-        matrix=Matrix(
-            name="npk",
-            values=values,
-            ramp="diverging" if signed else "sequential",
-            low=-reach if signed else 0.0,
-            high=reach,
-            bar="share of the trace",
-            row_name="example",
-            column_name="example",
-            row_labels=tags,
-            column_labels=tags,
-        ),
-        column=1,
-        square=True,
-        narrow=(1, 0, 1, 1),
+    matrix = Matrix(
+        name="npk",
+        values=values,
+        ramp="diverging" if signed else "sequential",
+        low=-reach if signed else 0.0,
+        high=reach,
+        bar="share of the trace",
     )
+    chart = example_pairs(view, labels, "kernel", "Kernel $H$ / trace $H$", matrix, 1)
+    return replace(chart, narrow=(1, 0, 1, 1))
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:

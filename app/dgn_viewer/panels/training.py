@@ -7,14 +7,9 @@ from dataclasses import replace
 from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.compared import b_name, compared_view
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 
-
-def _scales(view: View) -> tuple[tuple[str, str], ...]:
-    return (("linear", "linear"), ("log", "logarithmic"))
-
-
-SCALE = Option("scale", "Loss", _scales)
+SCALE = Option("scale", "Loss", always(("linear", "linear"), ("log", "logarithmic")))
 
 
 def draw(view: View) -> Shown:

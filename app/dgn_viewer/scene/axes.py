@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, finite_range
+from dgn_viewer.scene.elements import Array, Axis, Chart, Curve, Matrix, finite_range
 from dgn_viewer.scene.panel_spec import View
 
 Range = tuple[float, float]
@@ -98,6 +99,38 @@ def example_axis(labels: Array, names: Sequence[str], label: str = "example, by 
 def example_labels(labels: Array, names: Sequence[str]) -> tuple[str, ...]:
     """'example 12, class 3', one per example, for the cursor."""
     return tuple(f"example {i}, class {names[int(c)]}" for i, c in enumerate(labels.tolist()))
+
+
+def example_pairs(
+    view: View,
+    labels: Array,
+    key: str,
+    title: str,
+    matrix: Matrix,
+    column: int,
+    classes_named: bool = True,
+) -> Chart:
+    """A square chart of `matrix`, whose rows and columns are the examples with these labels.
+
+    `classes_named`: also along the y axis, as the leftmost of several charts has it.
+    """
+    names = class_names(view, labels)
+    tags, axis = example_labels(labels, names), example_axis(labels, names, "class")
+    return Chart(
+        key=key,
+        title=title,
+        x=axis,
+        y=axis if classes_named else replace(axis, label="", ticks=()),
+        matrix=replace(
+            matrix,
+            row_name="example",
+            column_name="example",
+            row_labels=tags,
+            column_labels=tags,
+        ),
+        column=column,
+        square=True,
+    )
 
 
 def _short(name: str) -> str:

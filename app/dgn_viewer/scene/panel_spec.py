@@ -58,17 +58,19 @@ class View:
     compared: ComparedRun | None = None
 
 
+Values = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True)
 class Option:
     """A choice in a panel's header. `values(view)` lists (value, label); the first is the default.
-
     `engine`: the choice is sent with the probe request (a chosen unit costs the engine work).
     An option with fewer than two values is hidden.
     """
 
     id: str
     label: str
-    values: Callable[[View], tuple[tuple[str, str], ...]]
+    values: Callable[[View], Values]
     engine: bool = False
 
 
@@ -94,6 +96,11 @@ class PanelSpec:
     order: int = 0  # within its area, from the top
     compares: bool = False  # opened with a comparison and closed with it
     prompt: bool = False  # drawn as soon as it changes; others wait their turn where time is short
+
+
+def always(*values: tuple[str, str]) -> Callable[[View], Values]:
+    """The values of an option that offers the same in every view."""
+    return lambda view: values
 
 
 def choice(view: View, option: Option) -> str:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol.events import RunStarted
-from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.panel_spec import Values, View
 
 _LONG = 18  # characters that there is room for
 _UNITS = ((86_400.0, "day"), (3600.0, "h"), (60.0, "min"))
@@ -66,6 +66,13 @@ def layer_tag(view: View, layer: int) -> str:
     wiring = view.wiring
     source = wiring[layer] if layer < len(wiring) else layer
     return f"G{source + 1}"
+
+
+def layer_values(view: View, probe: str, prefix: str) -> Values:
+    """The values of an option for the layers of which a reading has an array 'prefix_l'."""
+    reading = view.readings.get(probe)
+    layers = layers_in(list(reading.arrays), prefix) if reading else []
+    return tuple((str(layer), layer_name(view, layer)) for layer in layers)
 
 
 def layers_in(names: list[str], prefix: str) -> list[int]:

@@ -99,8 +99,6 @@ class RecordedRuns(QObject):
             case events.SessionSaved(step=step, path=path):
                 self._settings.export_folder = str(Path(path).parent)
                 self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
-            case _:
-                pass
 
     def _offer(self, runs: tuple[events.RecordedRun, ...]) -> None:
         """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""

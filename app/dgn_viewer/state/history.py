@@ -109,8 +109,6 @@ class History:
                 self._mark(event.step, "diverged")
             case events.Running() | events.Paused() | events.Finished():
                 self._common += 1
-            case _:
-                pass
 
     def on_frame(self, frame: Frame) -> bool:
         """Take in the newest frame; False where it is of an earlier run, and is ignored."""

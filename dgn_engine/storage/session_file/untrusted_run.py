@@ -96,8 +96,6 @@ def _check_log(reader: RunReader) -> None:
             case events.Rewired(order=order, rotation=rotation, shift=shift):
                 _check_order(order, started)
                 _check_turns(rotation, shift, started)
-            case _:
-                pass
 
 
 def _check_order(order: tuple[int, ...], started: events.RunStarted | None) -> None:

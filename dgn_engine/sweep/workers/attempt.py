@@ -22,7 +22,9 @@ from dgn_engine.storage.lock import LockHeldError, free
 from dgn_engine.storage.runs.folder_layout import LOCK
 from dgn_engine.sweep.unit import (
     Calculation,
+    OnUpdate,
     ProcessId,
+    Stopped,
     Training,
     UnitTask,
     UnitUpdate,
@@ -44,7 +46,7 @@ _STATES: dict[str, UpdateState] = {
 }
 
 
-def attempt(text: str, on_update: Callable[[str], None], interrupted: Callable[[], bool]) -> str:
+def attempt(text: str, on_update: Callable[[str], None], interrupted: Stopped) -> str:
     """Carry out the task in `text`; tasks and updates are JSON.
 
     Never raises an `Exception`: what goes wrong is an update as well.
@@ -61,9 +63,7 @@ def attempt(text: str, on_update: Callable[[str], None], interrupted: Callable[[
     return attempt_unit(task, lambda update: on_update(update.to_text()), interrupted).to_text()
 
 
-def attempt_unit(
-    task: UnitTask, on_update: Callable[[UnitUpdate], None], interrupted: Callable[[], bool]
-) -> UnitUpdate:
+def attempt_unit(task: UnitTask, on_update: OnUpdate, interrupted: Stopped) -> UnitUpdate:
     """Carry out a task within one process; see `attempt`."""
     unit, root = task.unit, task.root
     watcher = _UpdateWatcher(unit.id, on_update)
@@ -80,9 +80,7 @@ def attempt_unit(
 
 
 def attempt_pack(
-    tasks: Sequence[UnitTask],
-    on_update: Callable[[UnitUpdate], None],
-    interrupted: Callable[[], bool],
+    tasks: Sequence[UnitTask], on_update: OnUpdate, interrupted: Stopped
 ) -> list[UnitUpdate]:
     """Carry out trainings of dense networks as one batched stack; see `attempt`.
 
@@ -133,7 +131,7 @@ def last_lines(text: str) -> str:
     return "\n".join(text.rstrip().splitlines()[-LAST_LINES:])
 
 
-def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Callable[[], bool]) -> UpdateState:
+def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Stopped) -> UpdateState:
     """Return what became of the unit; raises whatever goes wrong."""
     from dgn_engine.sweep.calculation import calculate
     from dgn_engine.sweep.unit_results import state_of
@@ -152,7 +150,7 @@ def _perform(task: UnitTask, watcher: RunWatcher, interrupted: Callable[[], bool
 
 
 def _train(
-    unit: Training, root: Path, begun: bool, watcher: RunWatcher, interrupted: Callable[[], bool]
+    unit: Training, root: Path, begun: bool, watcher: RunWatcher, interrupted: Stopped
 ) -> bool:
     """Train, or go on with, a run; return whether it diverged."""
     from dgn_engine.storage.runs.run_folder import RunFolder
@@ -211,7 +209,7 @@ def _number(accuracy: float) -> float | None:
 class _UpdateWatcher:
     """Watches a training; sends an update now and then."""
 
-    def __init__(self, unit_id: str, on_update: Callable[[UnitUpdate], None]) -> None:
+    def __init__(self, unit_id: str, on_update: OnUpdate) -> None:
         self._unit, self._on_update = unit_id, on_update
         self._sent = time.monotonic()
         self._steps = 0
@@ -237,5 +235,3 @@ class _UpdateWatcher:
                 self.score = None
             case Measured(test_accuracy=float(accuracy)):
                 self.score = accuracy if self.score is None else max(self.score, accuracy)
-            case _:
-                pass

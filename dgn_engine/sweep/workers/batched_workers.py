@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.sweep.scheduler import Executor
-from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.processes import Batch, ProcessWorkers
 
 
@@ -32,12 +32,7 @@ class BatchedWorkers(ProcessWorkers):
         self._alone: set[str] = set()  # whose stack failed: perhaps another's fault
 
     @contextmanager
-    def start(
-        self,
-        units: Sequence[Unit],
-        on_update: Callable[[UnitUpdate], None],
-        stopped: Callable[[], bool],
-    ) -> Iterator[None]:
+    def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         def note(update: UnitUpdate) -> None:
             if update.state in ("done", "diverged"):
                 self._over.add(update.unit)

@@ -6,7 +6,7 @@ import json
 import queue
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from dgn_engine import __version__
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.scheduler import Executor
 from dgn_engine.sweep.slurm import check_cluster, connected
-from dgn_engine.sweep.unit import ProcessId, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import OnUpdate, ProcessId, Stopped, Unit, UnitTask, UnitUpdate
 
 REFRESH = 1.0  # seconds between two questions which workers there are
 SLICE = 0.05  # seconds between two questions what is over
@@ -60,15 +60,10 @@ class DaskWorkers:
         self._refreshed = 0.0
         self._alone_since = time.monotonic()
         self._client: Any  # distributed.Client
-        self._on_update: Callable[[UnitUpdate], None]
+        self._on_update: OnUpdate
 
     @contextmanager
-    def start(
-        self,
-        units: Sequence[Unit],
-        on_update: Callable[[UnitUpdate], None],
-        stopped: Callable[[], bool],
-    ) -> Iterator[None]:
+    def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
         with connected(self._cluster, self._limit) as self._client:
             self._client.subscribe_topic(self._topic, lambda event: self._events.put(event[1]))

@@ -7,7 +7,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.sweep.scheduler import Executor
-from dgn_engine.sweep.unit import Training, Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import OnUpdate, Stopped, Training, Unit, UnitTask, UnitUpdate
 from dgn_engine.sweep.workers.attempt import LOGS, last_lines, log_path, write_log
 from dgn_engine.sweep.workers.unit_child import STOP, serve
 
@@ -60,7 +60,7 @@ class ProcessWorkers:
         self._workers: list[_Worker] = []
         self._places: list[str] = []  # the GPU of each place; '' where there is none
         self._logs = 0
-        self._on_update: Callable[[UnitUpdate], None]
+        self._on_update: OnUpdate
 
     @property
     def places(self) -> int:
@@ -71,12 +71,7 @@ class ProcessWorkers:
         return any(worker.tasks for worker in self._workers)
 
     @contextmanager
-    def start(
-        self,
-        units: Sequence[Unit],
-        on_update: Callable[[UnitUpdate], None],
-        stopped: Callable[[], bool],
-    ) -> Iterator[None]:
+    def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update = on_update
         found = gpus(units)
         if found:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from dgn_engine.sweep.scheduler import Executor
-from dgn_engine.sweep.unit import Unit, UnitTask, UnitUpdate
+from dgn_engine.sweep.unit import OnUpdate, Stopped, Unit, UnitTask
 from dgn_engine.sweep.workers.attempt import attempt_unit
 
 
@@ -22,16 +22,11 @@ class SerialWorker:
 
     def __init__(self) -> None:
         self._task: UnitTask | None = None
-        self._on_update: Callable[[UnitUpdate], None]
-        self._stopped: Callable[[], bool]
+        self._on_update: OnUpdate
+        self._stopped: Stopped
 
     @contextmanager
-    def start(
-        self,
-        units: Sequence[Unit],
-        on_update: Callable[[UnitUpdate], None],
-        stopped: Callable[[], bool],
-    ) -> Iterator[None]:
+    def start(self, units: Sequence[Unit], on_update: OnUpdate, stopped: Stopped) -> Iterator[None]:
         self._on_update, self._stopped = on_update, stopped
         yield
 

@@ -57,8 +57,6 @@ class RunPage(QFrame):
                 self._answered(f"{what}.")
             case Working() if self.awaiting:
                 self._say(event.sentence, "muted")
-            case _:
-                pass
         self._show()
 
     def set_theme(self, theme: Theme) -> None:
