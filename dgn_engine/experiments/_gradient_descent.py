@@ -74,6 +74,8 @@ def descend(
         yield DescentStep(
             step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates)
         )
+        if step == steps:
+            return
         slopes = torch.autograd.grad(0.5 * error.square().sum(), weights)
         with torch.no_grad():
             for weight, slope in zip(weights, slopes, strict=True):

@@ -1,0 +1,311 @@
+"""What experiments calculate at the start of training, each found again in numpy."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.experiments import _initial_networks as initial
+from dgn_engine.experiments import (
+    composite_resnet_kernel,
+    dgn_frg_convergence,
+    dgn_frg_spectrum,
+    dgn_galu_relu,
+    theory_depth,
+    theory_dynamics,
+    theory_infinite_width,
+    theory_ntk_npk,
+)
+from dgn_engine.kernels import predicted_value_kernel, relu_limit, tangent_kernels
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.random_streams import random_stream
+from dgn_engine.sweep.unit import CalculationInputs
+from tests.engine.experiments.by_hand import (
+    arrays,
+    constant,
+    descent,
+    distance,
+    outputs,
+    path_features,
+    path_kernel,
+    path_values,
+    relu_gates,
+    tangent_kernel,
+)
+from tests.engine.experiments.made_up import near
+
+
+def work(**arguments: Any) -> CalculationInputs:
+    return CalculationInputs(arguments, Path(), {})
+
+
+def signs(inputs: int, width: int, depth: int, seed: int, sigma: float = 0.0) -> Any:
+    """Gates of an independent network, value weights ±σ."""
+    return initial.gated(initial.dense(inputs, width, depth), seed, sigma=sigma)
+
+
+def random_gates(n: int, width: int, depth: int, seed: int) -> list[np.ndarray]:
+    """The coins of a seed, p = ½."""
+    draw = random_stream("coins", seed)
+    return [(torch.rand(n, width, generator=draw) < 0.5).double().numpy() for _ in range(depth - 1)]
+
+
+def frg_kernel(n: int, width: int, depth: int, seed: int) -> np.ndarray:
+    """K_0/d on identical unit inputs of dimension 10, σ = √(1/(pw)) with p = ½."""
+    network = signs(10, width, depth, seed, math.sqrt(2 / width))
+    x = initial.unit_inputs(1, (10,), seed).expand(n, -1).numpy()
+    weights = arrays(network.value.weights)
+    assert np.allclose(abs(weights[0]), math.sqrt(2 / width))
+    return tangent_kernel(weights, random_gates(n, width, depth, seed), x) / depth
+
+
+def test_convergence_is_a_hundred_steps_with_the_kernel_of_the_start() -> None:
+    errors = dgn_frg_convergence.convergence(work(n=5, width=4, depth=3, seed=2))["errors"]
+    kernel, e = frg_kernel(5, 4, 3, 2), initial.targets(5, 2).numpy()
+    start, rate, expected = float(e @ e), 0.1 / np.linalg.eigvalsh(kernel)[-1], []
+    for _ in range(101):
+        expected.append(float(e @ e) / start)
+        e = e - rate * kernel @ e
+    assert errors == near(expected)
+
+
+def test_the_spectrum_under_random_gates() -> None:
+    found = dgn_frg_spectrum.spectrum_of(work(n=4, width=5, depth=3, seed=1))
+    kernel = frg_kernel(4, 5, 3, 1)
+    values = sorted(np.linalg.eigvalsh(kernel))
+    assert found["distribution"] == near(list(np.cumsum(values) / sum(values)))
+    assert found["diagonal"] == near(np.mean([kernel[i, i] for i in range(4)]))
+    off = [kernel[i, j] for i in range(4) for j in range(4) if i != j]
+    assert found["off"] == near(np.mean(off))
+
+
+@pytest.mark.parametrize("steps", [3, 200])
+@pytest.mark.parametrize("kind", ["relu", "galu"])
+def test_descents_on_correlated_inputs(kind: str, steps: int) -> None:
+    found = dgn_galu_relu.trained(work(kind=kind, n=4, width=6, depth=3, seed=1, steps=steps))
+    x = initial.unit_inputs(4, (100,), 1, 0.9).numpy()
+    network = initial.normal(100, 6, 3, 1, own=kind == "relu")
+    weights = arrays(network.value.weights)
+    gates = None if kind == "relu" else relu_gates(arrays(network.feature.weights), x)
+    kernel = tangent_kernel(weights, gates or relu_gates(weights, x), x)
+    values = np.linalg.eigvalsh(kernel)
+    y = initial.targets(4, 1).numpy()
+    taken = descent(weights, x, y, 0.1 / values[-1], steps, gates)
+    squares = [float(error @ error) for error, *_ in taken]
+    every = {3: 1, 200: 2}[steps]
+    assert found["steps"] == list(range(0, steps + 1, every))
+    assert found["errors"] == near([square / squares[0] for square in squares[::every]])
+    assert found["distribution"] == near(list(np.cumsum(values) / values.sum()))
+
+
+@pytest.mark.parametrize("kind", ["relu", "galu", "coins"])
+def test_speed_of_descents_by_kind_of_gates(kind: str) -> None:
+    found = theory_depth.speed(work(kind=kind, n=4, width=6, depth=3, seed=1, steps=7))
+    x = initial.unit_inputs(4, (10,), 1, 0.5).numpy()
+    network = initial.normal(10, 6, 3, 1, own=kind == "relu")
+    weights = arrays(network.value.weights)
+    gates = {
+        "relu": None,
+        "galu": relu_gates(arrays(network.feature.weights), x),
+        "coins": random_gates(4, 6, 3, 1),
+    }[kind]
+    values = np.linalg.eigvalsh(tangent_kernel(weights, gates or relu_gates(weights, x), x))
+    taken = descent(weights, x, initial.targets(4, 1).numpy(), 0.1 / values[-1], 7, gates)
+    first, last = taken[0][0], taken[-1][0]
+    assert found["left"] == near(last @ last / (first @ first))
+    assert found["condition"] == near(values[0] / values[-1])
+
+
+@pytest.mark.parametrize(("own", "steps"), [(True, 250), (False, 5)])
+def test_dynamics_step_by_step(own: bool, steps: int) -> None:
+    found = theory_dynamics.dynamics(work(own=own, width=4, seed=3, steps=steps))
+    x, y = initial.unit_inputs(20, (5,), 3).numpy(), initial.targets(20, 3).numpy()
+    network = initial.gated(initial.dense(5, 4, 3), 3, own=own, init="kaiming")
+    weights = arrays(network.value.weights)
+    gates = None if own else relu_gates(arrays(network.feature.weights), x)
+    first = tangent_kernel(weights, gates or relu_gates(weights, x), x)
+    rate = 0.1 / np.linalg.eigvalsh(first)[-1]
+    taken = descent(weights, x, y, rate, steps, gates)
+    off, switched = [], []
+    for (e, _, g, k), (after, _, h, _) in pairwise(taken):
+        off.append(np.linalg.norm(after - (e - rate * k @ e)) / np.linalg.norm(rate * k @ e))
+        switched.append(sum(float((a != b).sum()) for a, b in zip(g, h, strict=True)))
+    assert found["off"] == pytest.approx(sorted(off)[(len(off) - 1) // 2], rel=1e-6)
+    assert found["worst"] == pytest.approx(max(off), rel=1e-6)
+    assert found["instants"] == [step for step, number in enumerate(switched) if number]
+    assert found["switched"] == sum(switched)
+    assert bool(found["instants"]) == own
+    every = {250: 2, 5: 1}[steps]
+    assert found["loss"] == near([0.5 * float(e @ e) for e, *_ in taken][::every])
+    (_, start, open_, _), (_, end, still, _) = taken[0], taken[-1]
+    theta = [np.concatenate([weight.ravel() for weight in some]) for some in (start, end)]
+    moved = np.linalg.norm(theta[1] - theta[0]) / np.linalg.norm(theta[0])
+    assert found["parameters"] == near(moved), "after the last step, not after one more"
+    assert found["npv"] == pytest.approx(distance(path_values(end), path_values(start)), rel=1e-6)
+    drift = distance(path_features(still, x), path_features(open_, x))
+    assert found["npf"] == pytest.approx(drift, rel=1e-6, abs=1e-7)
+
+
+def wide(width: int, depth: int, seed: int) -> list[np.ndarray]:
+    """N(0, 2/w) in every layer, N(0, 1/w) in the last."""
+    weights = arrays(initial.normal(10, width, depth, seed, own=True).value.weights)
+    weights[-1] = weights[-1] / math.sqrt(2)
+    return weights
+
+
+def test_distances_of_wide_networks_from_their_limits() -> None:
+    found = theory_infinite_width.distances(work(widths=[5, 9], seed=2))
+    x = initial.unit_inputs(10, (10,), 2)
+    limit = relu_limit(x, 4).averaged.numpy()
+    for place, width in enumerate((5, 9)):
+        weights = wide(width, 4, 2)
+        gates = relu_gates(weights, x.numpy())
+        kernel = tangent_kernel(weights, gates, x.numpy())
+        beta = constant([2 / width, 2 / width, 2 / width, 1 / width])
+        predicted = beta * path_kernel(gates, x.numpy())
+        assert found["limit"][place] == near(distance(kernel, limit))
+        assert found["beta"][place] == near(distance(kernel, predicted))
+
+
+def test_angles_and_overlaps_by_layer() -> None:
+    found = theory_infinite_width.angles(work(width=20, seed=2))
+    x = initial.unit_inputs(10, (10,), 2).numpy()
+    weights = wide(20, 12, 2)
+    z, pairs = x, list(combinations(range(10), 2))
+    expected: dict[str, list[float]] = {"angle": [], "overlap": [], "predicted": []}
+    for weight, gate in zip(weights[:-1], relu_gates(weights, x), strict=True):
+        cosines = [z[i] @ z[j] / math.sqrt(z[i] @ z[i]) / math.sqrt(z[j] @ z[j]) for i, j in pairs]
+        theta = np.arccos(np.clip(cosines, -1, 1))
+        expected["angle"].append(theta.mean())
+        expected["predicted"].append(0.5 - theta.mean() / (2 * math.pi))
+        expected["overlap"].append(np.mean([(gate[i] * gate[j]).mean() for i, j in pairs]))
+        z = (z @ weight.T) * gate
+    assert {key: len(numbers) for key, numbers in found.items()} == dict.fromkeys(expected, 11)
+    for key, numbers in expected.items():
+        assert found[key] == pytest.approx(numbers, rel=1e-6)
+
+
+def test_the_distance_of_a_dense_value_kernel_is_the_mean_of_four_draws() -> None:
+    found = theory_ntk_npk.distances(work(name="fc", widths=[6, 8], seed=2))
+    for place, width in enumerate((6, 8)):
+        four = []
+        for seed in (8, 9, 10, 11):
+            network = signs(10, width, 4, seed)
+            x = initial.unit_inputs(8, (10,), seed).numpy()
+            gates = relu_gates(arrays(network.feature.weights), x)
+            beta = constant([2 / 10, 2 / width, 2 / width, 2 / width])
+            kernel = tangent_kernel(arrays(network.value.weights), gates, x)
+            four.append(distance(kernel, beta * path_kernel(gates, x)))
+        assert found[place] == pytest.approx(sum(four) / 4, rel=1e-5)  # σ is of single precision
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet"])
+def test_the_distance_of_other_value_kernels_is_the_mean_of_four_draws(name: str) -> None:
+    (found,) = theory_ntk_npk.distances(work(name=name, widths=[4], seed=1))
+    architecture = {"cnn": initial.convolutional(4, 6), "resnet": initial.residual(10, 4, 2, 2)}
+    four = []
+    for seed in (4, 5, 6, 7):
+        network = initial.gated(architecture[name], seed)
+        x = initial.unit_inputs(8, architecture[name].input_shape, seed)
+        gates = network.trace(x).value.gates
+        sigmas = [float(weight.abs().max()) for weight in network.value.weights]
+        expected = predicted_value_kernel(architecture[name], gates, x, sigmas)
+        kernel = tangent_kernels(network, x, feature_trained=False).value
+        four.append(distance(kernel.numpy(), expected.numpy()))
+    assert found == near(sum(four) / 4)
+
+
+def test_the_spread_of_the_value_kernel_over_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theory_ntk_npk, "SPREAD_DEPTHS", (3, 5))
+    found = theory_ntk_npk.spreads(work(seed=2, draws=3))
+
+    def spread(width: int, depth: int) -> float:
+        draw = torch.Generator().manual_seed(2)
+        gates = [
+            (torch.rand(1, width, generator=draw) < 0.5).double().numpy() for _ in range(depth - 1)
+        ]
+        x = initial.unit_inputs(1, (10,), 2).numpy()
+        expected = constant([2 / width] * depth) * path_kernel(gates, x)
+        values = []
+        for seed in (2000, 2001, 2002):
+            weights = arrays(signs(10, width, depth, seed, math.sqrt(2 / width)).value.weights)
+            values.append(float((tangent_kernel(weights, gates, x) / expected)[0, 0]))
+        return float(np.var(values, ddof=1))
+
+    assert found["widths"] == near([spread(width, 3) for width in (32, 64, 128, 256)])
+    assert found["depths"] == near([spread(256, depth) for depth in (3, 5)])
+
+
+def test_exact_errors_are_the_largest_of_two_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        theory_ntk_npk, "value_kernel_error", lambda name, seed: 10 * len(name) + seed
+    )
+    monkeypatch.setattr(theory_ntk_npk, "feature_kernel_error", lambda seed: 100 + seed)
+    found = theory_ntk_npk.exact(work())
+    assert found.pop("rotation") < 1e-12
+    assert found == {"fc": 21, "cnn": 31, "resnet": 61, "feature": 101}
+
+
+def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated() -> None:
+    found = composite_resnet_kernel.shares(work(width=8, seed=2))
+    network = initial.gated(initial.residual(10, 8, 4, 2), 2)
+    x = initial.unit_inputs(8, (10,), 2)
+    gates = arrays(network.trace(x).value.gates)
+    weights = arrays(network.value.weights)
+    assert (len(gates), len(weights)) == (11, 12), "two, four times two, one; and the logit's"
+    squares = [2 / weight.shape[1] for weight in weights]
+    paths, weighted = np.zeros(5), np.zeros(5)
+    whole, expected = np.zeros((8, 8)), np.zeros((8, 8))
+    for kept in (k for size in range(5) for k in combinations(range(4), size)):
+        layers = [0, 1, *(2 + 2 * block + i for block in kept for i in (0, 1)), 10]
+        part = path_kernel([gates[layer] for layer in layers], x.numpy())
+        beta = constant([squares[layer] for layer in (*layers, 11)])
+        paths[len(kept)] += np.trace(part)
+        weighted[len(kept)] += beta * np.trace(part)
+        whole += part
+        expected += beta * part
+    assert found["paths"] == near(list(paths / np.trace(whole)))
+    assert found["weighted"] == pytest.approx(list(weighted / np.trace(expected)), rel=1e-5)
+    assert found["sum"] < 1e-12
+    assert found["weighted_sum"] < 1e-12
+    kernel = tangent_kernels(network, x, feature_trained=False).value.numpy()
+    assert found["distance"] == pytest.approx(distance(kernel, expected), rel=1e-5)
+
+
+def test_a_sub_network_left_out_makes_the_sums_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two sums are compared, not assumed."""
+    usual = composite_resnet_kernel.sub_network_shares
+    monkeypatch.setattr(
+        composite_resnet_kernel,
+        "sub_network_shares",
+        lambda *given: dict(list(usual(*given).items())[:-1]),
+    )
+    found = composite_resnet_kernel.shares(work(width=8, seed=2))
+    assert found["sum"] > 1e-3
+    assert found["weighted_sum"] > 1e-3
+
+
+def test_a_shift_that_changes_the_kernel_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero padding at the borders is not invariant; circular padding is."""
+    monkeypatch.setattr(theory_ntk_npk, "convolutional", _zero_padded)
+    assert theory_ntk_npk._rotation_error() > 1e-3
+
+
+def _zero_padded(channels: int, side: int) -> Any:
+    convs = (Conv(1, channels), Conv(channels, channels))
+    head = (GlobalAveragePool(), Dense(channels, 1, gated=False))
+    return Architecture((1, side, side), (*convs, *head))
+
+
+def test_a_network_written_in_numpy_is_the_programs() -> None:
+    network = initial.normal(10, 6, 3, 1, own=True)
+    x = initial.unit_inputs(4, (10,), 1)
+    weights = arrays(network.value.weights)
+    expected = outputs(weights, relu_gates(weights, x.numpy()), x.numpy())
+    assert list(network(x)[:, 0].numpy()) == near(list(expected))

@@ -1,0 +1,310 @@
+"""Kernels of networks that were trained and kept: each found again from the files in numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import load_examples
+from dgn_engine.experiments import (
+    composite_hidden_outputs,
+    dgn_adaptable_gates,
+    kernel_ridge,
+    npf_kernels,
+    npf_nu,
+)
+from dgn_engine.experiments._kept_networks import KeptNetworks
+from dgn_engine.kernels import convolutional_limit, relu_limit
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.sweep.unit import CalculationInputs, Training, UnitFile, unit_folder
+from dgn_engine.sweep.workers.serial import SerialExecutor
+from tests.engine.experiments.by_hand import path_kernel, relu_gates, tangent_kernel
+from tests.engine.experiments.made_up import near
+
+FC = NetConfig("fc", (("width", 7), ("depth", 3)))
+TEN = DataConfig(train_limit=80, test_limit=20)
+PAIR = replace(TEN, binary=(4, 7))
+RUNS = {  # regime, data, network, other settings of the gates
+    "relu": ("ReLU", PAIR, FC),
+    "frozen": ("FR-II", PAIR, FC),
+    "soft": ("DL", PAIR, FC),
+    "dl": ("DL", TEN, FC),
+    "ten": ("ReLU", TEN, NetConfig("fc", (("width", 7), ("depth", 5)))),
+    "maps": ("ReLU", TEN, NetConfig("cnn4", (("channels", 3),))),
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs of two epochs that kept their weights at the start and at the end, by name."""
+    root = tmp_path_factory.mktemp("kept")
+    settings = TrainingConfig(learning_rate=1e-2, epochs=2, keep_epochs=(0, 2))
+    units = []
+    for name, (regime, data, net) in RUNS.items():
+        trained = settings if data.binary is None else replace(settings, loss="squared")
+        config = RunConfig(data, net, GatingConfig(regime), trained, device="cpu")
+        units.append(Training(name, config))
+    last = replace(settings, keep_epochs=(2,), keep_best=True)
+    maps = replace(units[-1].config, training=last)
+    units[-1] = replace(units[-1], config=maps)
+    gating = GatingConfig("FL", wiring=(3, 2, 1, 0), value_input="random")
+    gates = UnitFile("maps", "weights/best.safetensors")
+    units.append(Training("reversed", replace(maps, gating=gating), gates))
+    SerialExecutor().run(units, root, lambda _: None, lambda: False)
+    return {unit.id: unit_folder(root, unit.id) for unit in units}
+
+
+def needs(folder: Path, **arguments: Any) -> CalculationInputs:
+    return CalculationInputs(arguments, Path(), {"a run": folder})
+
+
+def first_examples(data: DataConfig, per_class: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first so many images of each class, class after class, and their numbers."""
+    examples = load_examples(data)
+    x, y = np.array(examples.train_x, dtype=float), np.array(examples.train_y)
+    chosen = [np.flatnonzero(y == label)[:per_class] for label in sorted(set(y.tolist()))]
+    places = np.concatenate(chosen)
+    return x[places].reshape(len(places), -1), y[places]
+
+
+def kept_weights(folder: Path, epoch: int, which: str = "value") -> list[np.ndarray]:
+    tensors = load_file(folder / "weights" / f"epoch-{epoch:04d}.safetensors")
+    count = sum(name.startswith(f"{which}.weights.") for name in tensors)
+    return [tensors[f"{which}.weights.{layer}"].astype(float) for layer in range(count)]
+
+
+def target_columns(y: np.ndarray) -> np.ndarray:
+    classes = sorted(set(y.tolist()))
+    if len(classes) == 2:
+        return np.where(y == classes[1], 1.0, -1.0)[:, None]
+    return np.array([[1.0 if one == label else -1.0 for label in classes] for one in y])
+
+
+def nu_of(kernel: np.ndarray, y: np.ndarray) -> tuple[float, int, float]:
+    """ν, the rank and the share of the target's energy beyond it (THEORY §7)."""
+    values, vectors = np.linalg.eigh(kernel / np.trace(kernel))
+    energies = ((vectors.T @ target_columns(y)) ** 2).mean(axis=1)
+    kept = values > len(kernel) * np.finfo(float).eps * values[-1]
+    outside = energies[~kept].sum() / energies.sum()
+    return float((energies[kept] / values[kept]).sum()), int(kept.sum()), float(outside)
+
+
+def gradients_of(folder: Path, epoch: int, x: np.ndarray, wanted: str) -> tuple[torch.Tensor, ...]:
+    """∂ŷ_k/∂Θ of each example and logit under soft gates 1/(1 + exp(−8q)), by torch."""
+    both = {
+        part: tuple(torch.tensor(w) for w in kept_weights(folder, epoch, part))
+        for part in ("value", "feature")
+    }
+    images = torch.tensor(x)
+
+    def logits(*weights: torch.Tensor) -> torch.Tensor:
+        used = {**both, wanted: weights}
+        z, seen = images, images
+        for v, f in zip(used["value"][:-1], used["feature"][:-1], strict=True):
+            q = seen @ f.T
+            z, seen = (z @ v.T) * torch.sigmoid(8 * q), torch.relu(q)
+        return z @ used["value"][-1].T
+
+    weights = both[wanted] if wanted == "value" else both[wanted][:-1]
+    if wanted == "feature":
+        last = both["feature"][-1]
+        return torch.func.jacrev(lambda *w: logits(*w, last), argnums=tuple(range(len(weights))))(
+            *weights
+        )
+    return torch.func.jacrev(logits, argnums=tuple(range(len(weights))))(*weights)
+
+
+def soft_kernel(folder: Path, epoch: int, x: np.ndarray, part: str) -> np.ndarray:
+    """The mean over the logits of J Jᵀ over the value or the feature weights."""
+    jacobians = gradients_of(folder, epoch, x, part)
+    logits = jacobians[0].shape[1]
+    total = sum(torch.einsum("nkab,mkab->nm", jacobian, jacobian).numpy() for jacobian in jacobians)
+    return np.asarray(total) / logits
+
+
+def test_kept_networks_are_those_of_the_files_in_double_precision(
+    folders: dict[str, Path],
+) -> None:
+    kept = KeptNetworks(folders["ten"], 3)
+    x, y = first_examples(TEN, 3)
+    assert kept.classes == 10
+    assert kept.y.tolist() == y.tolist()
+    assert kept.x.dtype == torch.float64
+    assert kept.x.flatten(1).numpy() == near(x)
+    seen = []
+    for epoch, network in kept:
+        weights = [weight.detach().numpy() for weight in network.value.weights]
+        expected = kept_weights(folders["ten"], epoch)
+        assert all((a == b).all() for a, b in zip(weights, expected, strict=True))
+        seen.append((epoch, network.own_gates, network.gate.soft))
+    assert seen == [(0, True, False), (2, True, False)]
+    assert [network.gate.soft for _, network in KeptNetworks(folders["dl"], 3)] == [True, True]
+    (folders["ten"] / "weights" / "epoch-last.safetensors").touch()
+    assert [epoch for epoch, _ in KeptNetworks(folders["ten"], 3)] == [0, 2]
+
+
+def test_nu_of_a_relu_network(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npf_nu, "PER_CLASS", 6)
+    found = npf_nu.nu_of_stages(needs(folders["relu"]))
+    x, y = first_examples(PAIR, 6)
+    assert found["epochs"] == [0, 2]
+    for place, epoch in enumerate((0, 2)):
+        gates = relu_gates(kept_weights(folders["relu"], epoch), x)
+        nu, rank, outside = nu_of(path_kernel(gates, x), y)
+        assert found["nu"][place] == pytest.approx(nu, rel=1e-6)
+        assert found["rank"][place] == rank
+        assert found["outside"][place] == pytest.approx(outside, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["frozen", "soft"])
+def test_nu_of_frozen_and_of_adaptive_gates(
+    name: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dgn_adaptable_gates, "PER_CLASS", 4)
+    found = dgn_adaptable_gates.nu_of_stages(needs(folders[name]))
+    x, y = first_examples(PAIR, 4)
+    assert found["epochs"] == [0, 2]
+    for place, epoch in enumerate((0, 2)):
+        if name == "frozen":
+            gates = relu_gates(kept_weights(folders[name], epoch, "feature"), x)
+            kernel = tangent_kernel(kept_weights(folders[name], epoch), gates, x)
+        else:
+            kernel = soft_kernel(folders[name], epoch, x, "value") + soft_kernel(
+                folders[name], epoch, x, "feature"
+            )
+        assert found["nu"][place] == pytest.approx(nu_of(kernel, y)[0], rel=1e-6)
+
+
+def test_traces_and_norms_of_both_kernels(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(npf_kernels, "PER_CLASS", 2)
+    found = npf_kernels.kernels_of_stages(needs(folders["dl"]))
+    x, _ = first_examples(TEN, 2)
+    assert found.pop("epochs") == [0, 2]
+    expected: dict[str, list[float]] = {}
+    for epoch in (0, 2):
+        for part in ("value", "feature"):
+            kernel = soft_kernel(folders["dl"], epoch, x, part)
+            expected.setdefault(f"trace_{part}", []).append(float(np.trace(kernel)))
+            expected.setdefault(f"norm_{part}", []).append(math.sqrt((kernel**2).sum()))
+    assert set(found) == set(expected)
+    for key, numbers in expected.items():
+        assert found[key] == pytest.approx(numbers, rel=1e-9), key
+
+
+def ridge_accuracy(kernel: np.ndarray, y: np.ndarray, seed: int) -> float:
+    """Three quarters fit with a ridge of a thousandth of the mean eigenvalue, the rest score."""
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed)).numpy()
+    fit, rest = order[: 3 * len(y) // 4], order[3 * len(y) // 4 :]
+    inner = kernel[np.ix_(fit, fit)]
+    ridge = 1e-3 * np.trace(inner) / len(fit) * np.eye(len(fit))
+    weights = np.linalg.solve(inner + ridge, target_columns(y)[fit])
+    guessed = (kernel[np.ix_(rest, fit)] @ weights).argmax(axis=1)
+    return float((guessed == y[rest]).mean())
+
+
+def kernels_of_ten(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
+    found = {"gram": x @ x.T, "limit": relu_limit(torch.tensor(x), 5).averaged.numpy()}
+    for epoch, when in ((0, "start"), (2, "end")):
+        weights = kept_weights(folder, epoch)
+        gates = relu_gates(weights, x)
+        found[f"npk_{when}"] = path_kernel(gates, x)
+        logits = [
+            tangent_kernel([*weights[:-1], weights[-1][k : k + 1]], gates, x) for k in range(10)
+        ]
+        found[f"ntk_{when}"] = sum(logits) / 10
+    return found
+
+
+def test_accuracies_of_kernels_as_predictors(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernels themselves are compared too: accuracies of few examples are coarse."""
+    seen: list[np.ndarray] = []
+    usual = kernel_ridge.kernel_regression
+
+    def watched(kernel: torch.Tensor, targets: Any, train: Any, test: Any, ridge: float) -> Any:
+        seen.append(kernel.numpy())
+        assert (len(train), len(test), ridge) == (60, 20, 1e-3)
+        return usual(kernel, targets, train, test, ridge)
+
+    monkeypatch.setattr(kernel_ridge, "kernel_regression", watched)
+    found = kernel_ridge.regressions(needs(folders["ten"], seed=5, per_class=8))
+    x, y = first_examples(TEN, 8)
+    expected = kernels_of_ten(folders["ten"], x)
+    assert list(found) == ["gram", "npk_start", "ntk_start", "npk_end", "ntk_end", "limit"]
+    for (name, accuracy), kernel in zip(found.items(), seen, strict=True):
+        assert kernel == pytest.approx(expected[name], rel=1e-6), name
+        assert accuracy == ridge_accuracy(expected[name], y, 5), name
+
+
+def test_accuracies_of_the_convolutional_limit(folders: dict[str, Path]) -> None:
+    found = kernel_ridge.convolutional(needs(folders["ten"], seed=5, per_class=4))
+    x, y = first_examples(TEN, 4)
+    images = torch.tensor(x).reshape(-1, 1, 8, 8)
+    three = (Conv(1, 8), Conv(8, 8), Conv(8, 8), GlobalAveragePool(), Dense(8, 10, gated=False))
+    cntk = convolutional_limit(Architecture((1, 8, 8), three), images).tangent.numpy()
+    dense = relu_limit(torch.tensor(x), 5).averaged.numpy()
+    assert found == {"cntk": ridge_accuracy(cntk, y, 5), "limit": ridge_accuracy(dense, y, 5)}
+
+
+def test_the_picture_of_hidden_outputs(folders: dict[str, Path]) -> None:
+    """Two rows of five tiles of 8 × 8, a blank line between them, blank columns between tiles."""
+    work = CalculationInputs({}, Path(), {"relu": folders["maps"], "reversed": folders["reversed"]})
+    picture = composite_hidden_outputs.outputs(work)
+    assert [len(line) for line in picture] == [44] * 17
+    assert picture[8] == [None] * 44
+    for line in (*picture[:8], *picture[9:]):
+        assert [place for place, value in enumerate(line) if value is None] == [8, 17, 26, 35]
+    image = np.array(load_examples(TEN).train_x, dtype=float)
+    labels = np.array(load_examples(TEN).train_y)
+    first = torch.tensor(image[labels == 0][:1].reshape(1, 1, 8, 8))
+    above, below = tiles(picture[:8]), tiles(picture[9:])
+    seen = hidden(folders["maps"], [first])
+    assert above == near(scaled([first, *(torch.relu(q) for q in seen[1:])]))
+    tensors = load_file(folders["reversed"] / "weights" / "epoch-0002.safetensors")
+    fixed = torch.tensor(tensors["random_input"]).double().reshape(1, 1, 8, 8)
+    copied = load_file(folders["maps"] / "weights" / "best.safetensors")
+    feature = [torch.tensor(copied[f"value.weights.{layer}"]).double() for layer in range(4)]
+    gates, z = [], first
+    for weight in feature:
+        q = torch.nn.functional.conv2d(z, weight, padding=1)
+        gates.append((q > 0).double())
+        z = torch.relu(q)
+    maps, z = [fixed], fixed
+    for layer, gate in enumerate(reversed(gates)):
+        weight = torch.tensor(tensors[f"value.weights.{layer}"]).double()
+        z = torch.nn.functional.conv2d(z, weight, padding=1) * gate
+        maps.append(z)
+    assert below == near(scaled(maps))
+
+
+def tiles(lines: Sequence[Sequence[float | None]]) -> list[float]:
+    return [value for line in lines for value in line if value is not None]
+
+
+def hidden(folder: Path, maps: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The image and the pre-activations of four layers of 3 × 3 convolutions with ReLU."""
+    tensors = load_file(folder / "weights" / "epoch-0002.safetensors")
+    z = maps[0]
+    for layer in range(4):
+        weight = torch.tensor(tensors[f"value.weights.{layer}"]).double()
+        maps.append(torch.nn.functional.conv2d(z, weight, padding=1))
+        z = torch.relu(maps[-1])
+    return maps
+
+
+def scaled(maps: Sequence[torch.Tensor]) -> list[float]:
+    """Means over the channels, each to its largest, side by side."""
+    means = [abs(one[0].mean(0).numpy()) for one in maps]
+    return list(np.concatenate([mean / mean.max() for mean in means], axis=1).ravel())
