@@ -9,12 +9,13 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test plugins faults fuzz safety-report lint bench bench-peers package screenshot clean ready
+.PHONY: help run test plugins mutants faults fuzz safety-report lint bench bench-peers package screenshot clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
+	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
 	@echo "make faults      kill, starve and mislead it (minutes)"
 	@echo "make fuzz        change checkpoints until one breaks the reader, a bounded run (minutes)"
 	@echo "make lint        ruff, mypy, import-linter"
@@ -54,6 +55,16 @@ fuzz: ready $(VENV)/installed-test
 	rm -f build/fuzz.json
 	PYTHONPATH=build/atheris DGN_FAULTS_JSON=build/fuzz.json \
 	  $(IN) -m tests.faults.guided_fuzzing --runs $(FUZZ_RUNS)
+
+# Which tests run which line, then a seeded sample of bugs; it goes on where it was stopped.
+MUTANTS ?= 80
+mutants: export QT_QPA_PLATFORM := offscreen
+mutants: export OMP_NUM_THREADS := 1
+mutants: ready $(VENV)/installed-test
+	@$(PIP) --quiet 'coverage>=7.6,<8'
+	test -e build/mutants/map.json || $(IN) -m tests.mutants map
+	$(IN) -m tests.mutants run --each $(MUTANTS)
+	$(IN) -m tests.mutants report
 
 # The figures of both, in docs/safety.md.
 safety-report: $(VENV)/installed-test

@@ -1,0 +1,256 @@
+"""`make mutants`: puts small bugs in, one at a time, and counts those that the tests notice.
+
+    python -m tests.mutants map            which tests run which line (the suite under coverage)
+    python -m tests.mutants run --each 80  try a sample; go on where an earlier run stopped
+    python -m tests.mutants report         kill rates by package, survivors
+
+Everything lies in build/mutants. What mypy rejects is no mutant: mypy would have noticed it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter, defaultdict, deque
+from pathlib import Path
+
+from tests.mutants.sample import GROUPS, Mutant, draw
+from tests.mutants.which_tests import SECONDS, lines_of
+from tests.mutants.worker import Trial
+
+ROOT = Path(__file__).parents[2]
+PLACE = ROOT / "build" / "mutants"
+COPIED = ("app", "dgn_engine", "resources", "tests", "benchmarks", "docs", "pyproject.toml")
+MOST_SECONDS = 60.0  # of tests for one mutant, by their usual durations
+
+
+def environment(tree: Path) -> dict[str, str]:
+    """For processes that import from a copy of the tree."""
+    places = os.pathsep.join(str(tree / part) for part in ("app", "resources", "."))
+    one = {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "QT_QPA_PLATFORM": "offscreen"}
+    return os.environ | one
+
+
+def copy_tree(name: str) -> Path:
+    """A fresh copy of what the tests need."""
+    tree = PLACE / name
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    for part in COPIED:
+        source = ROOT / part
+        if source.is_dir():
+            ignore = shutil.ignore_patterns("__pycache__", "mutants")
+            shutil.copytree(source, tree / part, ignore=ignore)
+        else:
+            shutil.copy(source, tree / part)
+    for top in ("Makefile", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"):
+        shutil.copy(ROOT / top, tree)
+    return tree
+
+
+def make_map(parts: int) -> None:
+    """Run the suite once under coverage, split over so many processes."""
+    PLACE.mkdir(parents=True, exist_ok=True)
+    folders = sorted(
+        path
+        for path in ROOT.glob("tests/*/*")
+        if path.name not in ("__pycache__", "conftest.py") and "faults" not in path.parts
+    )
+    suites = [path for path in folders if "mutants" not in path.parts]
+    running = []
+    for part in range(parts):
+        command = [
+            *(sys.executable, "-m", "coverage", "run", "--source=dgn_engine,app/dgn_viewer"),
+            *(f"--data-file={PLACE / f'coverage-{part}'}", "-m", "pytest", "-q"),
+            *("-p", "tests.mutants.which_tests", "-p", "no:cacheprovider"),
+            *(str(path.relative_to(ROOT)) for path in suites[part::parts] if _holds_tests(path)),
+        ]
+        here = environment(ROOT) | {SECONDS: str(PLACE / f"seconds-{part}.json")}
+        running.append(subprocess.Popen(command, cwd=ROOT, env=here))
+    for process in running:
+        process.wait()
+    lines: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    seconds: dict[str, float] = {}
+    for part in range(parts):
+        for file, found in lines_of(PLACE / f"coverage-{part}", ROOT).items():
+            for line, tests in found.items():
+                lines[file].setdefault(line, []).extend(tests)
+        seconds |= json.loads((PLACE / f"seconds-{part}.json").read_text("utf-8"))
+    (PLACE / "map.json").write_text(json.dumps({"lines": lines, "seconds": seconds}), "utf-8")
+
+
+def _holds_tests(path: Path) -> bool:
+    return path.name.startswith("test_") or (path.is_dir() and any(path.rglob("test_*.py")))
+
+
+def tests_for(
+    mutant: Mutant, known: dict[str, dict[str, list[str]]], seconds: dict[str, float]
+) -> tuple[str, ...]:
+    """Ids of the tests that run the mutant's line, quick ones first, within the time allowed."""
+    tests = sorted(
+        known.get(mutant.file, {}).get(str(mutant.mutation.line), ()),
+        key=lambda test: seconds.get(test, 1.0),
+    )
+    chosen: list[str] = []
+    spent = 0.0
+    for test in tests:
+        spent += seconds.get(test, 1.0)
+        if chosen and spent > MOST_SECONDS:
+            break
+        chosen.append(test)
+    return tuple(chosen)
+
+
+class Types:
+    """mypy as a daemon: whether it would reject a mutant."""
+
+    def __init__(self) -> None:
+        self._tree = copy_tree("types")
+        self._lock = threading.Lock()
+        self._check()
+
+    def _check(self) -> bool:
+        command = [sys.executable, "-m", "mypy.dmypy", "run"]
+        done = subprocess.run(command, cwd=self._tree, capture_output=True, check=False)
+        return done.returncode == 0
+
+    def reject(self, mutant: Mutant, content: bytes) -> bool:
+        """Whether mypy has something to say that it had not before."""
+        with self._lock:
+            path = self._tree / mutant.file
+            before = path.read_bytes()
+            path.write_bytes(content)
+            try:
+                return not self._check()
+            finally:
+                path.write_bytes(before)
+
+    def close(self) -> None:
+        """End the daemon."""
+        command = [sys.executable, "-m", "mypy.dmypy", "stop"]
+        subprocess.run(command, cwd=self._tree, capture_output=True, check=False)
+
+
+class Trials:
+    """The mutants of a sample that are still to be tried, and where their verdicts go."""
+
+    def __init__(self, each: int, seed: int, only: str) -> None:
+        told = json.loads((PLACE / "map.json").read_text("utf-8"))
+        self._known, self._seconds = told["lines"], told["seconds"]
+        self._results = PLACE / "results.jsonl"
+        done = {row["id"] for row in results()}
+        self._waiting = deque(
+            mutant
+            for mutant in draw(ROOT, each, seed)
+            if mutant.id not in done and only in mutant.group
+        )
+        self._types = Types()
+        self._writing = threading.Lock()
+
+    def run(self, workers: int) -> None:
+        """Try all of them; each verdict is written at once, so that a run can be stopped."""
+        threads = [threading.Thread(target=self._serve, args=(n,)) for n in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self._types.close()
+
+    def _serve(self, number: int) -> None:
+        tree = copy_tree(f"tree-{number}")
+        shutil.copytree(ROOT / "tests" / "mutants", tree / "tests" / "mutants")
+        command = [sys.executable, "-m", "tests.mutants.worker"]
+        with subprocess.Popen(
+            command, cwd=tree, env=environment(tree), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ) as process:  # fmt: skip
+            while (mutant := self._next()) is not None:
+                self._write(mutant, self._verdict(mutant, process))
+            assert process.stdin is not None
+            process.stdin.close()
+
+    def _next(self) -> Mutant | None:
+        with self._writing:
+            return self._waiting.popleft() if self._waiting else None
+
+    def _verdict(self, mutant: Mutant, process: subprocess.Popen[str]) -> str:
+        content = mutant.mutation.applied((ROOT / mutant.file).read_bytes())
+        tests = tests_for(mutant, self._known, self._seconds)
+        if self._types.reject(mutant, content):
+            return "rejected"
+        if not tests:
+            return "not run"
+        usual = sum(self._seconds.get(test, 1.0) for test in tests)
+        trial = Trial(mutant.file, content.decode("latin-1"), tests, 30 + 5 * usual)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(trial.to_json() + "\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip() or "lost"
+
+    def _write(self, mutant: Mutant, verdict: str) -> None:
+        lines = (ROOT / mutant.file).read_text("utf-8").splitlines()
+        row = {
+            "id": mutant.id,
+            "group": mutant.group,
+            "verdict": verdict,
+            "line": lines[mutant.mutation.line - 1].strip(),
+            "new": mutant.mutation.text,
+        }
+        with self._writing, self._results.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def results() -> list[dict[str, str]]:
+    """The verdicts so far."""
+    path = PLACE / "results.jsonl"
+    text = path.read_text("utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def report() -> int:
+    """Kill rates by group and the survivors; 1 where a group is below its bar."""
+    rows = results()
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        counts[row["group"]][row["verdict"]] += 1
+    low = False
+    print("| package | tried | killed | rate | bar |\n| --- | ---: | ---: | ---: | ---: |")
+    for group, (_, bar) in GROUPS.items():
+        found = counts[group]
+        killed = found["killed"] + found["timeout"]
+        tried = sum(found.values()) - found["rejected"] - found["lost"]
+        rate = 100 * killed / tried if tried else float("nan")
+        low |= not rate >= bar
+        print(f"| {group} | {tried} | {killed} | {rate:.0f} % | {bar} % |")
+    for row in rows:
+        if row["verdict"] in ("survived", "not run"):
+            print(f"{row['verdict']}: {row['id']}\n    {row['line']}  →  {row['new']}")
+    return int(low)
+
+
+def main() -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("what", choices=("map", "run", "report"))
+    parser.add_argument("--each", type=int, default=80)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", default="")
+    given = parser.parse_args()
+    if given.what == "map":
+        make_map(given.workers)
+    elif given.what == "run":
+        Trials(given.each, given.seed, given.only).run(given.workers)
+    else:
+        return report()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,95 @@
+"""A process that tries mutants in a copy of the tree: one fork for each, torch loaded before.
+
+It reads a JSON object a line (`Trial`) and answers with one word a line: killed, survived or
+timeout.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Trial:
+    """`file` below the tree becomes `content` (latin-1 for bytes) while the `tests` run."""
+
+    file: str
+    content: str
+    tests: tuple[str, ...]
+    seconds: float
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+
+def attempt(trial: Trial) -> str:
+    """Run the tests on the changed tree; the first that fails kills the mutant."""
+    path = Path(trial.file)
+    before = path.read_bytes()
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        compiled.unlink()
+    path.write_bytes(trial.content.encode("latin-1"))
+    try:
+        return _forked(trial)
+    finally:
+        path.write_bytes(before)
+
+
+def _forked(trial: Trial) -> str:
+    child = os.fork()
+    if child == 0:
+        _run_tests(trial.tests)
+    until = time.monotonic() + trial.seconds
+    while time.monotonic() < until:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return "timeout"
+
+
+def _run_tests(tests: tuple[str, ...]) -> None:
+    """In the fork; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        import pytest
+
+        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+    finally:
+        os._exit(code)
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    # Third parties only: what is mutated is imported anew in each fork.
+    import hypothesis
+    import matplotlib
+    import pytest
+    import scipy
+    import torch
+
+    del hypothesis, matplotlib, pytest, scipy
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        told = json.loads(line)
+        trial = Trial(told["file"], told["content"], tuple(told["tests"]), told["seconds"])
+        print(attempt(trial), flush=True)
+
+
+if __name__ == "__main__":
+    main()
