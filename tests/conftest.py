@@ -3,6 +3,7 @@ run that trained in the thread of the tests leaves their arithmetic as it was.""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.plugins import concerns
+
+# No test needs a display, whoever starts it.
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 # A slow machine makes no statement false.
 settings.register_profile("facts", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dgn_engine.config import RunConfig
+from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.protocol.events import LayerInfo, ProbeSet, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_engine.training.probes import all_probes
+from dgn_engine.training.run import Run
 from dgn_viewer.scene.elements import Mark
 from dgn_viewer.scene.panel_spec import ComparedRun, Series, View
 
@@ -38,6 +41,7 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         "ntk": _ntk(kind, labels, step),
         "agreement": _agreement(kind, labels, width, step),
     }
+    readings |= {name: _measured(name, step) for name in all_probes() if name not in readings}
     if kind == "absent":
         why = "There is no feature network in ReLU; choose DL."
         readings = {name: Reading(name, step, absent=why) for name in readings}
@@ -51,6 +55,24 @@ def _view(kind: str = "hard", n: int = 20, step: int = STEP, width: int = 12) ->
         marks=marks,
         compared=ComparedRun("other.safetensors", "ReLU", run.layers),
     )
+
+
+@functools.cache
+def _trained() -> Run:
+    """A small run after a few steps, for probes that have no made-up reading here."""
+    net = NetConfig("fc", (("depth", LAYERS + 1), ("width", 12)))
+    config = RunConfig(data=DataConfig(train_limit=100), net=net, probe_examples=20)
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    for _ in range(3):
+        run.step()
+    return run
+
+
+@functools.cache
+def _measured(probe: str, step: int) -> Reading:
+    found = all_probes()[probe].read(_trained().context(), {}, None)
+    arrays, scalars = dict(found.arrays), dict(found.scalars)
+    return Reading(probe, step, 0.01, 0.5, arrays, scalars, dict(found.facts), found.absent)
 
 
 @pytest.fixture

@@ -222,7 +222,8 @@ def test_an_unknown_suffix_is_refused_with_those_known(
 def test_a_figure_is_light_on_white_in_a_dark_window(
     hosts: list[PanelDock], tmp_path: Path
 ) -> None:
-    write_panel(hosts[-1], tmp_path / "a.svg")
+    training = next(host for host in hosts if host.panel_id == "training")
+    write_panel(training, tmp_path / "a.svg")
     text = (tmp_path / "a.svg").read_text(encoding="utf-8").upper()
     assert LIGHT.accent in text
     assert DARK.accent not in text
