@@ -61,8 +61,10 @@ def _nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     threads = set(threading.enumerate())
     widgets = _top_level()
+    gc.freeze()  # collecting afterwards looks only at what the test has made
     yield
     _settle()
+    gc.unfreeze()
     left = {t.name for t in set(threading.enumerate()) - threads if not t.daemon}
     left |= {t.name for t in set(threading.enumerate()) - threads if t.name == "dgn-engine"}
     assert not left, f"threads left: {left}"

@@ -1,0 +1,272 @@
+"""Sentences of events and words of commands, and what a field means that is left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.protocol import catalogue, commands, events, frames, results
+from dgn_engine.protocol.commands import Command, UndoPolicy
+from dgn_engine.protocol.events import (
+    EngineRestarted,
+    Failed,
+    FileUseCheck,
+    RegimeSwapped,
+    WeightsTaken,
+    Working,
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        (
+            RegimeSwapped(1200, "DL", "FL", ("value weights",), ("feature weights",), (), ()),
+            "DL → FL at step 1,200. kept: value weights; frozen: feature weights.",
+        ),
+        (
+            RegimeSwapped(7, "DL", "FL", (), (), ("value weights", "biases"), ("feature weights",),
+                          source="x.pt"),
+            "DL → FL with the gates of x.pt at step 7. "
+            "copied: feature weights; redrawn: value weights, biases.",
+        ),
+        (
+            RegimeSwapped(7, "FL", "DL", (), (), (), (), undone="Undo gates of x.pt", of_step=7),
+            "Undo gates of x.pt (FL → DL) at step 7: as if it had not been done.",
+        ),
+        (
+            RegimeSwapped(1700, "DL", "DL", (), (), (), (), undone="Redo weights", of_step=1200),
+            "Redo weights: networks, optimiser and dials are those of step 1,200, and the run "
+            "goes on from step 1,700.",
+        ),
+        (
+            WeightsTaken(1200, "x.pt", 1),
+            "Value network at step 1,200: weights of x.pt in 1 layer. Its optimiser state was "
+            "forgotten; the gates go on as before.",
+        ),
+        (
+            WeightsTaken(7, "x.pt", 4, ("output", "input"), biases=True),
+            "Value network at step 7: weights of x.pt in 4 layers, with its biases. Left as it "
+            "was: output, input. Its optimiser state was forgotten; the gates go on as before.",
+        ),
+        (Working("Reading mnist"), "Reading mnist"),
+        (Working("Reading mnist", 0.0), "Reading mnist, 0 %"),
+        (Working("Reading mnist", 0.404), "Reading mnist, 40 %"),
+        (
+            EngineRestarted("signal 9", 1234, 1200, ("regime FL", "β")),
+            "The engine process died (signal 9) at step 1,234; it was started again and the run "
+            "goes on from the checkpoint of step 1,200: 34 steps are taken again. To be changed "
+            "again: regime FL, β.",
+        ),
+        (
+            EngineRestarted("signal 9", 1, 0),
+            "The engine process died (signal 9) at step 1; it was started again and the run goes "
+            "on from its seed: 1 step is taken again.",
+        ),
+        (
+            EngineRestarted("exit 3", 5, 8),
+            "The engine process died (exit 3) at step 5; it was started again and the run goes on "
+            "from the checkpoint of step 8: no step is lost.",
+        ),
+        (
+            EngineRestarted("exit 3", 2001, 1),
+            "The engine process died (exit 3) at step 2,001; it was started again and the run "
+            "goes on from the checkpoint of step 1: 2,000 steps are taken again.",
+        ),
+    ],
+)  # fmt: skip
+def test_an_event_in_a_sentence(event: Any, sentence: str) -> None:
+    assert event.sentence == sentence
+
+
+def test_a_fault_keeps_its_traceback_and_what_the_user_can_mend_is_one_sentence() -> None:
+    assert Failed.from_exception("Saving", UserError("The disk is full.")) == Failed(
+        "The disk is full.", ""
+    )
+    try:
+        raise ValueError("by the test")
+    except ValueError as error:
+        fault = Failed.from_exception("Saving", error)
+    assert fault.what == "Saving: ValueError: by the test"
+    assert "test_words_of_events.py" in fault.traceback
+    assert fault.traceback.endswith("ValueError: by the test\n")
+
+
+COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
+    (commands.StartRun(RunConfig()), "start this run", None),
+    (commands.ContinueRun("/runs/a"), "continue a", None),
+    (commands.Resume(), "resume", None),
+    (commands.Pause(), "pause", None),
+    (commands.Advance(3), "advance", None),
+    (commands.Reset(), "reset", None),
+    (commands.SwapRegime("FL"), "swap to FL", UndoPolicy("regime {regime}", True, False)),
+    (commands.Rewire((1, 0)), "permute the gate layers",
+     UndoPolicy("order of the gate layers", False, False)),
+    (commands.Rotate((1, 0)), "rotate the gates",
+     UndoPolicy("rotation of the gates", False, False)),
+    (commands.SetLearningRate(0.1), "set the learning rate",
+     UndoPolicy("learning rate", False, True)),
+    (commands.SetBeta(4.0), "set β", UndoPolicy("β", False, True)),
+    (commands.SetValueInput("ones"), "set the value input", UndoPolicy("value input", False, True)),
+    (commands.SetPace(60.0), "set the pace", None),
+    (commands.Undo(), "undo", None),
+    (commands.Redo(), "redo", None),
+    (commands.Watch(()), "watch", None),
+    (commands.OpenFile("/data/x.pt"), "open x.pt", None),
+    (commands.PickTensors(1, ()), "match these tensors", None),
+    (commands.TakeGates(1), "copy the gates", UndoPolicy("gates of {file}", True, False)),
+    (commands.TakeWeights(1), "copy the weights", UndoPolicy("weights of {file}", True, False)),
+    (commands.CompareFile(1), "compare", None),
+    (commands.CompareRun("/runs/a"), "compare with a", None),
+    (commands.CloseComparison(), "close the comparison", None),
+    (commands.InspectFile(1, DataConfig()), "open it as a network", None),
+    (commands.CloseFile(1), "close the file", None),
+    (commands.SaveWeights("/data/y.safetensors"), "save y.safetensors", None),
+    (commands.ListRuns(), "list the recorded runs", None),
+    (commands.ShowRun("/runs/a"), "show a", None),
+    (commands.OpenSession("/data/s.dgn"), "open s.dgn", None),
+    (commands.SaveSession("/data/s.dgn"), "save s.dgn", None),
+    (commands.Shutdown(), "shutdown", None),
+)  # fmt: skip
+
+
+def test_every_command_has_words_and_says_how_it_is_undone() -> None:
+    assert {type(command) for command, _, _ in COMMANDS} == set(Command.__subclasses__())
+    for command, words, undo in COMMANDS:
+        assert command.in_words() == words
+        assert command.undo == undo
+
+
+def test_what_can_be_undone_says_the_least_unless_it_is_told() -> None:
+    assert UndoPolicy("β") == UndoPolicy("β", weights=False, merges=False)
+
+
+DEFAULTS: dict[type[Any], dict[str, Any]] = {
+    commands.StartRun: {"paused": False},
+    commands.ContinueRun: {"paused": False, "discard": False},
+    commands.Advance: {"steps": 1},
+    commands.SwapRegime: {"restart_value": True},
+    commands.Rotate: {"shift": ()},
+    commands.ProbeRequest: {"options": ()},
+    commands.OpenFile: {"purpose": ""},
+    commands.TakeGates: {"restart_value": True},
+    commands.InspectFile: {"data": None},
+    commands.ShowRun: {"discard": False},
+    commands.OpenSession: {"discard": False},
+    commands.SaveSession: {"window": "null"},
+    events.Measured: {"test_loss": None, "test_accuracy": None},
+    events.RunStarted: {"inspected": "", "rotation": (), "shift": ()},
+    events.Rewired: {"rotation": (), "shift": ()},
+    events.RegimeSwapped: {"source": "", "parameters_feature": 0, "undone": "", "of_step": 0},
+    events.UndoChanged: {"undo": "", "redo": ""},
+    events.WeightsTaken: {"kept": (), "biases": False},
+    events.Working: {"fraction": None},
+    events.LayerMatch: {"remark": ""},
+    events.FileUseCheck: {"matches": ()},
+    events.FileListed: {
+        "ignored": (),
+        "weights": FileUseCheck(False, "", ()),
+        "network": FileUseCheck(False, "", ()),
+        "purpose": "",
+        "picked": False,
+    },
+    events.ComparisonOpened: {"wiring": (), "step": 0, "scores": (), "remark": ""},
+    events.ComparisonClosed: {"reason": ""},
+    events.RunShown: {"file_name": "", "saved": "", "window": "null", "replaced": ""},
+    events.RecordingPaused: {"step": 0},
+    events.RecordingResumed: {"lost": 0},
+    events.RunContinued: {"remark": "", "folder": ""},
+    events.EngineRestarted: {"undone": ()},
+    frames.Reading: {
+        "seconds": 0.0,
+        "interval": 0.0,
+        "arrays": {},
+        "scalars": {},
+        "facts": {},
+        "absent": "",
+        "too_expensive": 0.0,
+        "remark": "",
+    },
+    frames.Frame: {"readings": {}, "compared": {}},
+    catalogue.RegimeEntry: {
+        "group": "",
+        "takes_gates": False,
+        "for_copied_gates": False,
+        "standard": False,
+        "drawn_gates": False,
+        "open_gates": False,
+        "trains_value": True,
+    },
+    catalogue.DataEntry: {"options": (), "takes_path": False},
+    catalogue.ExperimentEntry: {"rows": (), "asks": ()},
+    catalogue.Catalogue: {"experiments": ()},
+    results.Printed: {"half_width": None},
+    results.Row: {"printed": None, "unit": "%", "epochs": math.nan, "seconds": 0.0, "remark": ""},
+    results.Claim: {"remark": "", "exact": False},
+    results.PlottedLine: {"spread": (), "style": "line"},
+    results.Figure: {"log_x": False, "log_y": False, "image": ()},
+    results.Findings: {"rows": (), "claims": (), "figures": (), "remarks": ()},
+}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+@pytest.mark.parametrize("kind", DEFAULTS, ids=lambda kind: kind.__name__)
+def test_a_field_that_is_left_out_means_this(kind: type[Any]) -> None:
+    found = {
+        field.name: _default(field)
+        for field in dataclasses.fields(kind)
+        if _default(field) is not dataclasses.MISSING
+    }
+    assert found.keys() == DEFAULTS[kind].keys()
+    for name, value in DEFAULTS[kind].items():
+        alike = found[name] == value or (value is math.nan and math.isnan(found[name]))
+        assert alike, name
+        assert type(found[name]) is type(value), name
+
+
+@pytest.mark.parametrize("module", [commands, events, frames, catalogue, results])
+def test_what_crosses_to_the_window_is_frozen(module: Any) -> None:
+    kinds = [
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+    ]
+    assert kinds
+    for kind in kinds:
+        if dataclasses.is_dataclass(kind):
+            assert kind.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]
+    assert not [kind for kind in kinds if not dataclasses.is_dataclass(kind)]
+
+
+def test_a_frozen_array_is_a_contiguous_copy_that_nobody_can_write_to() -> None:
+    source = np.arange(6.0).reshape(2, 3).T
+    copy = frames.freeze(source)
+    source[0, 0] = 9.0
+    assert copy.tolist() == [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]
+    assert copy.flags.c_contiguous
+    assert not copy.flags.writeable
+    assert frames.MISFIT == "does not fit in memory"
+    read_only = frames.freeze(copy)
+    assert read_only is not copy
+
+
+def test_a_data_set_is_missing_or_drawn() -> None:
+    there = catalogue.DataEntry("digits", "Digits", available=True, hint="")
+    assert (there.missing, there.drawn) == (False, False)
+    gone = catalogue.DataEntry("mnist", "MNIST", available=False, hint="dgn data")
+    assert (gone.missing, gone.drawn) == (True, False)
+    from dgn_engine.setting import Setting
+
+    made = catalogue.DataEntry("circles", "", True, "", (Setting("noise", "noise", 0.1),))
+    assert made.drawn

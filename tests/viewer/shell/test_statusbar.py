@@ -1,0 +1,194 @@
+"""What the status bar says after each event and frame, field by field."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.events import (
+    Diverged,
+    EngineReady,
+    Event,
+    Finished,
+    Paused,
+    RegimeSwapped,
+    Running,
+    RunShown,
+    Stopped,
+    Working,
+)
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.shell.statusbar import CoreLoad, StatusBar, duration, rate
+from tests.viewer.layer_strip.strips import started
+
+READY = EngineReady(None, "")  # type: ignore[arg-type]
+BEGUN = started()
+FRAME = Frame(1, 1300, 4.25, 812.4, 62.0)
+RECORDED = RunShown("a", "finished", 1400)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0:00"),
+        (41.6, "0:42"),
+        (60, "1:00"),
+        (3599, "59:59"),
+        (3600, "1:00:00"),
+        (4050, "1:07:30"),
+        (86_399, "23:59:59"),
+        (86_400, "1 d 0 h"),
+        (273_600, "3 d 4 h"),
+    ],
+)
+def test_a_duration_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_a_rate_in_words() -> None:
+    assert rate(812.4) == "812 steps/s"
+    assert rate(12_000) == "12,000 steps/s"
+    assert rate(10) == "10 steps/s"
+    assert rate(9.96) == "10.0 steps/s"
+    assert rate(3.44) == "3.4 steps/s"
+
+
+def said(qtbot: QtBot, *happened: Event | Frame) -> dict[str, str]:
+    """Every field but the viewer's own cost, after this."""
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    state = RunState()
+    for one in happened:
+        if isinstance(one, Frame):
+            state = state.at(one.step)
+            bar.show_frame(one)
+        else:
+            state = state.after(one)
+            bar.show_state(state)
+    bar.catch_up()
+    names = ("device", "regime", "speed", "eta", "phase", "step", "epoch")
+    return {name: bar.text(name) for name in names if bar.text(name)}
+
+
+IDLE = {"phase": "ready"}
+RUNNING = {
+    "device": "cpu",
+    "regime": "DL",
+    "speed": "812 steps/s",
+    "eta": "ETA 1:02",
+    "phase": "running",
+    "step": "step 1,300",
+    "epoch": "epoch 4.2",
+}
+STANDING = {name: text for name, text in RUNNING.items() if name not in ("speed", "eta")}
+
+
+@pytest.mark.parametrize(
+    ("happened", "fields"),
+    [
+        ((), {"phase": "loading torch"}),
+        ((READY,), IDLE),
+        ((READY, Working("Reading mnist", 0.4)), {"phase": "Reading mnist, 40 %"}),
+        (
+            (READY, BEGUN),
+            {"device": "cpu", "regime": "DL", "phase": "running", "step": "step 0"},
+        ),
+        ((READY, BEGUN, FRAME), RUNNING),
+        (
+            (READY, BEGUN, replace(FRAME, eta_seconds=None)),
+            {name: text for name, text in RUNNING.items() if name != "eta"},
+        ),
+        ((READY, BEGUN, FRAME, Paused(1300)), STANDING | {"phase": "paused"}),
+        # The step of the pause counts, not that of an earlier frame, nor of one that is late.
+        (
+            (READY, BEGUN, FRAME, Paused(1310)),
+            STANDING | {"phase": "paused", "step": "step 1,310"},
+        ),
+        (
+            (READY, BEGUN, Paused(1310), FRAME),
+            STANDING | {"phase": "paused", "step": "step 1,310"},
+        ),
+        ((READY, BEGUN, FRAME, Finished(1300)), STANDING | {"phase": "finished"}),
+        ((READY, BEGUN, FRAME, Diverged(1300)), STANDING | {"phase": "diverged"}),
+        ((READY, BEGUN, FRAME, Stopped()), STANDING | {"phase": "engine stopped"}),
+        ((READY, BEGUN, FRAME, Paused(1300), Running(1300)), RUNNING),
+        (
+            (READY, BEGUN, FRAME, Paused(1300), replace(BEGUN, run=2, regime="FL")),
+            {"device": "cpu", "regime": "FL", "phase": "running", "step": "step 0"},
+        ),
+        (
+            (READY, BEGUN, FRAME, RegimeSwapped(1300, "DL", "FL", (), (), (), ())),
+            RUNNING | {"regime": "FL"},
+        ),
+        (
+            (READY, BEGUN, RECORDED),
+            {"device": "cpu", "regime": "DL", "phase": "recorded, finished", "step": "step 1,400"},
+        ),
+        (
+            (READY, BEGUN, replace(RECORDED, file_name="a.dgn")),
+            {"device": "cpu", "regime": "DL", "phase": "session", "step": "step 1,400"},
+        ),
+        (
+            (READY, replace(BEGUN, inspected="x.pt", paused=True), FRAME),
+            {"device": "cpu", "regime": "DL", "phase": "not training", "step": "step 1,300"},
+        ),
+    ],
+)
+def test_the_fields_follow_events_and_frames(
+    qtbot: QtBot, happened: tuple[Event | Frame, ...], fields: dict[str, str]
+) -> None:
+    assert said(qtbot, *happened) == fields
+
+
+def test_a_change_of_phase_is_said_at_once_and_a_new_step_a_moment_later(qtbot: QtBot) -> None:
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    state = RunState().after(READY).after(BEGUN)
+    bar.show_state(state)
+    assert bar.text("phase") == "running"
+    bar.show_frame(FRAME)
+    assert bar.text("epoch") == ""
+    qtbot.waitUntil(lambda: bar.text("epoch") == "epoch 4.2")
+    bar.show_state(state.after(Paused(1310)))
+    assert (bar.text("phase"), bar.text("step")) == ("paused", "step 1,310")
+    assert bar.text("nothing of that name") == ""
+    bar.show_state(state.after(Paused(1310)).after(Working("Saving")))
+    assert bar.text("phase") == "paused"  # the same phase: in a moment
+    bar.catch_up()
+    assert bar.text("phase") == "Saving"
+
+
+def test_the_line_has_two_ends(qtbot: QtBot) -> None:
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    bar.show_state(RunState().after(READY).after(BEGUN))
+    bar.show_frame(FRAME)
+    bar.catch_up()
+    ends = [label.text() for label in (bar._left, bar._right)]
+    assert ends == ["cpu · DL · 812 steps/s · ETA 1:02", "running · step 1,300 · epoch 4.2"]
+
+
+def test_the_cost_of_the_window_is_a_share_of_a_core(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wall, busy = [100.0], [5.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: wall[0])
+    monkeypatch.setattr(time, "thread_time", lambda: busy[0])
+    load = CoreLoad()
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    assert load.share() is None
+    wall[0], busy[0] = 100.9, 5.1
+    assert load.share() is None  # not a full second yet
+    wall[0], busy[0] = 101.0, 5.25
+    assert load.share() == pytest.approx(0.25)
+    wall[0], busy[0] = 101.5, 5.75
+    assert load.share() == pytest.approx(0.25)  # of the last full second
+    wall[0], busy[0] = 103.0, 5.35
+    assert load.share() == pytest.approx(0.05)
+    bar.catch_up()
+    assert bar.text("viewer") == "viewer 12 % of a core"  # 0.35 of 3 seconds

@@ -1,0 +1,129 @@
+"""What one tick of the pump delivers, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import Command, Pause
+from dgn_engine.protocol.events import Event, Paused, Running, Stopped
+from dgn_engine.protocol.frames import Frame
+from dgn_viewer.pump import TICK_MS, Pump
+
+
+class ScriptedEngine:
+    """Frames and events that are waiting; `asked` says in which order they were taken."""
+
+    def __init__(self, events: tuple[Event, ...] = (), frames: tuple[int, ...] = ()) -> None:
+        self.events = list(events)
+        self.frame = Frame(1, frames[-1], 0.0, 0.0, None) if frames else None
+        self.asked: list[str] = []
+        self.sent: list[Command] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        self.asked.append("start")
+
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
+
+    def drain(self) -> list[Event]:
+        self.asked.append("events")
+        events, self.events = self.events, []
+        return events
+
+    def latest(self) -> Frame | None:
+        self.asked.append("frame")
+        frame, self.frame = self.frame, None
+        self.meanwhile()
+        return frame
+
+    def close(self, timeout: float) -> bool:
+        return True
+
+
+@pytest.fixture
+def delivered() -> list[object]:
+    return []
+
+
+@pytest.fixture
+def pump_of(qtbot: QtBot, delivered: list[object]) -> Callable[[ScriptedEngine], Pump]:
+    def make(engine: ScriptedEngine) -> Pump:
+        pump = Pump(engine)
+        pump.event_arrived.connect(delivered.append)
+        pump.frame_arrived.connect(lambda frame: delivered.append(frame.step))
+        return pump
+
+    return make
+
+
+PumpOf = Callable[[ScriptedEngine], Pump]
+
+
+def test_events_come_in_order_and_before_the_frame(
+    pump_of: PumpOf, delivered: list[object]
+) -> None:
+    pump = pump_of(ScriptedEngine((Running(1), Paused(3), Running(3)), frames=(4, 5)))
+    pump.tick()
+    assert delivered == [Running(1), Paused(3), Running(3), 5]
+    pump.tick()
+    assert delivered == [Running(1), Paused(3), Running(3), 5]  # nothing twice
+
+
+def test_a_frame_never_overtakes_an_event_that_came_before_it(
+    pump_of: PumpOf, delivered: list[object]
+) -> None:
+    engine = ScriptedEngine(frames=(4,))
+    # While the tick is under way, the run is paused at step 6 and a frame of it is put up.
+    later = Frame(1, 6, 0.0, 0.0, None)
+
+    def pauses() -> None:
+        engine.events.append(Paused(6))
+        engine.frame = later
+        engine.meanwhile = lambda: None
+
+    engine.meanwhile = pauses
+    pump = pump_of(engine)
+    pump.tick()
+    assert engine.asked == ["frame", "events"]
+    assert delivered == [Paused(6), 4]
+    pump.tick()
+    assert delivered == [Paused(6), 4, 6]
+
+
+def test_the_last_word_of_the_engine_is_remembered_until_another_takes_over(
+    pump_of: PumpOf, delivered: list[object]
+) -> None:
+    pump = pump_of(ScriptedEngine((Paused(3),)))
+    pump.tick()
+    assert not pump.stopped
+    pump.take_over(ScriptedEngine((Stopped(),), frames=(9,)))
+    pump.tick()
+    assert pump.stopped
+    assert delivered == [Paused(3), Stopped(), 9]
+    another = ScriptedEngine((Running(1),))
+    pump.take_over(another)
+    assert not pump.stopped
+    pump.tick()
+    assert delivered[-1] == Running(1)
+    pump.send(Pause())
+    assert another.sent == [Pause()]
+
+
+def test_it_ticks_by_itself_until_it_is_stopped(
+    pump_of: PumpOf, delivered: list[object], qtbot: QtBot
+) -> None:
+    engine = ScriptedEngine((Running(1),))
+    pump = pump_of(engine)
+    pump.start()
+    qtbot.waitUntil(lambda: delivered == [Running(1)])
+    engine.events.append(Paused(2))
+    pump.stop()  # what has arrived is still delivered
+    assert delivered == [Running(1), Paused(2)]
+    asked = len(engine.asked)
+    qtbot.wait(3 * TICK_MS)
+    assert len(engine.asked) == asked
+    assert TICK_MS == 16
