@@ -1,0 +1,283 @@
+"""Docks as a tree of rows and columns: described, arranged, refused; opened for a comparison."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QRect
+from PySide6.QtWidgets import QMainWindow, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.docks import dock_layout
+from dgn_viewer.docks.dock_layout import _TabGroup
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.scene.elements import Empty
+from dgn_viewer.scene.panel_spec import About, PanelSpec
+from dgn_viewer.style.theme import LIGHT
+
+
+def spec(name: str, area: Any, order: int, compares: bool = False) -> PanelSpec:
+    return PanelSpec(
+        name, (), lambda _: Empty("Nothing."), About("."), area=area, order=order, compares=compares
+    )
+
+
+SPECS = {
+    "a": spec("a", "left", 0),
+    "b": spec("b", "left", 1),
+    "both": spec("both", "left", 2, compares=True),
+    "c": spec("c", "right", 0),
+    "d": spec("d", "right", 1),
+}
+
+
+@pytest.fixture
+def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    window.setDockNestingEnabled(True)
+    window.resize(1200, 800)
+    found = PanelDocks(window, SPECS, LIGHT)
+    found.arrange()
+    with qtbot.waitExposed(window):
+        window.show()
+    found.share_out()
+    yield found
+    window.close()
+
+
+def shape(node: Any) -> Any:
+    """A node without its shares: names for tabs, a list for a column, a tuple for a row."""
+    if "tabs" in node:
+        return node["tabs"][0] if len(node["tabs"]) == 1 else set(node["tabs"])
+    parts = [shape(part) for part in node["parts"]]
+    return tuple(parts) if node["across"] else parts
+
+
+def test_at_first_two_columns_each_in_the_order_of_its_panels(docks: PanelDocks) -> None:
+    layout = docks.layout()
+    assert shape(layout["tree"]) == (["a", "b"], ["c", "d"])
+    assert layout["floating"] == {}
+    assert layout["tree"]["shares"] == pytest.approx([0.56, 0.44], abs=0.02)
+    for column in layout["tree"]["parts"]:
+        assert column["shares"] == pytest.approx([0.5, 0.5], abs=0.02)
+    assert docks.visible() == ("a", "b", "c", "d")
+    assert [name for name in SPECS if docks.is_open(name)] == ["a", "b", "c", "d"]
+
+
+def test_a_panel_is_closed_and_opened_again(docks: PanelDocks, qtbot: QtBot) -> None:
+    with qtbot.waitSignal(docks.changed):
+        docks.toggle("b")
+    assert docks.visible() == ("a", "c", "d")
+    assert not docks.is_open("b")
+    assert shape(docks.layout()["tree"]) == ("a", ["c", "d"])
+    with qtbot.waitSignal(docks.changed):
+        docks.toggle("b")
+    assert docks.visible() == ("a", "b", "c", "d")
+    docks.toggle("b")
+    docks.arrange()
+    assert docks.is_open("b")
+
+
+LAYOUTS: tuple[tuple[dict[str, Any], Any], ...] = (
+    ({"tabs": ["c"]}, "c"),
+    (
+        {"across": False, "shares": [0.25, 0.75], "parts": [{"tabs": ["d"]}, {"tabs": ["a"]}]},
+        ["d", "a"],
+    ),
+    (
+        {
+            "across": True,
+            "shares": [0.3, 0.7],
+            "parts": [
+                {"tabs": ["b"]},
+                {
+                    "across": False,
+                    "shares": [0.6, 0.4],
+                    "parts": [{"tabs": ["c"]}, {"tabs": ["a", "d"]}],
+                },
+            ],
+        },
+        ("b", ["c", {"a", "d"}]),
+    ),
+)
+
+
+@pytest.mark.parametrize(("tree", "expected"), LAYOUTS)
+def test_a_layout_is_taken_and_described_alike(
+    docks: PanelDocks, qtbot: QtBot, tree: dict[str, Any], expected: Any
+) -> None:
+    assert docks.put_layout({"tree": copy.deepcopy(tree), "floating": {}})
+    qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))  # docks glide to their sizes
+    assert shape(docks.layout()["tree"]) == expected
+    assert set(docks.visible()) == set(dock_layout._fronts(tree))
+
+
+def alike(found: Any, wanted: Any) -> bool:
+    """The same tree, with shares that differ by five hundredths at most."""
+    if "tabs" in wanted:
+        return bool(found.get("tabs") == wanted["tabs"])  # the one in front first
+    return (
+        found.get("across") == wanted["across"]
+        and found["shares"] == pytest.approx(wanted["shares"], abs=0.05)
+        and all(map(alike, found["parts"], wanted["parts"]))
+    )
+
+
+def test_a_floating_panel_keeps_its_place_and_a_closed_one_is_absent(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    tree = {"tabs": ["a"]}
+    floating = {"b": [40, 60, 320, 240], "c": "nowhere"}
+    assert docks.put_layout({"tree": tree, "floating": floating})
+    qtbot.waitUntil(lambda: "b" in docks.layout()["floating"])
+    layout = docks.layout()
+    assert layout["floating"]["b"] == [40, 60, 320, 240]
+    assert set(layout["floating"]) == {"b"}
+    assert not docks.is_open("c")
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        None,
+        [],
+        {},
+        {"tree": None},
+        {"tree": {"tabs": []}},
+        {"tree": {"tabs": ["nobody"]}},
+        {"tree": {"tabs": "a"}},
+        {"tree": {"across": True, "parts": [{"tabs": ["a"]}]}},
+        {"tree": {"across": True, "shares": [0.5, 0.5], "parts": [{"tabs": ["a"]}]}},
+        {"tree": {"across": True, "shares": [0.0], "parts": [{"tabs": ["a"]}]}},
+        {"tree": {"across": True, "shares": ["1"], "parts": [{"tabs": ["a"]}]}},
+        {"tree": {"across": True, "shares": [], "parts": []}},
+    ],
+)
+def test_a_layout_that_makes_no_sense_changes_nothing(docks: PanelDocks, layout: Any) -> None:
+    before = docks.layout()
+    assert not docks.put_layout(layout)
+    assert docks.layout() == before
+
+
+def checked(node: Any) -> Any:
+    return dock_layout._checked(node, set(SPECS), 0)
+
+
+def nested(deep: int) -> dict[str, Any]:
+    node: dict[str, Any] = {"tabs": ["a"]}
+    for _ in range(deep):
+        node = {"across": True, "shares": [1.0], "parts": [node]}
+    return node
+
+
+def test_of_a_layout_what_makes_sense_is_kept() -> None:
+    tabs = ["a", "nobody", "a", 3, "b"]
+    assert checked({"tabs": tabs}) == {"tabs": ["a", "b"]}
+    row = {
+        "across": 1,
+        "shares": [1, 0.25, 1.01, 0, -0.5, 0.5],
+        "parts": [
+            {"tabs": ["a"]},
+            {"tabs": ["a", "b"]},  # 'a' has a place already
+            {"tabs": ["c"]},
+            {"tabs": ["c"]},
+            {"tabs": ["c"]},
+            {"tabs": ["nobody"]},
+        ],
+    }
+    assert checked(row) == {
+        "across": True,
+        "shares": [1.0, 0.25],
+        "parts": [{"tabs": ["a"]}, {"tabs": ["b"]}],
+    }
+    assert checked(nested(20)) is not None
+    assert checked(nested(21)) is None
+
+
+@pytest.mark.parametrize(
+    ("rect", "good"),
+    [
+        ([1, 2, 3, 4], True),
+        ([-32767, 0, 32767, 4], True),
+        ([32768, 2, 3, 4], False),
+        ([1, -32768, 3, 4], False),
+        ([1, 2, 3], False),
+        ([1, 2, 3, 4.0], False),
+        ([True, 2, 3, 4], False),
+        ((1, 2, 3, 4), False),
+        (None, False),
+    ],
+)
+def test_a_place_is_four_small_integers(rect: Any, good: bool) -> None:
+    assert dock_layout._is_rect(rect) is good
+
+
+def place(name: str, *rect: int) -> _TabGroup:
+    return _TabGroup((name,), QRect(*rect))
+
+
+def test_places_are_cut_into_rows_and_columns_by_their_edges() -> None:
+    left, upper = place("a", 0, 0, 100, 200), place("b", 104, 0, 300, 50)
+    lower = place("c", 104, 50, 300, 150)
+    assert dock_layout._node([lower, left, upper]) == {
+        "across": True,
+        "shares": [0.25, 0.75],
+        "parts": [
+            {"tabs": ["a"]},
+            {"across": False, "shares": [0.25, 0.75], "parts": [{"tabs": ["b"]}, {"tabs": ["c"]}]},
+        ],
+    }
+    # Two that overlap are not cut, here not across; a third below both is.
+    wide, over = place("a", 0, 0, 100, 50), place("b", 99, 0, 50, 40)
+    below = place("c", 0, 60, 10, 10)
+    assert dock_layout._node([wide, over, below]) == {
+        "across": False,
+        "shares": [0.8333, 0.1667],
+        "parts": [{"tabs": ["b", "a"]}, {"tabs": ["c"]}],  # the upper one first
+    }
+
+
+def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    docks.toggle("d")
+    before = docks.layout()
+    docks.compare(True)
+    qtbot.waitUntil(lambda: docks.visible() == ("a", "b", "both", "c"))
+    assert shape(docks.layout()["tree"]) == (["a", "b", "both"], "c")
+    docks.compare(True)  # a second one replaces the first
+    docks.toggle("b")
+    docks.compare(False)
+    qtbot.waitUntil(lambda: docks.visible() == ("a", "b", "c"))
+    assert docks.layout() == before
+    docks.compare(False)
+    docks.compare(True)
+    docks.arrange()
+    assert docks.is_open("both")
+
+
+def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: PanelDocks) -> None:
+    assert docks.front() == "a"
+    docks._on_focus(None, docks.hosts["c"].scene_view())
+    assert docks.front() == "c"
+    docks._on_focus(docks.hosts["c"], QWidget(docks.window))
+    assert docks.front() == "c"  # the last one that had it
+    docks.toggle("c")
+    assert docks.front() == "a"
+    for name in ("a", "b", "d"):
+        docks.toggle(name)
+    assert docks.front() == ""
+
+
+def test_a_panel_behind_a_tab_is_open_and_not_visible(docks: PanelDocks, qtbot: QtBot) -> None:
+    assert docks.put_layout({"tree": {"tabs": ["b", "a"]}})
+    qtbot.waitUntil(lambda: docks.visible() == ("b",))
+    assert docks.is_open("a")
+    assert docks.layout()["tree"] == {"tabs": ["b", "a"]}
+    docks.toggle("a")  # raised, not closed
+    qtbot.waitUntil(lambda: docks.visible() == ("a",))
+    assert docks.is_open("b")

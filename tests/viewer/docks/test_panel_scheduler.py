@@ -1,0 +1,283 @@
+"""Which panels are drawn when: by a clock of the test, without a session."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QObject, Signal
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import Command, ProbeRequest, Watch
+from dgn_engine.protocol.events import Measured, Paused, ProbeScalars
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_viewer.docks.panel_scheduler import OVERDUE, PanelScheduler
+from dgn_viewer.scene.elements import Empty
+from dgn_viewer.scene.panel_spec import About, PanelSpec, View
+from dgn_viewer.state.history import History
+from tests.viewer.panels.pictures import run
+
+COST = 0.0045  # seconds of one drawing: alone it may be drawn every 0.1 s
+
+
+def spec(*probes: str, prompt: bool = False) -> PanelSpec:
+    return PanelSpec("", probes, lambda _: Empty("."), About("."), prompt=prompt)
+
+
+SPECS = {"npk": spec("npk"), "gates": spec("gates", prompt=True), "training": spec()}
+
+
+class ScriptedClock:
+    """Wall clock and processor time, moved by the test and by drawings."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.busy = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return self.busy
+
+
+class DrawnHost(QObject):
+    """A panel that notes when it was drawn."""
+
+    choices_changed = Signal()
+
+    def __init__(self, name: str, log: list[str], clock: ScriptedClock) -> None:
+        super().__init__()
+        self._name, self._log, self._clock = name, log, clock
+        self.chosen: dict[str, str] = {}
+        self.views: list[tuple[View, float]] = []
+        self.asks: tuple[ProbeRequest, ...] = ()
+        self.painted = 0.0
+        self.cost = COST
+
+    def show_view(self, view: View, every: float) -> None:
+        self._log.append(self._name)
+        self.views.append((view, every))
+        self._clock.busy += self.cost
+
+    def choices(self) -> dict[str, str]:
+        return dict(self.chosen)
+
+    def requests(self) -> tuple[ProbeRequest, ...]:
+        return self.asks
+
+    def scene_view(self) -> Any:
+        return SimpleNamespace(painting=lambda: self.painted)
+
+
+class ScriptedDocks(QObject):
+    """All panels of SPECS; those in `seen` are visible."""
+
+    changed = Signal()
+
+    def __init__(self, clock: ScriptedClock) -> None:
+        super().__init__()
+        self.log: list[str] = []
+        self.hosts = {name: DrawnHost(name, self.log, clock) for name in SPECS}
+        self.seen = list(SPECS)
+        self.minimised = False
+        self.window = SimpleNamespace(isMinimized=lambda: self.minimised)
+
+    def visible(self) -> tuple[str, ...]:
+        return tuple(self.seen)
+
+
+class Stage:
+    """A scheduler on scripted docks, with a history in which a run has begun."""
+
+    def __init__(self, clock: ScriptedClock) -> None:
+        self.clock = clock
+        self.history = History()
+        self.history.on_event(run((2,)))
+        self.docks = ScriptedDocks(clock)
+        self.sent: list[Command] = []
+        docks: Any = self.docks
+        self.scheduler = PanelScheduler(self.history, docks, SPECS, self.sent.append)
+
+    def turn(self, after: float = 0.0) -> list[str]:
+        """What one turn draws, so many seconds later."""
+        self.clock.now += after
+        del self.docks.log[:]
+        self.scheduler._turn()
+        self.scheduler.stop()
+        return list(self.docks.log)
+
+    def all_drawn(self) -> None:
+        """Within less than two seconds, so that none is overdue."""
+        while self.turn(0.3):
+            pass
+
+    def frame(self, step: int, *probes: str) -> None:
+        readings = {probe: Reading(probe, step) for probe in probes}
+        self.history.on_frame(Frame(1, step, 0.0, 0.0, None, readings))
+
+
+@pytest.fixture
+def stage(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    clock = ScriptedClock()
+    monkeypatch.setattr("dgn_viewer.docks.panel_scheduler.time", clock)
+    return Stage(clock)
+
+
+def test_one_panel_a_turn_and_the_prompt_one_first(stage: Stage) -> None:
+    assert stage.scheduler.stale() == ("gates", "npk", "training")
+    assert [stage.turn(), stage.turn(), stage.turn()] == [["gates"], ["npk"], ["training"]]
+    assert stage.turn() == []
+    assert stage.scheduler.stale() == ()
+
+
+def test_only_panels_whose_data_have_changed_are_drawn(stage: Stage) -> None:
+    stage.all_drawn()
+    stage.frame(3, "npk")
+    assert stage.scheduler.stale() == ("npk",)
+    stage.all_drawn()
+    stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
+    assert stage.scheduler.stale() == ("training",)
+    stage.all_drawn()
+    stage.history.on_event(ProbeScalars(4, "gates", {"churn": 0.1}))
+    assert stage.scheduler.stale() == ("gates",)
+    stage.all_drawn()
+    stage.history.on_event(Paused(4))  # every panel says so
+    assert set(stage.scheduler.stale()) == set(SPECS)
+
+
+def test_a_panel_out_of_sight_is_drawn_when_it_comes_into_sight(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    assert [stage.turn(), stage.turn()] == [["npk"], []]
+    stage.docks.seen = ["npk", "training"]
+    assert stage.turn() == ["training"]
+
+
+def test_of_equally_stale_panels_the_one_longest_not_drawn_is_next(stage: Stage) -> None:
+    stage.all_drawn()  # gates, npk, training, one after the other
+    stage.frame(3, "npk")
+    assert stage.turn(0.3) == ["npk"]
+    stage.frame(4, "npk")
+    stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
+    assert stage.scheduler.stale() == ("training", "npk")
+
+
+def test_a_panel_waits_for_its_interval(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    stage.turn()
+    stage.frame(3, "npk")
+    assert stage.turn(0.09) == []
+    assert stage.turn(0.02) == ["npk"]
+    assert [every for _, every in stage.docks.hosts["npk"].views][1:] == [0.1]
+
+
+def test_another_panel_that_is_due_does_not_wait_for_the_one_before_it(stage: Stage) -> None:
+    stage.docks.seen = ["npk", "training"]
+    stage.all_drawn()
+    stage.frame(3, "npk")
+    stage.turn(1.0)
+    stage.frame(4, "npk")
+    stage.history.on_event(Measured(4, 0.1, 1.0, 0.5))
+    assert stage.turn() == ["training"]
+    assert stage.turn() == []  # npk was drawn just now: 0.2 s for two panels
+    assert stage.turn(0.25) == ["npk"]
+
+
+def test_what_painting_takes_counts_as_a_cost_of_the_panel(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    host = stage.docks.hosts["npk"]
+    host.painted = 5.0  # before it was first drawn: not counted
+    stage.turn()
+    stage.frame(3, "npk")
+    host.painted += 0.0285 - COST  # 0.0285 s: with three tenths weight 0.0045 becomes 0.0117
+    assert stage.turn(0.11) == ["npk"]
+    stage.frame(4, "npk")
+    host.painted += 0.024
+    assert stage.turn(0.15) == []
+    assert stage.turn(0.11) == ["npk"]
+
+
+def test_a_choice_is_drawn_at_once(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    stage.turn()
+    host = stage.docks.hosts["npk"]
+    host.chosen = {"show": "kernel"}
+    assert stage.scheduler.stale() == ("npk",)
+    assert stage.turn(0.01) == []  # nobody has said so: it waits for its turn
+    host.choices_changed.emit()
+    assert stage.turn() == ["npk"]
+    assert host.views[-1][0].choices == {"show": "kernel"}
+
+
+def test_a_panel_without_new_data_is_drawn_to_say_that_they_are_late(stage: Stage) -> None:
+    stage.docks.seen = ["npk"]
+    stage.turn()
+    stage.frame(3)  # the run goes on, the probe does not
+    assert stage.turn(OVERDUE) == []
+    assert stage.turn(0.01) == ["npk"]
+    assert stage.turn(OVERDUE + 1) == []  # the same step again says nothing new
+
+
+def test_a_minimised_window_draws_nothing(stage: Stage) -> None:
+    stage.docks.minimised = True
+    assert stage.turn() == []
+    stage.docks.minimised = False
+    assert stage.turn() == ["gates"]
+
+
+def test_all_that_is_stale_can_be_drawn_at_once(stage: Stage) -> None:
+    stage.docks.seen = ["npk", "gates"]
+    stage.scheduler.draw_now()
+    assert stage.docks.log == ["gates", "npk"]
+    assert stage.sent == [Watch(())]
+    stage.scheduler.draw_now()
+    assert stage.docks.log == ["gates", "npk"]
+
+
+def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -> None:
+    hosts = stage.docks.hosts
+    hosts["npk"].asks = (
+        ProbeRequest("npk", (("anyway", True),)),
+        ProbeRequest("gates", (("unit", 3),)),
+    )
+    hosts["gates"].asks = (ProbeRequest("gates", (("layer", 1),)),)
+    stage.docks.changed.emit()
+    both = Watch(
+        (
+            ProbeRequest("gates", (("layer", 1), ("unit", 3))),
+            ProbeRequest("npk", (("anyway", True),)),
+        )
+    )
+    assert stage.sent == [both]
+    stage.docks.changed.emit()
+    assert stage.sent == [both]  # nothing new
+    stage.docks.seen = ["gates"]
+    stage.docks.changed.emit()
+    alone = Watch((ProbeRequest("gates", (("layer", 1),)),))
+    assert stage.sent == [both, alone]
+    stage.scheduler.watch_again()
+    assert stage.sent == [both, alone, alone]
+    hosts["gates"].asks = (ProbeRequest("gates", (("layer", 2),)),)
+    hosts["gates"].choices_changed.emit()
+    assert stage.sent[-1] == Watch((ProbeRequest("gates", (("layer", 2),)),))
+    stage.scheduler.stop()
+
+
+def test_what_is_due_is_drawn_by_itself_until_it_is_stopped(stage: Stage, qtbot: QtBot) -> None:
+    stage.scheduler.refresh()
+    stage.scheduler.refresh()
+    assert stage.docks.log == []  # what has arrived is handled first
+    qtbot.waitUntil(lambda: stage.docks.log == ["gates", "npk", "training"])
+    stage.frame(3, "npk")
+    stage.scheduler.refresh()
+    qtbot.wait(30)
+    assert stage.docks.log == ["gates", "npk", "training"]  # not due by the clock of the test
+    stage.clock.now += 1.0
+    qtbot.waitUntil(lambda: stage.docks.log[3:] == ["npk"])
+    stage.frame(4, "npk")
+    stage.scheduler.refresh()
+    stage.scheduler.stop()
+    stage.clock.now += 1.0
+    qtbot.wait(30)
+    assert stage.docks.log[3:] == ["npk"]
