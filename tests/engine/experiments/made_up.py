@@ -31,12 +31,12 @@ def primes(how_many: int) -> list[int]:
 
 
 def made_run(prime: int, **given: Any) -> TrainedRun:
-    """A run of two epochs whose every number follows from a prime, and no two are alike."""
+    """A run of three epochs whose every number follows from a prime, and no two are alike."""
     best = prime / 1e4
     numbers: dict[str, Any] = {
-        "path": Path(), "best": best, "last": best / 2, "epochs": (1.0, prime / 100),
-        "train": (best / 3, best / 5), "train_loss": (best / 7, best / 11),
-        "test": (best, best / 2), "seconds": prime / 10, "diverged_at": None,
+        "path": Path(), "best": best, "last": best / 2, "epochs": (1.0, 2.0, prime / 100),
+        "train": (best / 3, best / 5, best / 9), "train_loss": (best / 7, best / 11, best / 13),
+        "test": (best / 4, best, best / 2), "seconds": prime / 10, "diverged_at": None,
     }  # fmt: skip
     return TrainedRun(**{**numbers, **given})
 

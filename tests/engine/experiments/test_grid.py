@@ -1,0 +1,116 @@
+"""Cells of units: how runs are named, what they need, and how all seeds of a cell are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from dgn_engine.config import RunConfig
+from dgn_engine.experiments import dgn_hard_data
+from dgn_engine.experiments._grid import (
+    CalculatedCell,
+    Grid,
+    TrainedCell,
+    averaged,
+    calculation,
+    gate_source,
+    training,
+)
+from dgn_engine.protocol.results import Printed, Row
+from dgn_engine.sweep.unit import Calculation, UnitFile
+from tests.engine.experiments.made_up import MadeUpResults, made_run, made_runs, near
+
+CONFIG = RunConfig()
+
+
+def test_a_run_is_named_by_its_regime_unless_it_has_a_cell() -> None:
+    assert training(CONFIG, "DL", 3).id == "DL-s3"
+    named = training(CONFIG, "DL", 3, "other", beta=2.0)
+    assert (named.id, named.config.seed) == ("other-s3", 3)
+    assert (named.config.gating.regime, named.config.gating.beta) == ("DL", 2.0)
+
+
+def test_only_a_regime_that_takes_gates_takes_those_of_a_run() -> None:
+    relu = gate_source(CONFIG, 1)
+    assert relu.config.training.keep_best
+    assert training(CONFIG, "DL", 1, gates_of=relu).gates_from is None
+    assert training(CONFIG, "FL", 1, gates_of=relu).gates_from == UnitFile(
+        "ReLU-s1", "weights/best.safetensors"
+    )
+    other = UnitFile("x", "y.pt")
+    assert training(CONFIG, "FL", 1, gates_from=other).gates_from == other
+    assert training(CONFIG, "FL", 1, weights_from=other).weights_from == other
+    assert gate_source(CONFIG, 1, "cell", "DL-linear").id == "cell-s1"
+
+
+def test_a_calculation_names_its_function_its_arguments_and_its_needs() -> None:
+    made = calculation("x", dgn_hard_data.plan, gate_source(CONFIG, 1), n=3)  # type: ignore[arg-type]
+    assert made == Calculation(
+        "x", "dgn_engine.experiments.dgn_hard_data:plan", {"n": 3}, ("ReLU-s1",)
+    )
+
+
+def test_a_trained_cell_has_percents_and_the_longest_run_counts() -> None:
+    short, long, none = (
+        made_run(1009, epochs=(1.0,), test=(0.5,), train_loss=(0.25,)),
+        made_run(1013, epochs=(1.0, 7.0), test=(0.25, 0.75), train_loss=(0.5, 0.75)),
+        made_run(1019, epochs=(), test=(), train_loss=()),
+    )
+    cell = TrainedCell([short, long, none])
+    assert cell.best == near([10.09, 10.13, 10.19])
+    assert cell.last == near([5.045, 5.065, 5.095])
+    assert (cell.seconds, cell.last_epoch) == (near(100.9 + 101.3 + 101.9), 7.0)
+    assert TrainedCell([none]).last_epoch == 0.0
+    line = cell.accuracy_line("a")
+    assert (line.x, line.y) == ((1.0, 7.0), near((37.5, 75.0)))
+    assert cell.loss_line("a").y == near((0.375, 0.75))
+    assert cell.row("r", Printed(3.0), "why", [2.0], "") == Row(
+        "r", (2.0,), Printed(3.0), "", 7.0, near(304.1), "why"
+    )
+
+
+def test_a_calculated_cell_knows_its_seconds_or_not() -> None:
+    cell = CalculatedCell([{"a": 1}, {"a": 2}], 3.0)
+    assert cell["a"] == [1, 2]
+    assert cell.known_seconds == 3.0
+    assert CalculatedCell([], math.nan).known_seconds == 0.0
+    assert cell.row("r", [4.0], Printed(5.0), "%") == Row(
+        "r", (4.0,), Printed(5.0), "%", near(math.nan), 3.0
+    )
+
+
+def test_seconds_of_a_cell_are_those_of_its_seeds() -> None:
+    results = MadeUpResults(values={f"c-s{s}": (s, 2.0**s) for s in range(4)})
+    assert Grid(results, range(3)).calculated("c").seconds == 7.0
+
+
+def test_the_best_step_has_the_highest_mean_where_no_score_counts_as_nothing() -> None:
+    runs = made_runs(["p-0.1-FL", "p-0.01-FL"])
+    for seed, (one, other) in enumerate(((0.9, 0.6), (0.9, 0.6), (math.nan, 0.7))):
+        runs[f"p-0.1-FL-s{seed}"] = replace(runs[f"p-0.1-FL-s{seed}"], best=one)
+        runs[f"p-0.01-FL-s{seed}"] = replace(runs[f"p-0.01-FL-s{seed}"], best=other)
+    grid = Grid(MadeUpResults(runs), range(3))
+    step, cell = grid.best_step("p", (0.1, 0.01), "FL")
+    assert (step, cell.best) == (0.01, near([60, 60, 70])), "1.8 of 3 against 1.9"
+    runs["p-0.1-FL-s2"] = replace(runs["p-0.1-FL-s2"], best=0.2)
+    assert Grid(MadeUpResults(runs), range(3)).best_step("p", (0.1, 0.01), "FL")[0] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("curves", "y", "spread"),
+    [
+        ([[1.0, 2.0]], (1.0, 2.0), ()),
+        ([[1.0, 2.0], [3.0, 2.0]], (2.0, 2.0), (12.706204736174694, 0.0)),
+        ([[1.0], [3.0, 5.0]], (2.0, 5.0), (12.706204736174694, 0.0)),
+        ([[1.0], [1.0]], (1.0,), ()),
+    ],
+)
+def test_curves_are_averaged_as_far_as_they_go(
+    curves: list[list[float]], y: tuple[float, ...], spread: tuple[float, ...]
+) -> None:
+    """t(0.975) of one degree of freedom is 12.706; s/√2 of 1 and 3 is 1."""
+    line = averaged("a", (10, 20), curves)
+    assert (line.x, line.y) == (near((10.0, 20.0)[: len(y)]), near(y))
+    assert line.spread == near(spread)

@@ -1,0 +1,221 @@
+"""Networks, inputs and gates that the theorems are tried on: shapes, draws and closed forms."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.experiments import _initial_networks as initial
+from dgn_engine.experiments import _sign_enumeration
+from dgn_engine.experiments._gradient_descent import descend, descend_with_kernel, log_remainder
+from dgn_engine.experiments._gradient_descent import train as descended
+from dgn_engine.model.architecture import (
+    Conv,
+    Dense,
+    Fork,
+    GlobalAveragePool,
+    Merge,
+    Skip,
+)
+from dgn_engine.random_streams import random_stream
+from tests.engine.experiments.by_hand import arrays, descent, relu_gates, tangent_kernel
+from tests.engine.experiments.made_up import near, slope
+
+
+def test_a_dense_network_has_d_layers_and_a_logit() -> None:
+    made = initial.dense(3, 5, 4)
+    assert made.input_shape == (3,)
+    assert made.nodes == (Dense(3, 5), Dense(5, 5), Dense(5, 5), Dense(5, 1, gated=False))
+    assert initial.dense(3, 5, 2, 7).nodes == (Dense(3, 5), Dense(5, 7, gated=False))
+
+
+def test_a_convolutional_network_has_three_circular_layers_and_pooling() -> None:
+    made = initial.convolutional(5, 6)
+    assert made.input_shape == (1, 6, 6)
+    assert made.nodes == (
+        Conv(1, 5, kernel=3, circular=True),
+        Conv(5, 5, kernel=3, circular=True),
+        Conv(5, 5, kernel=3, circular=True),
+        GlobalAveragePool(),
+        Dense(5, 1, gated=False),
+    )
+
+
+def test_a_residual_network_has_b_skips_between_two_blocks() -> None:
+    made = initial.residual(10, 4, 2, 3)
+    block = [Dense(4, 4)] * 3
+    skip = [Fork(), *block, Skip(), Merge()]
+    assert made.nodes == (
+        Dense(10, 4), Dense(4, 4), Dense(4, 4), *skip, *skip, Dense(4, 4), Dense(4, 4),
+        Dense(4, 1, gated=False),
+    )  # fmt: skip
+
+
+def test_value_and_feature_weights_are_independent_draws_of_the_seed() -> None:
+    one, again, other = (initial.gated(initial.dense(9, 16, 3), seed) for seed in (1, 1, 2))
+    for layer, fan_in in enumerate((9, 16, 16)):
+        value = one.value.weights[layer]
+        assert value.dtype == torch.float64
+        assert not value.requires_grad
+        assert value.abs().unique().tolist() == pytest.approx([math.sqrt(2 / fan_in)], rel=1e-6)
+        assert torch.equal(value, again.value.weights[layer])
+        assert not torch.equal(value, other.value.weights[layer])
+    assert not torch.equal(one.feature.weights[0], other.feature.weights[0])
+    features = one.feature.weights[0]
+    assert len(features.abs().unique()) > 100, "normal, not ±σ"
+    assert (one.own_gates, one.gate.soft) == (False, False)
+    assert initial.gated(initial.dense(9, 16, 3), 1, soft=True).gate.soft
+    assert initial.gated(initial.dense(9, 16, 3), 1, own=True).own_gates
+
+
+def test_sigma_is_that_of_both_networks_and_normal_has_two_over_w() -> None:
+    network = initial.gated(initial.dense(9, 16, 3), 1, sigma=3.0)
+    assert network.value.weights[0].abs().unique().tolist() == [3.0]
+    assert float(network.feature.weights[1].std()) == pytest.approx(3.0, rel=0.2)
+    wide = initial.normal(200, 50, 3, 1, own=True)
+    assert wide.own_gates
+    for stack in (wide.value, wide.feature):
+        assert float(stack.weights[0].std()) == pytest.approx(math.sqrt(2 / 50), rel=0.03)
+        assert float(stack.weights[0].mean()) == pytest.approx(0, abs=0.01)
+    assert not initial.normal(4, 5, 3, 1, own=False).own_gates
+    assert [tuple(w.shape) for w in wide.value.weights] == [(50, 200), (50, 50), (1, 50)]
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_inputs_have_unit_norm_and_share_one_direction(correlation: float) -> None:
+    x = initial.unit_inputs(400, (6, 5), 3, correlation)
+    assert (tuple(x.shape), x.dtype) == ((400, 6, 5), torch.float64)
+    flat = x.reshape(400, 30).numpy()
+    assert np.linalg.norm(flat, axis=1) == near([1.0] * 400)
+    products = [flat[i] @ flat[j] for i, j in combinations(range(60), 2)]
+    assert np.mean(products) == pytest.approx(correlation, abs=0.02)
+    common = torch.randn(1, 30, generator=random_stream("inputs", 3), dtype=torch.float64).numpy()
+    shares = flat @ common[0] / np.linalg.norm(common)
+    assert shares == near([math.sqrt(correlation)] * 400)
+    if not correlation:
+        assert torch.equal(initial.unit_inputs(400, (6, 5), 3), x), "0 unless asked"
+        assert not torch.equal(initial.unit_inputs(400, (6, 5), 4), x)
+
+
+def test_targets_are_uniform_between_plus_and_minus_one() -> None:
+    y = initial.targets(4000, 1).numpy()
+    assert y.shape == (4000,)
+    assert -1 <= y.min() < -0.99
+    assert 0.99 < y.max() <= 1
+    assert y.mean() == pytest.approx(0, abs=0.05)
+    assert y.var() == pytest.approx(1 / 3, rel=0.05)
+    assert not np.array_equal(y, initial.targets(4000, 2).numpy())
+
+
+def test_coins_are_open_with_probability_p_in_every_layer_but_the_last() -> None:
+    gates = initial.bernoulli_gates(300, 40, 4, 0.2, torch.Generator().manual_seed(1))
+    assert [tuple(gate.shape) for gate in gates] == [(300, 40)] * 3
+    assert {float(v) for gate in gates for v in gate.unique()} == {0.0, 1.0}
+    for gate in gates:
+        assert gate.dtype == torch.float64
+        assert float(gate.mean()) == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_kernel_under_coins_is_normalised_by_p() -> None:
+    """Its mean diagonal is 1 at every p and depth."""
+    for p, depth in ((0.5, 3), (0.25, 2)):
+        draws = [
+            float(initial.random_gate_kernel(2, 64, depth, p, seed).diagonal().mean())
+            for seed in range(60)
+        ]
+        assert np.mean(draws) == pytest.approx(1, abs=4 * np.std(draws) / math.sqrt(60))
+
+
+def test_eigenvalues_are_summed_in_rising_order_and_end_at_one() -> None:
+    kernel = torch.diag(torch.tensor([5.0, 1.0, 2.0], dtype=torch.float64))
+    assert initial.eigenvalue_distribution(kernel) == near([1 / 8, 3 / 8, 1.0])
+
+
+def test_distance_and_slope() -> None:
+    one, other = torch.tensor([[3.0, 0.0], [0.0, 8.0]]), torch.tensor([[3.0, 4.0], [0.0, 8.0]])
+    assert initial.relative_distance(one, other) == pytest.approx(4 / math.sqrt(89))
+    assert initial.log_slope((2, 4, 8), (9.0, 3.0, 1.0)) == near(-math.log(3) / math.log(2))
+    assert initial.log_slope((2, 4, 9), (9.0, 5.0, 1.0)) == near(slope((2, 4, 9), (9.0, 5.0, 1.0)))
+
+
+def test_what_is_left_of_nothing_is_minus_thirty() -> None:
+    assert log_remainder(1e-3) == near(-3)
+    assert log_remainder(0.0) == near(-30)
+
+
+def test_a_descent_yields_each_step_and_takes_no_other() -> None:
+    network = initial.gated(initial.dense(3, 6, 3), 1, init="kaiming")
+    x, y = initial.unit_inputs(5, (3,), 1), initial.targets(5, 1)
+    weights = arrays(network.value.weights)
+    gates = relu_gates(arrays(network.feature.weights), x.numpy())
+    taken = descent(weights, x.numpy(), y.numpy(), 0.05, 4, gates)
+    steps = list(descend(network, x, y, 0.05, 4))
+    assert [step.step for step in steps] == [0, 1, 2, 3, 4]
+    for step, (error, _, used, kernel) in zip(steps, taken, strict=True):
+        assert step.error.numpy() == near(error)
+        assert step.kernel is not None
+        assert step.kernel.numpy() == near(kernel)
+        assert all((a.numpy() == b).all() for a, b in zip(step.gates, used, strict=True))
+    for weight, expected in zip(network.value.weights, taken[-1][1], strict=True):
+        assert weight.detach().numpy() == near(expected)
+    assert all(step.kernel is None for step in descend(network, x, y, 0.05, 1, kernels=False))
+
+
+def test_training_takes_a_tenth_of_the_largest_eigenvalue() -> None:
+    network = initial.gated(initial.dense(3, 6, 3), 1, init="kaiming")
+    x, y = initial.unit_inputs(5, (3,), 1), initial.targets(5, 1)
+    weights = arrays(network.value.weights)
+    gates = relu_gates(arrays(network.feature.weights), x.numpy())
+    kernel = tangent_kernel(weights, gates, x.numpy())
+    values = np.linalg.eigvalsh(kernel)
+    taken = descent(weights, x.numpy(), y.numpy(), 0.1 / values[-1], 3, gates)
+    found = descended(network, x, y, 3)
+    assert found.kernel.numpy() == near(kernel)
+    assert found.eigenvalues.numpy() == near(values)
+    squares = [float(error @ error) for error, *_ in taken]
+    assert found.errors == near([square / squares[0] for square in squares])
+
+
+def test_a_held_kernel_leaves_what_lies_outside_it() -> None:
+    kernel = torch.diag(torch.tensor([4.0, 1.0, 0.0], dtype=torch.float64))
+    y = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    errors = descend_with_kernel(kernel, y, 2)
+    assert errors == near([(0.9 ** (2 * t) + 4 * 0.975 ** (2 * t) + 9) / 14 for t in range(3)])
+
+
+def test_every_sign_pattern_of_sigma_is_tried_once() -> None:
+    network = initial.gated(initial.dense(2, 2, 2), 1, sigma=_sign_enumeration.SIGMA)
+    seen = set()
+    for signs in _sign_enumeration._sign_patterns(network):
+        weights = [float(one) for weight in network.value.weights for one in weight.flatten()]
+        assert weights == pytest.approx(list(signs))
+        seen.add(signs)
+    assert len(seen) == 2**6
+    assert {abs(sign) for signs in seen for sign in signs} == {0.7}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "kinds", "parameters"),
+    [
+        ("fc", (2,), [Dense] * 3, 4 + 4 + 2),
+        ("cnn", (1, 3, 2), [Conv, GlobalAveragePool, Dense, Dense], 4 + 2 + 2),
+        ("resnet", (2,), [Dense, Fork, Dense, Dense, Skip, Merge, Dense], 4 + 2 + 2 + 2),
+    ],
+)
+def test_tiny_networks_have_few_weights_and_every_kind_of_layer(
+    name: str, shape: tuple[int, ...], kinds: list[type], parameters: int
+) -> None:
+    tiny = _sign_enumeration.TINY[name]
+    assert tiny.input_shape == shape
+    assert [type(node) for node in tiny.nodes] == kinds
+    network = initial.gated(tiny, 1)
+    assert sum(weight.numel() for weight in network.value.weights) == parameters
+
+
+def test_an_error_of_the_mean_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_sign_enumeration, "weight_sigmas", lambda _: [0.7, 0.7, 0.8])
+    assert _sign_enumeration.value_kernel_error("cnn", 1) > 1e-2
