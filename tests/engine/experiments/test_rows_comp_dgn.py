@@ -114,7 +114,9 @@ def test_dgn_gates_only() -> None:
 def test_dgn_hard_data() -> None:
     runs = made_runs(("ReLU", "FRG"))
     for seed, end in enumerate((0.46, 0.47, 0.4501)):
-        runs[f"ReLU-s{seed}"] = replace(runs[f"ReLU-s{seed}"], train_loss=(0.6 + seed / 100, 0.5, end))
+        runs[f"ReLU-s{seed}"] = replace(
+            runs[f"ReLU-s{seed}"], train_loss=(0.6 + seed / 100, 0.5, end)
+        )
     runs["FRG-s2"] = replace(runs["FRG-s2"], train_loss=(0.3, 0.2, 0.0))
     found = read("dgn-hard-data", QUICK, runs)
     ends = {

@@ -1,0 +1,281 @@
+"""How a result is shown: numbers, cells, facts, tables in Markdown, HTML and on a terminal."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgn_engine.errors import UserError
+from dgn_engine.experiments.report import document, formatting
+from dgn_engine.experiments.report.document import Document, ReportRow, ReportUnit
+from dgn_engine.experiments.report.html import html
+from dgn_engine.experiments.report.markdown import markdown
+from dgn_engine.experiments.report.terminal import print_document
+from dgn_engine.protocol.results import Claim, Figure, Printed
+
+ROW = ReportRow("DL", (97.0, 98.0), 97.5, 6.353, Printed(98.22, 0.05), -0.72, "%", 40.0, 83.0, "so")
+BARE = ReportRow("ν | of H", (1234.5,), 1234.5, math.nan, None, math.nan, "")
+CLAIM = Claim("npf-1", "FR below DL", "DL − FR; above 0", 2.27, 2.03, 2.51, 5, "held", "well")
+EXACT = Claim("ws-3", "no fit", "floor; at most 1e-05", 0.0, 0.0, 0.0, 3, "held", exact=True)
+OPEN = Claim("npf-3", "rise", "FLNPF-6", math.nan, math.nan, math.nan, 0, "not decided")
+MISSED = Claim("dgn-1", "near", "distance", 0.2, 0.1, 0.3, 5, "not held")
+
+
+def result(**given: Any) -> Document:
+    made: dict[str, Any] = {
+        "name": "npf-table2", "title": "Gates & <regimes>", "paper": "[NPF] Table 2",
+        "about": "Where it sits.", "scale": "quick", "protocol": "as-published",
+        "request": {
+            "scale": "quick", "protocol": "as-published", "seeds": 2, "only": "", "steps": [],
+            "augmentation": "none", "device": "cpu", "epochs": 0, "data": "mnist",
+        },
+        "made": "2026-11-22T10:00:00+00:00", "state": "done", "versions": {"torch": "2.13"},
+        "machine": {"processor": "Xeon", "cores": 2, "device": "cpu", "wall_seconds": 61.0},
+        "seconds": 7200.0, "rows": (ROW, BARE), "claims": (CLAIM, EXACT, OPEN, MISSED),
+        "remarks": ("A remark.",), "scaled_down": ("fewer units",), "choices": ("a choice",),
+        "units": (
+            ReportUnit("a", "done", 1.0), ReportUnit("b", "failed", 2.0, "Trace\n  last <line>"),
+        ),
+        "command": ("reproduce", "npf-table2", "--only", "a b"),
+    }  # fmt: skip
+    return Document(**{**made, **given})
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "signed", "wanted"),
+    [
+        (97.614, "%", False, "97.61"),
+        (97.614, "%", True, "+97.61"),
+        (-0.444, "%", True, "−0.44"),
+        (999.94, "", False, "999.9"),
+        (1000.0, "", False, "1,000"),
+        (-1000.0, "", True, "−1,000"),
+        (12345.0, "", True, "+12,345"),
+        (999999.0, "", False, "999,999"),
+        (1e6, "", False, "1.00e+06"),
+        (-1e6, "", False, "−1.00e+06"),
+        (0.001, "", False, "0.001"),
+        (0.00099, "", False, "9.90e−04"),
+        (0.00099, "", True, "+9.90e−04"),
+        (0.123456, "", False, "0.1235"),
+        (0.123456, "", True, "+0.1235"),
+        (0.0, "", False, "0"),
+        (math.inf, "%", False, "–"),
+        (math.nan, "", True, "–"),
+    ],
+)
+def test_a_number(value: float, unit: str, signed: bool, wanted: str) -> None:
+    assert formatting.number(value, unit, signed) == wanted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [
+        (0.04, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (99.4, "99 s"), (99.6, "2 min"),
+        (5999, "100 min"), (6000, "1.7 h"), (48 * 3600 - 1, "48.0 h"), (48 * 3600, "2.0 days"),
+        (99.4 * 86400, "99.4 days"), (99.6 * 86400, "100 days"), (729 * 86400, "729 days"),
+        (730 * 86400, "2.0 years"), (1461 * 86400, "4.0 years"), (math.nan, "–"), (math.inf, "–"),
+    ],
+)  # fmt: skip
+def test_a_time(seconds: float, wanted: str) -> None:
+    assert formatting.duration(seconds) == wanted
+
+
+def test_epochs_are_short_and_nothing_where_nothing_is_trained() -> None:
+    assert [formatting.epochs(v) for v in (40.0, 0.0, 2.5, math.nan)] == ["40", "0", "2.5", "–"]
+
+
+def test_cells_of_a_row() -> None:
+    assert formatting.row_cells(result(), ROW) == (
+        "DL", "97.50 ± 6.35 %", "98.22 ± 0.05", "−0.72", "2", "40", "quick", "as-published",
+        "83 s", "so",
+    )  # fmt: skip
+    assert formatting.row_cells(result(scale="full", protocol="as-in-code"), BARE) == (
+        "ν | of H", "1,234", "–", "–", "1", "–", "full", "as-in-code", "–", "",
+    )  # fmt: skip
+    above = replace(ROW, difference=0.5, printed=Printed(3.0))
+    assert formatting.row_cells(result(), above)[2:4] == ("3.00", "+0.50")
+    assert formatting.measured(replace(ROW, mean=math.nan)) == "–"
+
+
+def test_cells_of_a_claim() -> None:
+    assert formatting.claim_cells(CLAIM) == (
+        "npf-1: FR below DL", "DL − FR; above 0", "2.27", "[2.03, 2.51]", "5", "held", "well",
+    )  # fmt: skip
+    assert [formatting.claim_cells(claim)[3] for claim in (EXACT, OPEN)] == ["exact", "–"]
+    half = replace(CLAIM, high=math.nan), replace(CLAIM, low=math.inf)
+    assert {formatting.interval(claim) for claim in half} == {"–"}
+
+
+def test_facts_of_a_result() -> None:
+    assert dict(formatting.facts(result())) == {
+        "state": "done, 1 failed", "scale": "quick", "protocol": "as-published",
+        "asked for": "seeds 2, data mnist",
+        "runs and calculations": "2, 2.0 h of computing", "this sitting": "61 s",
+        "machine": "Xeon, 2 cores", "device": "cpu", "versions": "torch 2.13",
+        "made": "2026-11-22T10:00:00+00:00",
+        "made by": "dgn reproduce npf-table2 --only 'a b'",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("wall", [None, 0.5, 1.0])
+def test_facts_leave_out_what_nobody_asked_or_measured(wall: float | None) -> None:
+    machine = {"wall_seconds": wall}
+    plain = result(request={"seeds": 0}, units=(), command=(), machine=machine)
+    found = dict(formatting.facts(plain))
+    assert not {"asked for", "this sitting", "made by"} & set(found)
+    assert found["state"] == "done"
+
+
+def test_verdicts_are_counted() -> None:
+    assert formatting.verdicts(result()) == {"held": 2, "not decided": 1, "not held": 1}
+
+
+def test_the_first_twenty_four_curves_look_different() -> None:
+    seen = [formatting.series_of(index) for index in range(25)]
+    assert len(set(seen[:24])) == 24
+    assert seen[0] == ("value", "solid")
+    assert seen[5] == ("text", "solid")
+    assert seen[6] == ("value", "dash")
+    assert seen[24] == seen[0]
+
+
+def test_markdown_holds_every_part_in_its_order() -> None:
+    figure = Figure("curve", "A | curve", "x", "y", ())
+    assert markdown(result(figures=(figure,))).splitlines() == [
+        "# Gates & <regimes>",
+        "",
+        "[NPF] Table 2 · `npf-table2`. Where it sits.",
+        "",
+        *(f"- {name}: {value}" for name, value in formatting.facts(result())),
+        "",
+        "## Measured beside printed",
+        "",
+        "|  | measured | printed | difference | n | epochs | scale | protocol | time | remark |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| DL | 97.50 ± 6.35 % | 98.22 ± 0.05 | −0.72 | 2 | 40 | quick | as-published | 83 s "
+        "| so |",
+        "| ν \\| of H | 1,234 | – | – | 1 | – | quick | as-published | – |  |",
+        "",
+        "## Claims",
+        "",
+        "| claim | statistic | value | 95 % interval | n | verdict | remark |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| npf-1: FR below DL | DL − FR; above 0 | 2.27 | [2.03, 2.51] | 5 | held | well |",
+        "| ws-3: no fit | floor; at most 1e-05 | 0 | exact | 3 | held |  |",
+        "| npf-3: rise | FLNPF-6 | – | – | 0 | not decided |  |",
+        "| dgn-1: near | distance | 0.2 | [0.1, 0.3] | 5 | not held |  |",
+        "",
+        "![A \\| curve](figures/curve.svg)",
+        "",
+        "## Remarks",
+        "",
+        "- A remark.",
+        "",
+        "## How it was scaled down",
+        "",
+        "- fewer units",
+        "",
+        "## What was chosen",
+        "",
+        "- a choice",
+        "",
+        "## What failed",
+        "",
+        "- b:   last <line>",
+        "",
+        "Made 2026-11-22T10:00:00+00:00; 2.0 h of computing.",
+    ]  # fmt: skip
+
+
+def test_markdown_without_rows_and_claims_has_no_empty_tables() -> None:
+    bare = markdown(result(rows=(), claims=(), remarks=(), units=()))
+    assert "|" not in bare
+    assert [line for line in bare.splitlines() if line.startswith("##")] == [
+        "## How it was scaled down", "## What was chosen",
+    ]  # fmt: skip
+
+
+def test_html_says_each_cell_and_leaves_out_columns_without_content() -> None:
+    page = html(result())
+    assert "<title>Gates &amp; &lt;regimes&gt;</title>" in page
+    assert "<h1>Gates &amp; &lt;regimes&gt;</h1><p>Where it sits.</p>" in page
+    assert '<tr><td>DL</td><td class="number">97.50 ± 6.35 %</td>' in page
+    assert '<th class="number">printed</th>' in page
+    for verdict, kind in (("held", "held"), ("not held", "failed"), ("not decided", "open")):
+        assert f'<td class="verdict {kind}">{verdict}</td>' in page
+    assert "<th>verdict</th>" in page
+    assert "<summary>b</summary><pre>Trace\n  last &lt;line&gt;</pre>" in page
+    assert "<summary>a</summary>" not in page
+    assert "<dt>device</dt><dd>cpu</dd>" in page
+    assert "<li>A remark.</li>" in page
+    bare = html(result(rows=(BARE,), claims=(OPEN,), units=(), remarks=(), scaled_down=()))
+    for head in ("printed", "difference", "remark", "epochs", "95 % interval"):
+        assert f">{head}</th>" not in bare, head
+    assert "<th>scale</th>" in bare
+    for title in ("What failed", "Remarks", "How it was scaled down"):
+        assert f"<h2>{title}</h2>" not in bare
+    assert "<h2>What was chosen</h2>" in bare
+
+
+def test_html_without_rows_and_claims_has_no_tables() -> None:
+    page = html(result(rows=(), claims=()))
+    assert "<table" not in page
+    assert "Measured beside printed" not in page
+    assert "<h2>Claims</h2>" not in page
+
+
+def test_a_terminal_shows_rows_claims_and_what_failed() -> None:
+    stream = io.StringIO()
+    print_document(result(), Path("/there"), stream)
+    lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
+    assert lines == [
+        "measured printed difference n epochs time",
+        "DL 97.50 ± 6.35 98.22 ± 0.05 −0.72 2 40 83 s",
+        "ν | of H 1,234 – – 1 – –",
+        "claim statistic value 95 % interval n verdict",
+        "npf-1: FR below DL DL − FR; above 0 2.27 [2.03, 2.51] 5 held",
+        "ws-3: no fit floor; at most 1e-05 0 exact 3 held",
+        "npf-3: rise FLNPF-6 – – 0 not decided",
+        "dgn-1: near distance 0.2 [0.1, 0.3] 5 not held",
+        "b failed: last <line>",
+        "done: /there/report.html",
+    ]
+    short = io.StringIO()
+    print_document(result(rows=(), claims=(), units=()), Path("/there"), short)
+    assert short.getvalue() == "done: /there/report.html\n"
+
+
+def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
+    content = document.to_bytes(result())
+    assert b"NaN" not in content
+    assert b'"half_width": null' in content
+    assert "ν | of H".encode() in content
+    assert content.endswith(b"}\n")
+    (tmp_path / "results.json").write_bytes(content)
+    for place in (tmp_path, tmp_path / "results.json"):
+        assert document.to_bytes(document.read(place)) == content
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "holds no result: there is no results.json in it"),
+        (b"{", "is no sound JSON"),
+        (b"[]", "is no result of dgn reproduce"),
+        (b'{"format": "dgn-viewer result 9"}', "is no result of dgn reproduce"),
+        (b'{"format": "dgn-viewer result 1"}', "is damaged"),
+    ],
+)
+def test_a_file_that_is_no_result_is_refused(
+    content: bytes | None, words: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "results.json").write_bytes(content)
+    with pytest.raises(UserError, match=words):
+        document.read(tmp_path)
