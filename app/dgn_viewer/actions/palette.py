@@ -10,12 +10,12 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from dgn_viewer.actions.action_table import menu_of
 from dgn_viewer.actions.registry import Actions, ActionSpec
+from dgn_viewer.widgets.layouts import column
 
 _WIDTH = 480
 _ROWS = 12
@@ -41,11 +41,7 @@ class Palette(QFrame):
         self.query.textChanged.connect(self._fill)
         self.query.installEventFilter(self)
         self.list = self._make_list()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(8)
-        column.addWidget(self.query)
-        column.addWidget(self.list)
+        column(self.query, self.list, into=self, margins=(8, 8, 8, 8), spacing=8)
         self.hide()
 
     def open(self) -> None:

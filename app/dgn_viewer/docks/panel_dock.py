@@ -11,11 +11,9 @@ from collections.abc import Callable
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QComboBox,
-    QHBoxLayout,
     QSizePolicy,
     QStackedWidget,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -38,6 +36,7 @@ from dgn_viewer.scene.elements import Empty, Scene, Shown
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, row
 
 _LATE = 3.0  # a reading is stale when it is this many intervals late …
 _PATIENCE = 2.0  # … and at least this many seconds
@@ -189,22 +188,10 @@ class PanelDock(QWidget):
     # Inside
 
     def _lay_out(self) -> None:
-        header = QHBoxLayout()
-        header.setSpacing(4)
-        header.addWidget(self._facts, 1)
-        for combo in self._combos.values():
-            header.addWidget(combo)
-        header.addWidget(self._about)
-        header.addWidget(self._export)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 4, 8, 4)
-        layout.setSpacing(2)
-        layout.addLayout(header)
-        layout.addWidget(self._pages, 1)
-        below = QHBoxLayout()
-        below.addWidget(self._footer, 1)
-        below.addWidget(self._offer)
-        layout.addLayout(below)
+        combos = self._combos.values()
+        header = row((self._facts, 1), *combos, self._about, self._export, spacing=4)
+        below = row((self._footer, 1), self._offer)
+        column(header, (self._pages, 1), below, into=self, margins=(8, 4, 8, 4), spacing=2)
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton()

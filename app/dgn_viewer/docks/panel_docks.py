@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QApplication,
     QDockWidget,
     QFrame,
-    QHBoxLayout,
     QLabel,
     QMainWindow,
     QToolButton,
@@ -24,6 +23,7 @@ from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import row
 
 _LEFT_SHARE = 0.56  # of the width, for the left column
 _HEIGHT = 20
@@ -36,19 +36,13 @@ class DockTitle(QFrame):
         super().__init__(dock)
         self.setObjectName("dock_title")
         self.setFixedHeight(_HEIGHT)
-        self._dock = dock
         name = QLabel(dock.windowTitle(), self)
         name.setProperty("role", "heading")
         self._float = self._button(f"Float {dock.windowTitle()}, or dock it again")
         self._float.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
         self._close = self._button(f"Close {dock.windowTitle()}")
         self._close.clicked.connect(dock.close)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(8, 0, 4, 0)
-        row.setSpacing(4)
-        row.addWidget(name, 1)
-        row.addWidget(self._float)
-        row.addWidget(self._close)
+        row((name, 1), self._float, self._close, into=self, margins=(8, 0, 4, 0), spacing=4)
 
     def set_theme(self, theme: Theme) -> None:
         self._float.setIcon(icon("float", theme, colour=theme.muted))

@@ -6,11 +6,12 @@ from typing import Literal
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QWidget
 
 from dgn_engine.protocol.frames import MISFIT, Reading
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_spec import PanelSpec, View
+from dgn_viewer.widgets.layouts import column, row
 
 State = Literal["waiting", "live", "paused", "unavailable", "costly", "stale", "failed"]
 
@@ -104,23 +105,11 @@ class PanelMessage(QWidget):
         self._copy.setProperty("role", "small")
         self._more.toggled.connect(self._details.setVisible)
         self._copy.clicked.connect(self._copy_details)
-        buttons = QHBoxLayout()
         self._offer = QPushButton()
         self._offer.clicked.connect(self.accepted)
-        buttons.addStretch()
-        buttons.addWidget(self._offer)
-        buttons.addWidget(self._more)
-        buttons.addWidget(self._copy)
-        buttons.addStretch()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(16, 8, 16, 8)
-        layout.setSpacing(4)
-        layout.addStretch()
-        layout.addWidget(self._heading)
-        layout.addWidget(self._sentence)
-        layout.addLayout(buttons)
-        layout.addWidget(self._details, 2)
-        layout.addStretch()
+        buttons = row(0, self._offer, self._more, self._copy, 0)
+        parts = (self._heading, self._sentence, buttons, (self._details, 2))
+        column(0, *parts, 0, into=self, margins=(16, 8, 16, 8), spacing=4)
         self.say("", "")
 
     def say(self, heading: str, sentence: str, details: str = "", offer: str = "") -> None:

@@ -6,14 +6,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
-    QHBoxLayout,
-    QLabel,
     QMainWindow,
     QProgressBar,
     QPushButton,
-    QScrollArea,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -28,6 +24,7 @@ from dgn_viewer.experiments.result_tables import RowTable
 from dgn_viewer.experiments.running_list import RunningList
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, plain_label, row, scrolling
 
 _FIGURE = 240  # pixels high
 _LEAST = 360  # pixels wide
@@ -53,14 +50,14 @@ class ResultsPanel(QFrame):
         self.setMinimumWidth(_LEAST)
         self._theme = theme
         self._document: Document | None = None
-        self.title = _label("title")
-        self.paper = _label("small")
+        self.title = plain_label(role="title", selectable=True)
+        self.paper = plain_label(role="small", selectable=True)
         self.bar = QProgressBar()
         self.bar.setRange(0, 1000)
         self.bar.setTextVisible(False)
         self.bar.setAccessibleName("Progress of the experiment")
-        self.words = _label("muted")
-        self.trouble = _label("refused")
+        self.words = plain_label(role="muted", selectable=True)
+        self.trouble = plain_label(role="refused", selectable=True)
         self.stop = _button("Stop", "Put away what is being trained; it can be continued")
         self.go_on = _button("Continue", "Go on where it was left")
         self.watch = _button("Watch live", "Train its next run in this window, beside it")
@@ -76,8 +73,8 @@ class ResultsPanel(QFrame):
         self.rows = RowTable()
         self.claims = ClaimList()
         self.figures = SceneView(theme)
-        self.notes = _label("small")
-        self._message = _label("muted")
+        self.notes = plain_label(role="small", selectable=True)
+        self._message = plain_label(role="muted", selectable=True)
         self._pages = QStackedWidget()
         self._lay_out()
         self.set_theme(theme)
@@ -173,35 +170,15 @@ class ResultsPanel(QFrame):
     def _lay_out(self) -> None:
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._message.setMargin(24)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        for button in (self.stop, self.go_on, self.watch, self.report):
-            buttons.addWidget(button)
-        buttons.addStretch(1)
+        buttons = row(self.stop, self.go_on, self.watch, self.report, 1, spacing=8)
         body = QWidget()
         body.setObjectName("results_body")
-        column = QVBoxLayout(body)
-        column.setContentsMargins(12, 8, 12, 12)
-        column.setSpacing(8)
         above = (self.title, self.paper, self.bar, self.words, self.trouble)
         below = (self.running, self.rows, self.claims, self.figures, self.notes)
-        for part in above:
-            column.addWidget(part)
-        column.addLayout(buttons)
-        for widget in below:
-            column.addWidget(widget)
-        column.addStretch(1)
-        place = QScrollArea()
-        place.setWidget(body)
-        place.setWidgetResizable(True)
-        place.setFrameShape(QFrame.Shape.NoFrame)
-        place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        place.viewport().setAutoFillBackground(False)
+        column(*above, buttons, *below, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
         self._pages.addWidget(self._message)
-        self._pages.addWidget(place)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(self._pages)
+        self._pages.addWidget(scrolling(body))
+        column(self._pages, into=self)
 
 
 class ResultsDock(QDockWidget):
@@ -271,15 +248,6 @@ def _notes(document: Document) -> str:
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""
-
-
-def _label(role: str) -> QLabel:
-    label = QLabel()
-    label.setProperty("role", role)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
 
 
 def _button(text: str, about: str) -> QPushButton:

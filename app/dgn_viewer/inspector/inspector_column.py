@@ -9,10 +9,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
-    QHBoxLayout,
-    QScrollArea,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -28,6 +25,7 @@ from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.layouts import column, row, scrolling
 
 WIDTH = 400
 _LEAST_WIDTH = 352
@@ -56,7 +54,7 @@ class Inspector(QFrame):
         self._close.setToolTip("Close (Esc)")
         self._close.setAccessibleName("Close the inspector")
         self._close.clicked.connect(self.leave)
-        self._place = QScrollArea()
+        self._place = scrolling()
         self._lay_out()
         self.set_theme(LIGHT)
 
@@ -163,19 +161,8 @@ class Inspector(QFrame):
     def _lay_out(self) -> None:
         self.run_page.setParent(self)
         self.run_page.hide()
-        self._place.setWidgetResizable(True)
-        self._place.setFrameShape(QFrame.Shape.NoFrame)
-        self._place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._place.viewport().setAutoFillBackground(False)
-        head = QHBoxLayout()
-        head.setContentsMargins(16, 8, 8, 4)
-        head.addWidget(self._title, 1)
-        head.addWidget(self._close)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(head)
-        column.addWidget(self._place, 1)
+        head = row((self._title, 1), self._close, margins=(16, 8, 8, 4))
+        column(head, (self._place, 1), into=self, spacing=0)
         self.setMinimumWidth(_LEAST_WIDTH)
 
 

@@ -6,8 +6,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from dgn_engine.config import PARTS, SETTINGS, RunConfig
 from dgn_engine.errors import UserError
@@ -17,6 +16,7 @@ from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, value_of
 from dgn_viewer.widgets.form_section import Holds, SettingSection
+from dgn_viewer.widgets.layouts import column, plain_label
 
 _TITLES = {"data": "Data", "net": "Network", "gating": "Gating", "training": "Training", "": "Run"}
 
@@ -133,18 +133,9 @@ class RunForm(QWidget):
 
     def _lay_out(self) -> Collapsible:
         page = QWidget()
-        folded = QVBoxLayout(page)
-        folded.setContentsMargins(0, 0, 0, 0)
-        folded.setSpacing(16)
-        for section in self._folded.values():
-            folded.addWidget(section)
+        column(*self._folded.values(), into=page, spacing=16)
         advanced = Collapsible("Advanced", page)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 4, 16, 12)
-        column.setSpacing(16)
-        for part in (*self._basic.values(), advanced):
-            column.addWidget(part)
-        column.addStretch(1)
+        column(*self._basic.values(), advanced, 1, into=self, margins=(16, 4, 16, 12), spacing=16)
         return advanced
 
 
@@ -193,10 +184,7 @@ class DataSection(PlugInSection):
     def __init__(self, title: str, settings: Sequence[Setting]) -> None:
         name, download, *others = settings
         super().__init__(title, [name])
-        self.hint = QLabel()
-        self.hint.setProperty("role", "small")
-        self.hint.setWordWrap(True)
-        self.hint.setTextFormat(Qt.TextFormat.PlainText)
+        self.hint = plain_label(role="small")
         self.folder = PathField("Folder or archive of images", "class-named folders", folder=True)
         self.add("", self.hint)
         self.extend([download])

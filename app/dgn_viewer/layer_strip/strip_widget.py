@@ -8,12 +8,10 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QLabel,
     QPushButton,
     QScrollArea,
     QToolBar,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +23,7 @@ from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.layouts import column, row
 
 _SIDE = 208  # width of the column of words
 
@@ -141,19 +140,10 @@ class LayersStrip(QFrame):
         scroller.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroller.viewport().setAutoFillBackground(False)
         self.canvas.setAutoFillBackground(False)
-        words = QVBoxLayout()
-        words.setContentsMargins(0, 8, 12, 8)
-        words.setSpacing(4)
-        words.addStretch(1)
-        words.addWidget(self._headline)
-        words.addWidget(self._sentence)
-        words.addWidget(self.reset, 0, Qt.AlignmentFlag.AlignLeft)
-        words.addStretch(1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(scroller, 1)
-        row.addLayout(words)
+        parts = (self._headline, self._sentence, self.reset)
+        words = column(1, *parts, 1, margins=(0, 8, 12, 8), spacing=4)
+        words.setAlignment(self.reset, Qt.AlignmentFlag.AlignLeft)
+        row((scroller, 1), words, into=self, spacing=8)
         self.setFixedHeight(HEIGHT + 1)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolBar, QToolButton, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QToolButton, QWidget
 
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.scene.run_text import data_in_words
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.layouts import row
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,8 @@ class Banner(QToolBar):
         line = QWidget(self)
         line.setObjectName("banner")
         line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
-        row = QHBoxLayout(line)
-        row.setContentsMargins(12, margin, 8, margin)
-        row.setSpacing(8)
-        for part in (*self._sides[0], *self._sides[1], *self.buttons.values()):
-            row.addWidget(part)
+        parts = (*self._sides[0], *self._sides[1], *self.buttons.values())
+        row(*parts, into=line, margins=(12, margin, 8, margin), spacing=8)
         self.addWidget(line)
         self.set_theme(LIGHT)
         self.show_state(RunState())

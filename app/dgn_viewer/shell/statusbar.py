@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QStatusBar, QWidget
+from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.widgets.layouts import row
 
 _PHASES = {
     "starting": "loading torch",
@@ -82,10 +83,7 @@ class StatusBar(QStatusBar):
             "core of this machine"
         )
         line = QWidget(self)
-        row = QHBoxLayout(line)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self._left, 1)
-        row.addWidget(self._right)
+        row((self._left, 1), self._right, into=line)
         self.addWidget(line, 1)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)

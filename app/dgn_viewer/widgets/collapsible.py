@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QToolButton, QWidget
 
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.layouts import column
 
 
 class Collapsible(QWidget):
@@ -23,11 +24,8 @@ class Collapsible(QWidget):
         self.button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.button.toggled.connect(self._show)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self.button, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addWidget(content)
+        layout = column(self.button, content, into=self, spacing=8)
+        layout.setAlignment(self.button, Qt.AlignmentFlag.AlignLeft)
         self._show()
 
     def open(self, wanted: bool = True) -> None:

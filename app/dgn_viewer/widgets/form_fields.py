@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
     QFileDialog,
-    QHBoxLayout,
     QLineEdit,
     QStyle,
     QStyleOptionComboBox,
@@ -25,6 +24,7 @@ from dgn_engine.setting import Setting
 from dgn_viewer.style.stylesheet import icon, tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import row
 from dgn_viewer.widgets.listed_item import GROUP, ListedItem
 from dgn_viewer.widgets.number_field import LADDER, NumberField
 
@@ -91,11 +91,7 @@ class PathField(QWidget):
         self.browse.setToolTip(f"{title}…")
         self.browse.setAccessibleName(f"{title}: browse")
         self.browse.clicked.connect(self._ask)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(4)
-        row.addWidget(self.line, 1)
-        row.addWidget(self.browse)
+        row((self.line, 1), self.browse, into=self, spacing=4)
         self.set_theme(LIGHT)
 
     def value(self) -> str:
@@ -152,12 +148,7 @@ class PairField(QWidget):
             field.setMinimumWidth(48)
         self.first.setAccessibleName("Class that becomes -1")
         self.second.setAccessibleName("Class that becomes +1")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self.only)
-        row.addWidget(self.first, 1)
-        row.addWidget(self.second, 1)
+        row(self.only, (self.first, 1), (self.second, 1), into=self, spacing=8)
         self.only.toggled.connect(self._show)
         self.show_value(None)
 

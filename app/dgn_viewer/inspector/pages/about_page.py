@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from dgn_viewer.inspector.formula import FormulaView
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.scene.typeset import html
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column
 
 
 class AboutPage(QWidget):
@@ -16,17 +17,12 @@ class AboutPage(QWidget):
         super().__init__()
         self.title = spec.title
         self.formulas = [FormulaView(tex) for tex in spec.about.formulas]
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 4, 16, 16)
-        column.setSpacing(12)
-        column.addWidget(_words(spec.about.text))
-        for formula in self.formulas:
-            column.addWidget(formula)
+        parts: list[QWidget] = [_words(spec.about.text), *self.formulas]
         if spec.about.source:
             source = _words(spec.about.source)
             source.setProperty("role", "small")
-            column.addWidget(source)
-        column.addStretch(1)
+            parts.append(source)
+        column(*parts, 1, into=self, margins=(16, 4, 16, 16), spacing=12)
         self.set_theme(theme)
 
     def set_theme(self, theme: Theme) -> None:

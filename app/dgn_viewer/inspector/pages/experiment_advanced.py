@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtWidgets import QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QWidget
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
@@ -13,6 +13,7 @@ from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import column
 
 _MANY = 10**9
 _EXECUTORS = (
@@ -35,9 +36,7 @@ class ExperimentAdvanced(Collapsible):
         self.device = PickBox([(name, name) for name in devices])
         self.executor = PickBox(list(_EXECUTORS))
         page = QWidget()
-        column = QVBoxLayout(page)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self._rows(entry))
+        column(self._rows(entry), into=page)
         super().__init__("Advanced", page)
         self.button.toggled.connect(self._tell)
 

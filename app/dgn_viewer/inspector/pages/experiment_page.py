@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QButtonGroup,
-    QFrame,
-    QHBoxLayout,
-    QLabel,
     QPushButton,
     QRadioButton,
-    QScrollArea,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +19,7 @@ from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import column, plain_label, row, scrolling
 
 Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
@@ -59,10 +54,7 @@ class ExperimentPage(QWidget):
         self.begin = QPushButton("Start")
         self.begin.setProperty("role", "primary")
         self.begin.clicked.connect(self._begin)
-        self.message = QLabel(busy)
-        self.message.setProperty("role", "refused")
-        self.message.setTextFormat(Qt.TextFormat.PlainText)
-        self.message.setWordWrap(True)
+        self.message = plain_label(busy, "refused")
         self.message.setVisible(bool(busy))
         self.begin.setEnabled(not busy)
         self._lay_out()
@@ -92,10 +84,6 @@ class ExperimentPage(QWidget):
         self.message.setVisible(bool(trouble))
 
     def _lay_out(self) -> None:
-        scale = QVBoxLayout()
-        scale.setSpacing(6)
-        scale.addWidget(self.quick)
-        scale.addWidget(self.full)
         rows = Section("Settings")
         rows.add("protocol", self.protocol, "What the paper prints, or what its authors' code does")
         rows.add("rows", self.rows, "All rows of the table, or one of them")
@@ -105,63 +93,26 @@ class ExperimentPage(QWidget):
         rows.add("data set", self.data)
         rows.add("at a time", self.workers, "Processes beside each other")
         form = QWidget()
-        column = QVBoxLayout(form)
-        column.setContentsMargins(16, 4, 16, 12)
-        column.setSpacing(12)
-        column.addWidget(_words(f"{self.entry.paper}. {self.entry.about}"))
-        column.addLayout(scale)
-        column.addWidget(rows)
-        column.addWidget(self.advanced)
-        column.addWidget(
-            _small(
+        column(
+            plain_label(f"{self.entry.paper}. {self.entry.about}"),
+            column(self.quick, self.full, spacing=6),
+            rows,
+            self.advanced,
+            plain_label(
                 "It runs in a process of its own: this window and its run are left alone. It can "
                 "be stopped and continued, and its result is the report of "
-                f"'dgn reproduce {self.entry.id}'."
-            )
+                f"'dgn reproduce {self.entry.id}'.",
+                "small",
+            ),
+            1,
+            into=form,
+            margins=(16, 4, 16, 12),
+            spacing=12,
         )
-        column.addStretch(1)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
-        whole.addWidget(_scrolling(form), 1)
-        whole.addLayout(self._foot())
-
-    def _foot(self) -> QVBoxLayout:
-        """Message and button stay in sight however long the form is."""
-        buttons = QHBoxLayout()
-        buttons.addWidget(self.begin)
-        buttons.addStretch(1)
-        foot = QVBoxLayout()
-        foot.setContentsMargins(16, 8, 16, 12)
-        foot.setSpacing(8)
-        foot.addWidget(self.message)
-        foot.addLayout(buttons)
-        return foot
-
-
-def _scrolling(form: QWidget) -> QScrollArea:
-    place = QScrollArea()
-    place.setWidget(form)
-    place.setWidgetResizable(True)
-    place.setFrameShape(QFrame.Shape.NoFrame)
-    place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    place.viewport().setAutoFillBackground(False)
-    form.setAutoFillBackground(False)
-    return place
+        # Message and button stay in sight however long the form is.
+        foot = column(self.message, row(self.begin, 1), margins=(16, 8, 16, 12), spacing=8)
+        column((scrolling(form), 1), foot, into=self, spacing=0)
 
 
 def _cost(words: str) -> str:
     return words if words == "not measured" else f"about {words}"
-
-
-def _words(text: str) -> QLabel:
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
-    return label
-
-
-def _small(text: str) -> QLabel:
-    label = _words(text)
-    label.setProperty("role", "small")
-    return label

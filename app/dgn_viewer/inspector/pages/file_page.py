@@ -8,12 +8,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QCheckBox,
-    QHBoxLayout,
     QLabel,
     QPlainTextEdit,
     QPushButton,
     QRadioButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -25,6 +23,7 @@ from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.layouts import column, plain_label, row
 
 _MOST_LINES = 2000
 
@@ -50,7 +49,7 @@ class FilePage(QWidget):
         self._send = send
         self._now = now or DataConfig()
         self.uses = {use.purpose: QRadioButton(f"{use.title} {use.where}") for use in USES}
-        self.verdict, self.hint = _words(), _words("small")
+        self.verdict, self.hint = plain_label(), plain_label(role="small")
         self.table = MatchTable(listed.matches, theme, listed.tensors)
         self.table.picked.connect(self._pick)
         self.pick = QCheckBox("pick the tensors")
@@ -157,42 +156,28 @@ class FilePage(QWidget):
         name.setProperty("role", "heading")
         path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle)
         path.setProperty("role", "small")
-        count = _words("small")
-        count.setText(f"Tensors in the file: {len(listed.tensors):,}")
+        count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
         self._data_row = QWidget()
         self._data_row.setAutoFillBackground(False)
-        row = QHBoxLayout(self._data_row)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(QLabel("Shown on"))
-        row.addWidget(self.data, 1)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self.go)
-        buttons.addWidget(self.close_file)
-        buttons.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 4, 16, 16)
-        column.setSpacing(8)
-        for part in (name, path, *self.uses.values()):
-            column.addWidget(part)
-        column.addSpacing(4)
-        for part in (self.verdict, self.table, self.pick, self.restart_value, self._data_row):
-            column.addWidget(part)
-        column.addLayout(buttons)
-        column.addWidget(self.hint)
-        column.addSpacing(8)
-        column.addWidget(count)
+        row(QLabel("Shown on"), (self.data, 1), into=self._data_row)
+        buttons = row(self.go, self.close_file, 1, spacing=8)
+        use = (self.verdict, self.table, self.pick, self.restart_value, self._data_row)
         self.tensors = _tensor_list(listed)
-        column.addWidget(self.tensors, 1)
-
-
-def _words(role: str = "") -> QLabel:
-    """A label that shows what files say as it is, never as markup."""
-    label = QLabel()
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
-    label.setProperty("role", role)
-    return label
+        whole = column(
+            name,
+            path,
+            *self.uses.values(),
+            *use,
+            buttons,
+            self.hint,
+            count,
+            (self.tensors, 1),
+            into=self,
+            margins=(16, 4, 16, 16),
+            spacing=8,
+        )
+        whole.insertSpacing(whole.indexOf(self.verdict), 4)
+        whole.insertSpacing(whole.indexOf(count), 8)
 
 
 def _tensor_list(listed: FileListed) -> QPlainTextEdit:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout
+from PySide6.QtWidgets import QFrame, QPushButton
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
@@ -14,6 +13,7 @@ from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunS
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, plain_label, row, scrolling
 
 
 class RunPage(QFrame):
@@ -33,9 +33,7 @@ class RunPage(QFrame):
         self.as_now = QPushButton("As now")
         self.as_now.setToolTip("Fill in the settings of the present run, as they are now")
         self.as_now.clicked.connect(self._fill_as_now)
-        self.message = QLabel()
-        self.message.setTextFormat(Qt.TextFormat.PlainText)
-        self.message.setWordWrap(True)
+        self.message = plain_label()
         self._lay_out()
         self._show()
 
@@ -100,25 +98,6 @@ class RunPage(QFrame):
         self.message.setVisible(bool(text))
 
     def _lay_out(self) -> None:
-        place = QScrollArea()
-        place.setWidget(self.form)
-        place.setWidgetResizable(True)
-        place.setFrameShape(QFrame.Shape.NoFrame)
-        place.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        place.viewport().setAutoFillBackground(False)
-        self.form.setAutoFillBackground(False)
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self.start)
-        buttons.addWidget(self.as_now)
-        buttons.addStretch(1)
-        foot = QVBoxLayout()
-        foot.setContentsMargins(16, 8, 16, 12)
-        foot.setSpacing(8)
-        foot.addWidget(self.message)
-        foot.addLayout(buttons)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(place, 1)
-        column.addLayout(foot)
+        buttons = row(self.start, self.as_now, 1, spacing=8)
+        foot = column(self.message, buttons, margins=(16, 8, 16, 12), spacing=8)
+        column((scrolling(self.form), 1), foot, into=self, spacing=0)

@@ -7,12 +7,9 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QLabel,
     QListWidget,
     QListWidgetItem,
     QPushButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -22,6 +19,7 @@ from dgn_viewer.inspector.pages.run_rows import ABOUT, HEADLINE, RunRows
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, plain_label, row
 
 
 class RunsPage(QWidget):
@@ -40,10 +38,7 @@ class RunsPage(QWidget):
         self.rows.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.rows.currentRowChanged.connect(self._refresh)
         self.rows.itemActivated.connect(lambda _: self._show_run())
-        self.message = QLabel("Reading the folder of runs…")
-        self.message.setTextFormat(Qt.TextFormat.PlainText)
-        self.message.setWordWrap(True)
-        self.message.setProperty("role", "muted")
+        self.message = plain_label("Reading the folder of runs…", "muted")
         self.go_on = QPushButton("Continue")
         self.go_on.setProperty("role", "primary")
         self.go_on.setToolTip("Train on from its last checkpoint")
@@ -51,7 +46,9 @@ class RunsPage(QWidget):
         self.show_run = QPushButton("Show")
         self.show_run.setToolTip("Its curves and its last readings, without training")
         self.show_run.clicked.connect(self._show_run)
-        self._lay_out()
+        buttons = row(self.go_on, self.show_run, 1, spacing=8)
+        parts = ((self.rows, 1), self.message, buttons)
+        column(*parts, into=self, margins=(16, 4, 16, 12), spacing=8)
         self._refresh()
 
     def show_runs(self, listed: RunsListed) -> None:
@@ -99,19 +96,6 @@ class RunsPage(QWidget):
         run = self._chosen()
         if run is not None:
             self._send(ContinueRun(run.folder))
-
-    def _lay_out(self) -> None:
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self.go_on)
-        buttons.addWidget(self.show_run)
-        buttons.addStretch(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 4, 16, 12)
-        column.setSpacing(8)
-        column.addWidget(self.rows, 1)
-        column.addWidget(self.message)
-        column.addLayout(buttons)
 
 
 def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
