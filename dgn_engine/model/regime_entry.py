@@ -41,10 +41,8 @@ def enter(
     fresh = before is None
     redrawn: list[str] = []
     copied: list[str] = []
-    keeps_own = before is not None and before.own_gates and after.on_entry == "keep"
-    if keeps_own or after.on_entry == "share-redrawn":
-        _check_same(network)  # before anything is redrawn
-    if keeps_own:
+    check_entry(network, before, after)  # before anything is redrawn
+    if _keeps_own(before, after):
         copy_weights(network.value, network.feature)
         copied.append(f"{FEATURE} (from the value network)")
     if after.on_entry in ("redraw", "redraw-both") and not fresh:
@@ -59,6 +57,22 @@ def enter(
         copied.append(f"{FEATURE} (from the value network)")
     configure_for(network, after)
     return _described(after, tuple(redrawn), tuple(copied))
+
+
+def check_entry(network: GatedNetwork, before: Regime | None, after: Regime) -> None:
+    """Raise `UserError` where one network would take weights of the other and they differ in
+    width."""
+    copies = _keeps_own(before, after) or after.on_entry == "share-redrawn"
+    if copies and network.value.architecture != network.feature.architecture:
+        raise UserError(
+            "The gates are tiled, so that the value network is wider than the feature network: "
+            "neither can take the other's weights; choose FR-II or DL, or begin a run without "
+            "tiling."
+        )
+
+
+def _keeps_own(before: Regime | None, after: Regime) -> bool:
+    return before is not None and before.own_gates and after.on_entry == "keep"
 
 
 def configure_for(network: GatedNetwork, regime: Regime) -> None:
@@ -80,15 +94,6 @@ def _described(after: Regime, redrawn: tuple[str, ...], copied: tuple[str, ...])
     if not after.trains_value:
         frozen.append(VALUE)
     return RegimeChange(tuple(kept), tuple(frozen), redrawn, copied)
-
-
-def _check_same(network: GatedNetwork) -> None:
-    if network.value.architecture != network.feature.architecture:
-        raise UserError(
-            "The gates are tiled, so that the value network is wider than the feature network: "
-            "neither can take the other's weights; choose FR-II or DL, or begin a run without "
-            "tiling."
-        )
 
 
 def copy_weights(source: Stack, target: Stack) -> None:

@@ -44,13 +44,14 @@ class EvaluationSchedule:
         """Measure, or begin a test pass, if it is time; False if the loss is not finite."""
         step = self._trainer.step_count
         epoch_ends = step % self._trainer.steps_per_epoch == 0
-        test_due = self._live and time.monotonic() >= self._test_due
+        tests = self._trainer.regime.generalises
+        test_due = self._live and tests and time.monotonic() >= self._test_due
         if not (epoch_ends or test_due or step % self._every == 0):
             return self._trainer.finite
         train = self._trainer.train_score()
         self._add_to_epoch(train, epoch_ends)
         measured = Measured(step, self._trainer.epoch, train.loss, train.accuracy)
-        if (epoch_ends or test_due) and self._trainer.regime.generalises:
+        if (epoch_ends or test_due) and tests:
             self._pass = (self._test_pass(), measured)
             self._cost = 0.0
         else:

@@ -14,7 +14,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.importing.match_layers import LayerMatching
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import layer_infos
-from dgn_engine.model.regime_entry import RegimeChange
+from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
 from dgn_engine.regimes import find_regime, only_regime
@@ -78,6 +78,7 @@ class Run:
         data = to_device(examples, self.architecture, self.device)
         self.trainer = Trainer(config, self.architecture, data, regime, self.device)
         if pretrains:
+            check_entry(self.trainer.network, regime, self.target)
             epochs = config.gating.pretrain_epochs or config.training.epochs
             self.pretrain_steps = (epochs or ENDLESS_PRETRAINING) * self.trainer.steps_per_epoch
         copies.copy_into(self.trainer)
@@ -183,6 +184,7 @@ class Run:
 
     def swap(self, name: str, restart_value: bool) -> None:
         after = find_regime(name)
+        check_entry(self.trainer.network, self.trainer.regime, after)
         restart = restart_value and after.takes_gates
         self.announce_change(after.name)
         self.pretrain_steps = 0
@@ -192,6 +194,7 @@ class Run:
     def take_gates(self, match: LayerMatching, source: str, restart_value: bool) -> None:
         """Θ^f := the weights of a file; the regime becomes the one for copied gates."""
         before, after = self.trainer.regime, only_regime("for_copied_gates")
+        check_entry(self.trainer.network, before, after)
         self.announce_change(after.name)
         self.pretrain_steps = 0
         # Entering from own gates would copy Θ^v into Θ^f, only to be overwritten at once.

@@ -276,3 +276,18 @@ def test_rotated_gates_are_shifted_by_as_many_units(make_run):
 def test_a_wiring_that_does_not_fit_is_refused(make_run, regime, gating, words):
     with pytest.raises(UserError, match=words):
         make_run(regime, **gating)
+
+
+def test_fl_of_tiled_gates_is_refused_before_it_trains(make_run):
+    """The value network of the ReLU stage could not become the narrower feature network."""
+    with pytest.raises(UserError, match="tiled"):
+        make_run("FL", tiling=(2, 1, 1))
+    make_run("FL-linear", tiling=(2, 1, 1))  # its features are learnt as such
+
+
+def test_a_refused_swap_leaves_the_pre_training_as_it_was(make_run):
+    run = make_run("FL-linear", tiling=(2, 1, 1), pretrain_epochs=1)
+    steps = run.pretrain_steps
+    with pytest.raises(UserError, match="tiled"):
+        run.swap("FR-DI", restart_value=True)
+    assert run.pretrain_steps == steps > 0

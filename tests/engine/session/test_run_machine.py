@@ -1,0 +1,454 @@
+"""Two changes in a row: an engine driven through random commands, compared with `slow_run`.
+
+After each command everything that the engine computes is held against the slow run: weights,
+fixed input and optimiser state by name, the gates of each value layer, logits, the events in
+their order with their fields, and what a checkpoint holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.data import Examples
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as said
+from dgn_engine.regimes import all_regimes
+from dgn_engine.session import opened_files, undo
+from dgn_engine.session.engine import Engine
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.training import evaluation_schedule, initial_weights, metrics
+from dgn_engine.training import run as run_module
+from tests.engine.slow_run import TABLE, File, Refusal, SlowData, SlowRun, row_of
+
+REGIMES = tuple(regime.name for regime in all_regimes())
+CLOSE = {"rtol": 1e-7, "atol": 1e-9}  # both compute in float64, in another order
+INPUTS, WIDTH, TRAIN, TEST = 4, 6, 14, 40
+MEMORY = Path("/dev/shm")  # nothing here is about waiting for a disk
+TURNS = st.integers(0, 5)
+UNSEEN = (said.Working, said.FileListed, said.RunStarted, said.HistoryReplayed, said.RunContinued)
+
+
+def data_of(signed: bool) -> SlowData:
+    """14 examples to train on, so that the last batch is smaller, and 40 to test on: two chunks."""
+    generator = torch.Generator().manual_seed(5)
+    classes = 2 if signed else 3
+    x = torch.randn((TRAIN + TEST, INPUTS), generator=generator, dtype=torch.float64)
+    y = torch.randint(0, classes, (TRAIN + TEST,), generator=generator)
+    y[:classes] = torch.arange(classes)
+    return SlowData(x[:TRAIN], y[:TRAIN], x[TRAIN:], y[TRAIN:], classes, signed)
+
+
+def examples_of(data: SlowData) -> Examples:
+    names = tuple(str(c) for c in range(data.classes))
+    arrays = [t.numpy() for t in (data.train_x, data.train_y, data.test_x, data.test_y)]
+    return Examples(*arrays, names, "of the machine", "0" * 64, data.signed)
+
+
+def draw_file(name: str, sizes: tuple[int, ...], biased: bool, head: bool, seed: int) -> File:
+    generator = torch.Generator().manual_seed(seed)
+    sizes = sizes if head else (*sizes[:-1], sizes[-1] + 1)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return 0.7 * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    pairs = list(pairwise(sizes))
+    weights = tuple(normal(b, a) for a, b in pairs)
+    return File(name, weights, tuple(normal(b) for _, b in pairs) if biased else (), head)
+
+
+def contents_of(file: File) -> CheckpointContents:
+    arrays = {}
+    for layer, weight in enumerate(file.weights):
+        arrays[f"{layer}.weight"] = weight.numpy().copy()
+        if file.biases:
+            arrays[f"{layer}.bias"] = file.biases[layer].numpy().copy()
+    return CheckpointContents(file.name, arrays, dict.fromkeys(arrays, "float64"))
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> RunConfig:
+    depth = draw(st.sampled_from([3, 4]))
+    layers = depth - 1
+    regime = draw(st.sampled_from(REGIMES))
+    optimiser = draw(st.sampled_from(["adam", "sgd", "rmsprop"]))
+    from_file = row_of(regime).learnt_in and draw(st.booleans())
+    return RunConfig(
+        data=DataConfig("digits"),
+        net=NetConfig(
+            "fc",
+            (("depth", depth), ("width", WIDTH)),
+            bias=draw(st.booleans()),
+            init=draw(st.sampled_from(["kaiming", "glorot"])),  # weights ±σ would make ties
+        ),
+        gating=GatingConfig(
+            regime,
+            beta=draw(st.sampled_from([1.0, 4.0])),
+            epsilon=draw(st.sampled_from([0.0, 0.1])),
+            value_input=draw(st.sampled_from(["image", "ones", "random"])),
+            wiring=draw(st.sampled_from([(), tuple(reversed(range(layers)))])),
+            rotation=draw(st.sampled_from([(), tuple(range(1, depth))])),
+            tiling=draw(st.sampled_from([(), (), (2, 1, 3)[:layers]])),
+            gate_probability=draw(st.sampled_from([0.3, 0.8])),
+            gates_from="gates.pt" if from_file else "",
+            pretrain_epochs=draw(st.sampled_from([0, 1])),
+        ),
+        training=TrainingConfig(
+            loss=draw(st.sampled_from(["cross-entropy", "squared"])),
+            optimiser=optimiser,
+            learning_rate=draw(st.sampled_from([0.003, 0.02])),
+            momentum=draw(st.sampled_from([0.0, 0.9])) if optimiser == "sgd" else 0.0,
+            batch=draw(st.sampled_from([4, 3])),
+            epochs=draw(st.sampled_from([0, 2, 4])),
+            until=draw(st.sampled_from([0.0, 0.55])),
+        ),
+        seed=draw(st.integers(0, 99)),
+        device="cpu",
+        probe_examples=4,
+    )
+
+
+class RunMachine(RuleBasedStateMachine):
+    """An engine and a slow run that are told the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.patch = pytest.MonkeyPatch()
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        self.patch.setattr(evaluation_schedule, "time", clock)
+        self.patch.setattr(undo, "time", clock)
+        self.patch.setattr(metrics, "CHUNK_VALUES", 1)  # so that chunks are of 32 examples
+        self.place = Path(
+            tempfile.mkdtemp(prefix="dgn-machine-", dir=MEMORY if MEMORY.is_dir() else None)
+        )
+        self.file: File | None = None
+        for module in (opened_files, initial_weights):
+            self.patch.setattr(module, "read_tensors", lambda *_, **__: contents_of(self.file))
+        self.dtype = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        self.events: list[said.Event] = []
+        self.engine: Engine | None = None
+        self.slow: SlowRun | None = None
+        self.copied: tuple[Path, SlowRun] | None = None
+        self.tickets = self.copies = 0
+
+    # Set up and down
+
+    @initialize(config=configs(), signed=st.booleans(), biased=st.booleans())
+    def start(self, config: RunConfig, signed: bool, biased: bool) -> None:
+        self.config, data = config, data_of(signed)
+        self.patch.setattr(run_module, "load_examples", lambda *_: examples_of(data))
+        outputs = 1 if signed else data.classes
+        layers = dict(config.net.options)["depth"] - 1
+        sizes = (INPUTS, *[WIDTH] * layers, outputs)
+        self.file = draw_file("gates.pt", sizes, biased, True, 3)
+        gates = self.file if config.gating.gates_from else None
+        self._open()
+        self.engine.obey(do.StartRun(config, paused=True))
+        try:
+            self.slow = SlowRun(config, data, lambda: self.now, gates)
+        except Refusal:
+            assert isinstance(self.events[-1], said.Refused), self.events[-1]
+            self.events.clear()
+            untiled = replace(config, gating=replace(config.gating, tiling=()))
+            self.start(untiled, signed, biased)
+            return
+        self._check_started()
+        self.slow.tell_settings()
+        self.slow.changes = 0
+        self._compare()
+
+    def _open(self) -> None:
+        self.engine = Engine(self.events.append, lambda _: None, runs_root=str(self.place / "runs"))
+
+    def teardown(self) -> None:
+        if self.engine is not None:
+            self.engine.close()
+        torch.set_default_dtype(self.dtype)
+        torch.set_flush_denormal(False)
+        self.patch.undo()
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    # Comparing
+
+    @property
+    def run(self) -> run_module.Run:
+        assert self.engine is not None
+        assert self.engine.run is not None
+        return self.engine.run
+
+    def _check_started(self) -> None:
+        (told,) = [event for event in self.events if isinstance(event, said.RunStarted)]
+        slow, gating = self.slow, self.config.gating
+        assert told.regime == slow.first_regime
+        assert told.wiring == (gating.wiring or tuple(range(slow.layers)))
+        assert told.rotation == gating.rotation
+        assert told.parameters_value == sum(
+            (a + self.config.net.bias) * b for a, b in pairwise(slow.value_sizes)
+        )
+        assert told.steps_per_epoch == slow.epoch_steps
+        assert [layer.shape for layer in told.layers] == [(w,) for w in slow.value_sizes[1:-1]]
+        assert (told.train_examples, told.test_examples) == (TRAIN, TEST)
+        self.engine._recording._every = math.inf  # checkpoints by events, not by the clock
+
+    def _obey(self, command: do.Command, slowly: object) -> None:
+        """Where the slow run refuses the command, the engine has to, and change nothing."""
+        slow = self.slow
+        try:
+            slowly(slow)  # type: ignore[operator]
+        except Refusal:
+            slow.events.append(said.Refused(command.in_words(), ""))
+        self.engine.obey(command)
+        self._compare()
+
+    def _compare(self) -> None:
+        told = [event for event in self.events if not isinstance(event, UNSEEN)]
+        self.events.clear()
+        expected, self.slow.events = self.slow.events, []
+        assert [type(e).__name__ for e in told] == [type(e).__name__ for e in expected], (
+            told,
+            expected,
+        )
+        for ours, theirs in zip(told, expected, strict=True):
+            self._same_event(ours, theirs)
+        self._same_state()
+
+    def _same_event(self, ours: said.Event, theirs: said.Event) -> None:
+        for field in dataclasses.fields(theirs):
+            a, b = getattr(ours, field.name), getattr(theirs, field.name)
+            if (type(theirs), field.name) in (
+                (said.Refused, "reason"),
+                (said.FileClosed, "ticket"),
+            ):
+                continue
+            if isinstance(b, float):
+                close = math.isclose(a, b, rel_tol=1e-7, abs_tol=1e-9)
+                assert close or self.slow.blown or not b < 1e6, (field.name, ours, theirs)
+            else:
+                assert a == b, (field.name, ours, theirs)
+
+    def _same_state(self) -> None:
+        run, slow = self.run, self.slow
+        trainer, state = run.trainer, slow.state
+        assert (run.step_count, run.finished, run.diverged) == (
+            state.step,
+            slow.finished,
+            slow.diverged,
+        )
+        assert self.engine.running == slow.running
+        assert trainer.regime.name == state.regime
+        expected = dict(state.tensors)
+        for name, moments in state.moments.items():
+            expected |= {f"optimiser.{name}.{key}": value for key, value in moments.items()}
+        tensors = trainer.tensors()
+        assert set(tensors) == set(expected)
+        if slow.blown:
+            return
+        for name, tensor in expected.items():
+            assert torch.allclose(tensors[name].double(), tensor.double(), **CLOSE), name
+        assert trainer.counters()["train_seen"] == state.seen
+        assert np.allclose(trainer.counters()["train_sums"], (state.loss_sum, state.right), **CLOSE)
+        context = run.context()
+        with torch.no_grad():
+            logits = context.network(context.x)
+        slowly, gates = slow.outputs(list(run.probe_set.indices))
+        assert torch.allclose(logits, slowly, **CLOSE)
+        for ours, theirs in zip(context.gates, gates, strict=True):
+            assert torch.allclose(ours, theirs, **CLOSE)
+
+    # Rules. Each but the last trains a little afterwards: a turn is a step, or a part of a test.
+
+    def _train(self, turns: int) -> None:
+        if turns and not self.slow.running:
+            self._obey(do.Resume(), lambda slow: slow.resume())
+        for _ in range(turns):
+            self.engine.advance()
+            self.slow.turn()
+            self._compare()
+
+    @rule(steps=st.integers(1, 6), turns=TURNS, seconds=st.sampled_from([0.0, 0.3, 0.8]))
+    def advance(self, steps: int, turns: int, seconds: float) -> None:
+        self.now += seconds
+        self._obey(do.Advance(steps), lambda slow: slow.resume(steps))
+        self._train(2 * turns)
+
+    @rule(
+        swaps=st.lists(
+            st.tuples(st.sampled_from(REGIMES), st.booleans(), TURNS), min_size=1, max_size=3
+        )
+    )
+    def swap(self, swaps: list[tuple[str, bool, int]]) -> None:
+        for regime, restart, turns in swaps:
+            self._swap(regime, restart)
+            self._train(turns)
+
+    def _swap(self, regime: str, restart: bool) -> None:
+        self._obey(do.SwapRegime(regime, restart), lambda slow: slow.swap(regime, restart))
+
+    @rule(data=st.data(), turned=st.lists(st.integers(-2, 7), min_size=3, max_size=3), turns=TURNS)
+    def wire(self, data: st.DataObject, turned: list[int], turns: int) -> None:
+        layers = self.slow.layers
+        rotation = data.draw(st.sampled_from([(), tuple(turned[:layers])]), "rotation")
+        order = tuple(data.draw(st.permutations(range(layers)), "order"))
+        which = data.draw(st.sampled_from(["order", "rotation", "both"]), "which")
+        if which != "rotation":
+            self._obey(do.Rewire(order), lambda slow: slow.rewire(order))
+        if which != "order":
+            self._obey(do.Rotate(rotation), lambda slow: slow.rotate(rotation))
+        self._train(turns)
+
+    @rule(
+        change=st.sampled_from(
+            [
+                ("learning_rate", 0.001),
+                ("learning_rate", 0.03),
+                ("beta", 0.5),
+                ("beta", 8.0),
+                ("value_input", "image"),
+                ("value_input", "ones"),
+                ("value_input", "random"),
+            ]
+        ),
+        seconds=st.sampled_from([0.0, 0.8, 1.2]),
+        turns=TURNS,
+    )
+    def set(self, change: tuple[str, object], seconds: float, turns: int) -> None:
+        self._set(*change)
+        self.now += seconds
+        self._train(turns)
+
+    def _set(self, name: str, value: object) -> None:
+        kinds = {
+            "learning_rate": do.SetLearningRate,
+            "beta": do.SetBeta,
+            "value_input": do.SetValueInput,
+        }
+        self._obey(kinds[name](value), lambda slow: getattr(slow, f"set_{name}")(value))
+
+    @rule(
+        gates=st.booleans(),
+        biased=st.booleans(),
+        head=st.booleans(),
+        restart=st.booleans(),
+        turns=TURNS,
+    )
+    def take(self, gates: bool, biased: bool, head: bool, restart: bool, turns: int) -> None:
+        sizes = self.slow.feature_sizes if gates else self.slow.value_sizes
+        file = draw_file("taken.pt", sizes, biased, head, self.slow.state.step)
+        ticket = self._open_file(file)
+        if gates:
+            self._obey(do.TakeGates(ticket, restart), lambda slow: slow.take_gates(file, restart))
+        else:
+            self._obey(do.TakeWeights(ticket), lambda slow: slow.take_weights(file))
+        self._train(turns)
+
+    def _open_file(self, file: File) -> int:
+        self.file = file
+        self.engine.obey(do.OpenFile(file.name))
+        self.tickets += 1
+        until = time.monotonic() + 60
+        while not any(isinstance(event, said.FileListed) for event in self.events):
+            assert time.monotonic() < until, self.events
+            time.sleep(0.001)
+        return self.tickets
+
+    @rule(back=st.lists(st.booleans(), min_size=1, max_size=3), turns=TURNS)
+    def undo_and_redo(self, back: list[bool], turns: int) -> None:
+        for undoes in back:
+            if undoes:
+                self._obey(do.Undo(), lambda slow: slow.undo())
+            else:
+                self._obey(do.Redo(), lambda slow: slow.redo())
+        self._train(turns)
+
+    @rule(killed=st.booleans(), turns=TURNS)
+    def reopen(self, killed: bool, turns: int) -> None:
+        """Another program goes on with the run's folder, after a kill from its last checkpoint."""
+        folder = self.engine._recording.path
+        if killed:
+            assert self.engine._recording._recorder.flush()
+            self.copies += 1
+            folder = Path(shutil.copytree(folder, self.place / f"copy-{self.copies}"))
+        else:
+            self.slow.close()
+        self.engine.close()
+        self.events.clear()
+        self.slow.events.clear()
+        self.tickets = 0
+        self._open()
+        self.engine.obey(do.ContinueRun(str(folder), paused=True))
+        self.slow.reopened()
+        self._check_continued()
+        self.slow.tell_settings()
+        self.slow.changes = 0
+        self._compare()
+        self._train(turns)
+
+    def _check_continued(self) -> None:
+        told = [event for event in self.events if not isinstance(event, said.Working)]
+        kinds = [said.RunStarted, said.HistoryReplayed, said.RunContinued, said.SettingChanged]
+        assert [type(event) for event in told] == kinds
+        _, history, continued, _ = told
+        assert (continued.step, continued.remark) == (self.slow.state.step, "")
+        scores = [event for event in history.events if isinstance(event, said.Measured)]
+        assert tuple(score.step for score in scores) == self.slow.state.scored
+        self.engine._recording._every = math.inf
+
+    @precondition(lambda self: self.slow.state.step > 4 and not self.slow.diverged)
+    @rule(turns=TURNS)
+    def blow_up(self, turns: int) -> None:
+        """A learning rate with which the loss is soon no number."""
+        self._set("learning_rate", 1e200)
+        self._train(turns)
+
+
+def run_machine(examples: int, steps: int, *more: Phase) -> None:
+    run_state_machine_as_test(
+        RunMachine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=(Phase.generate, *more),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.discovery
+def test_random_changes_in_a_row_do_what_the_theory_says() -> None:
+    run_machine(30, 12)
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_many_random_changes_in_a_row_do_what_the_theory_says() -> None:
+    run_machine(600, 30, Phase.shrink)
+
+
+def test_the_slow_run_knows_the_table_of_the_theory() -> None:
+    assert set(TABLE) <= set(REGIMES)
