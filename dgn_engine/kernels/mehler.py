@@ -21,6 +21,7 @@ BLOCK = 64  # terms computed at once
 MOST_TERMS = 3072
 TOLERANCE = 1e-10
 SAME = 1e-12  # correlations this close to one count as one
+SAME_AT_ONCE = 1024  # pairs of those, integrated at once
 
 
 def diagonal(one: Function, two: Function, std: Tensor) -> Tensor:
@@ -52,8 +53,8 @@ def expectations(
         total = torch.outer(one[-1], two[-1])
         for m in range(len(one) - 2, -1, -1):
             total.mul_(apart).addr_(one[m], two[m])
-        for left in range(0, len(close), 1024):
-            i, j = close[left : left + 1024].unbind(1)
+        for left in range(0, len(close), SAME_AT_ONCE):
+            i, j = close[left : left + SAME_AT_ONCE].unbind(1)
             total[i, j] = (weighted[f][i] * weighted[g][n + j]).sum(1)
         results.append(total)
     return results, bound
