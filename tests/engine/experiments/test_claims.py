@@ -174,6 +174,32 @@ def test_the_interval_of_two_samples_is_that_of_welchs_t() -> None:
     )
 
 
+def test_two_values_have_an_interval() -> None:
+    """t(0.975) of one degree of freedom is 12.7062; of two it is 4.30265."""
+    assert mean_and_half_width((1.0, 3.0)) == pytest.approx((2.0, 12.706204736))
+    assert difference((1.0, 3.0), (0.0, 2.0)) == pytest.approx(
+        (1.0, 1.0 - 4.30265273 * math.sqrt(2), 1.0 + 4.30265273 * math.sqrt(2))
+    )
+    twin = [expit(logit(0.25) / 2 + side * 12.706204736 * logit(0.25) / 2) for side in (0, 1, -1)]
+    assert interval((0.25, 0.5), SHARE) == pytest.approx(tuple(twin))
+    assert all(math.isnan(end) for end in difference((1.0,), (0.0, 2.0))[1:])
+    assert difference((1.0, 1.0), (0.5, 0.5, 0.5)) == (0.5, 0.5, 0.5)
+
+
+def test_a_perfect_fall_is_a_perfect_rise_turned_round() -> None:
+    rise = interval((1.0, 0.9, 0.6), rank_correlation(6))
+    fall = interval((-1.0, -0.9, -0.6), rank_correlation(6))
+    assert fall == pytest.approx((-rise[0], -rise[2], -rise[1]))
+    assert -1 < fall[1] < fall[0] < fall[2]
+
+
+def test_an_end_at_a_limit_decides_nothing() -> None:
+    for end in (2.0, -2.0):
+        assert judged(within((end, end, end), 2.0)).verdict == "not decided"
+    assert judged(below((2.0, 2.0, 2.0), 2.0)).verdict == "not decided"
+    assert judged(at_most(1e-9, 1e-9, 1)).verdict == "held"
+
+
 def test_one_network_against_many_models_decides_nothing() -> None:
     many = [96.0 + 0.01 * i for i in range(48)]
     one = means((97.0,), many)

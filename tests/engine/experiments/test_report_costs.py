@@ -1,0 +1,262 @@
+"""What a reproduction is estimated to cost, and how far it says that it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
+from dgn_engine.experiments import Experiment, Findings, Plan, Request
+from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report import reproduction_progress as progress
+from dgn_engine.experiments.report.cost import (
+    cost_in_words,
+    cost_of,
+    operations,
+    storage_in_words,
+)
+from dgn_engine.experiments.report.reproduction_progress import (
+    FailedUnit,
+    ProgressTally,
+    RunningUnit,
+    work_of,
+)
+from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.unit import Calculation, Training, UnitFile
+from tests.engine.experiments.made_up import near
+from tests.engine.experiments.test_report_formatting import result
+
+NET = NetConfig("fc", (("width", 16), ("depth", 3)))
+WEIGHTS = 64 * 16 + 16 * 16 + 16 * 10
+CONFIG = RunConfig(
+    data=DataConfig(train_limit=100, test_limit=50),
+    net=NET,
+    gating=GatingConfig("ReLU"),
+    training=TrainingConfig(epochs=2, batch=32),
+    device="cpu",
+)
+
+
+def of(regime: str, unit_id: str = "", config: RunConfig = CONFIG, **gating: Any) -> Training:
+    gates = replace(config.gating, regime=regime, **gating)
+    return Training(unit_id or regime, replace(config, gating=gates))
+
+
+def task(*units: Any, quick_minutes: float = 1.5, **request: Any) -> ReproductionTask:
+    made = Experiment(
+        "T", "P", "A", lambda _: Plan(units), lambda *_: Findings(), quick_minutes, 30.0
+    )
+    return ReproductionTask("tiny", made, Request(**request), Path("/there"))
+
+
+@pytest.mark.parametrize(
+    ("regime", "passes", "networks"),
+    [
+        ("ReLU", 3, 1),  # forward, and backward twice as dear
+        ("soft-ReLU", 3, 1),
+        ("DLN", 3, 1),
+        ("FR-II", 4, 2),  # and the feature network forward
+        ("DL", 6, 2),  # which is trained as well
+    ],
+)
+def test_seconds_and_bytes_of_one_run(regime: str, passes: int, networks: int) -> None:
+    """Steps × passes × 3 layers at 0.11 ms, and 2 operations a weight at 55 GFLOP/s."""
+    made = cost_of(task(of(regime)))
+    steps, examples = 2 * 4, 2 * 100  # four batches of at most 32 an epoch
+    work = 2 * WEIGHTS * (passes * examples + networks * 2 * 50)
+    assert made.seconds == near(steps * passes * 3 * 1.1e-4 + work / 5.5e10)
+    kept = 1 + 2 * (1 + 2)  # the weights; two checkpoints with both moments of Adam
+    assert made.storage == near(4 * WEIGHTS * networks * kept + 3e4)
+    assert (made.runs, made.calculations, made.packed) == (1, 0, near(made.seconds))
+
+
+@pytest.mark.parametrize(("optimiser", "moments"), [("adam", 2), ("rmsprop", 1), ("sgd", 0)])
+def test_moments_and_kept_weights_take_their_room(optimiser: Any, moments: int) -> None:
+    settings = replace(CONFIG.training, optimiser=optimiser, keep_epochs=(0, 1, 2), keep_best=True)
+    made = cost_of(task(of("ReLU", config=replace(CONFIG, training=settings))))
+    assert made.storage == near(4 * WEIGHTS * (5 + 2 * (1 + moments)) + 3e4)
+
+
+@pytest.mark.parametrize(
+    ("regime", "passes", "networks"), [("ReLU", 3, 1), ("FR-II", 3, 2), ("DL", 6, 2)]
+)
+def test_a_stack_shares_its_layers_and_computes_frozen_gates_once(
+    regime: str, passes: int, networks: int
+) -> None:
+    three = [
+        replace(of(regime, f"run-s{s}"), config=replace(of(regime).config, seed=s))
+        for s in range(3)
+    ]
+    made = cost_of(task(*three, Calculation("c", "dgn_engine.x:y")))
+    work = 2 * WEIGHTS * (passes * 200 + networks * 100)
+    assert made.packed == near(3 * (8 * passes * 3 * 1.1e-4 / 3 + work / 3.6e10))
+    assert made.seconds == near(3 * cost_of(task(three[0])).seconds)
+    assert (made.runs, made.calculations) == (3, 1)
+
+
+def test_maps_are_counted_at_every_position_and_at_their_own_rate() -> None:
+    """cnn4 on 8 × 8: a weight of a convolution is used 64 times."""
+    net = NetConfig("cnn4", (("channels", 3),))
+    once = 2 * (64 * 9 * (1 * 3 + 3 * 3 * 3) + 3 * 10)
+    assert operations(build_architecture(net, (1, 8, 8), 10)) == once
+    made = cost_of(task(of("ReLU", config=replace(CONFIG, net=net))))
+    assert made.seconds == near(8 * 3 * 5 * 1.1e-4 + once * (3 * 200 + 100) / 7e10)
+
+
+def test_a_pair_of_classes_has_one_logit() -> None:
+    config = replace(CONFIG, data=replace(CONFIG.data, binary=(4, 7)))
+    made = cost_of(task(of("ReLU", config=config)))
+    assert made.storage == near(4 * (64 * 16 + 16 * 16 + 16) * 7 + 3e4)
+
+
+def test_gates_that_are_learnt_first_are_epochs_too() -> None:
+    assert work_of(of("ReLU")) == 2
+    assert work_of(of("FL")) == 4
+    assert work_of(of("FL", pretrain_epochs=5)) == 7
+    assert work_of(of("FL", gates_from="x.pt")) == 2
+    assert work_of(replace(of("FL"), gates_from=UnitFile("a", "b"))) == 2
+    assert work_of(Calculation("c", "dgn_engine.x:y")) == 1
+    endless = replace(CONFIG, training=replace(CONFIG.training, epochs=0))
+    assert work_of(of("ReLU", config=endless)) == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (12, "0.012 kB"), (9_940, "9.9 kB"), (31_400, "31 kB"), (999_400, "999 kB"),
+        (999_600, "1 MB"), (3.14e6, "3.1 MB"), (12e9, "12 GB"), (1.25e12, "1.2 TB"),
+        (45e12, "45.0 TB"),
+    ],
+)  # fmt: skip
+def test_storage_in_words(size: float, words: str) -> None:
+    assert storage_in_words(size) == words
+
+
+def test_a_cost_is_said_in_a_sentence() -> None:
+    assert cost_in_words(task(of("ReLU"))) == (
+        "tiny, quick: 1 runs; about 0.0 s of one CPU core to train, 70 kB of storage "
+        "(estimated). In /there."
+    )
+    three = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(3)]
+    words = cost_in_words(task(*three, Calculation("c", "dgn_engine.x:y"), scale="full"))
+    assert words.startswith("tiny, full: 3 runs, 1 calculations; about 0.0 s of one CPU core")
+    assert ", 0.0 s packed, 211 kB of storage" in words
+
+
+def test_calculations_cost_what_the_experiment_says() -> None:
+    call = Calculation("c", "dgn_engine.x:y")
+    started = "tiny, quick: 0 runs, 1 calculations; "
+    assert cost_in_words(task(call)) == f"{started}about 90 s. In /there."
+    assert cost_in_words(task(call, scale="full")).endswith("; about 30.0 h. In /there.")
+    unknown = cost_in_words(task(call, quick_minutes=0))
+    assert unknown == f"{started}how long is not measured. In /there."
+
+
+# Progress.
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def tally(clock: Clock) -> ProgressTally:
+    """Work of 2, 4 and 1."""
+    units = (of("ReLU", "a"), of("FL", "b"), Calculation("c", "dgn_engine.x:y"))
+    return ProgressTally("tiny", units, clock)
+
+
+def test_nothing_has_happened_yet() -> None:
+    now = tally(Clock()).progress()
+    assert (now.name, now.state, now.total, now.done, now.failed) == ("tiny", "running", 3, 0, 0)
+    assert (now.fraction, now.elapsed, now.left, now.best) == (0.0, 0.0, None, None)
+    assert (now.running, now.failures) == ((), ())
+
+
+def test_what_was_done_before_does_not_count_as_fast() -> None:
+    clock = Clock()
+    made = tally(clock)
+    made.add(UnitProgress("a", "skipped", 1.0, 0.5))
+    made.add(UnitProgress("b", "running", 0.25))  # begun before: a quarter was there
+    clock.now = 110.0
+    made.add(UnitProgress("b", "running", 0.75, 0.875))
+    now = made.progress()
+    assert (now.done, now.elapsed) == (1, 10.0)
+    assert now.fraction == near((2 + 3) / 7)
+    assert now.left == near(2 * 10 / 2), "two epochs in ten seconds; two are left"
+    assert now.best == RunningUnit("b", 0.75, 0.875)
+    assert now.running == (RunningUnit("b", 0.75, 0.875),)
+    made.add(UnitProgress("b", "done", 1.0, 0.8))
+    made.add(UnitProgress("c", "failed", trouble="why"))
+    over = made.progress("failed")
+    assert (over.state, over.done, over.failed, over.fraction) == ("failed", 2, 1, 1.0)
+    assert (over.best, over.left) == (RunningUnit("b", 0.75, 0.875), near(0.0))
+    assert over.failures == (FailedUnit("c", "why"),)
+    assert made.last["c"].state == "failed"
+
+
+def test_the_time_left_is_told_once_two_thousandths_are_done() -> None:
+    clock = Clock()
+    made = tally(clock)
+    made.add(UnitProgress("b", "running", 0.0))
+    clock.now = 101.0
+    made.add(UnitProgress("b", "running", 0.003))
+    assert made.progress().left is None
+    made.add(UnitProgress("b", "running", 0.004))
+    assert made.progress().left == near((7 - 0.016) / 0.016)
+
+
+@pytest.mark.parametrize(
+    ("state", "share"),
+    [("running", 0.5), ("interrupted", 0.5), ("queued", 0.5), ("done", 1.0), ("diverged", 1.0),
+     ("failed", 1.0)],
+)  # fmt: skip
+def test_the_share_of_a_unit_follows_its_state(state: Any, share: float) -> None:
+    made = tally(Clock())
+    made.add(UnitProgress("b", state, 0.5))
+    assert made.progress().fraction == near(4 * share / 7)
+
+
+def test_shares_keep_within_their_bounds_and_scores_are_numbers() -> None:
+    made = tally(Clock())
+    made.add(UnitProgress("b", "running", 2.0, math.nan))
+    assert (made.progress().fraction, made.progress().best) == (near(4 / 7), None)
+    made.add(UnitProgress("b", "running", -1.0, 0.25))
+    made.add(UnitProgress("a", "running", 0.5, 0.125))
+    assert made.progress().fraction == near(1 / 7)
+    assert made.progress().best == RunningUnit("b", -1.0, 0.25)
+
+
+def test_progress_survives_its_file(tmp_path: Path) -> None:
+    made = tally(Clock())
+    made.add(UnitProgress("b", "running", 0.5, 0.25))
+    progress.write(made.progress(), tmp_path)
+    assert progress.read(tmp_path) == made.progress()
+    assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
+    progress.write(made.progress(), tmp_path / "nowhere")  # no trouble
+    with pytest.raises(UserError, match="cannot be read"):
+        progress.read(tmp_path / "nowhere")
+
+
+def test_the_status_of_a_folder_in_words(tmp_path: Path) -> None:
+    assert progress.status(tmp_path) == "none"
+    made = tally(Clock())
+    made.add(UnitProgress("b", "running", 0.7))
+    for state, words in (
+        ("running", "interrupted, 40% done"),
+        ("failed", "failed, 40% done"),
+        ("done", "damaged"),
+    ):
+        progress.write(made.progress(state), tmp_path)
+        assert progress.status(tmp_path) == words
+    (tmp_path / "results.json").write_bytes(document.to_bytes(result()))
+    assert progress.status(tmp_path) == "done 2026-11-22"

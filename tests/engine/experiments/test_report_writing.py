@@ -1,0 +1,182 @@
+"""From findings to the document: means, differences, holes, and what ended early."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
+from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments.report import write_report as writing
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.reproduce import plan_of
+from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
+from dgn_engine.protocol.results import Printed
+from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import UnitResults, UnstartableUnit, record_unstartable
+from tests.engine.experiments.made_up import near
+
+NAN = math.nan
+ROWS = (
+    Row("three", (10.09, 10.13, 10.19), Printed(10.0, 0.1), "%", 40.0, 83.0, "so"),
+    Row("holes", (NAN, 3.0, math.inf), Printed(2.5), remark="so"),
+    Row("none", (NAN, NAN)),
+)
+OPEN = Claim("npf-1", "s", "d", 1.0, -1.0, 3.0, 3, "not decided")
+UNITS = tuple(Training(f"u{i}", RunConfig(seed=i)) for i in range(20))
+
+
+def write(
+    folder: Path,
+    state: Any = "done",
+    last: Mapping[str, UnitProgress] | None = None,
+    findings: Findings | Exception | None = None,
+    scale: Any = "quick",
+    **plan: Any,
+) -> Document:
+    def read(request: Request, results: UnitResults) -> Findings:
+        if isinstance(findings, Exception):
+            raise findings
+        return findings or Findings(ROWS, (OPEN,))
+
+    made = Plan(UNITS[:4], **plan)
+    experiment = Experiment("T", "P", "A", lambda _: made, read, 1.0, 1.0)
+    task = ReproductionTask("tiny", experiment, Request(scale), folder, ("reproduce", "tiny"))
+    return write_report(task, made, state, last, 61.0)
+
+
+def test_a_row_has_the_mean_of_the_values_that_are_there(tmp_path: Path) -> None:
+    """t(0.975) of two degrees of freedom is 4.302653."""
+    three, holes, none = write(tmp_path).rows
+    spread = math.sqrt(sum((v - three.mean) ** 2 for v in three.values) / 2 / 3)
+    assert three.mean == near((10.09 + 10.13 + 10.19) / 3)
+    assert three.half_width == pytest.approx(4.302652729911275 * spread)
+    assert three.difference == near(three.mean - 10.0)
+    assert (three.unit, three.epochs, three.seconds, three.remark) == ("%", 40.0, 83.0, "so")
+    assert (holes.values, holes.mean, holes.difference) == ((3.0,), 3.0, 0.5)
+    assert math.isnan(holes.half_width)
+    assert holes.remark == "so; 1 of 3 have a value"
+    assert (none.values, none.remark) == ((), "0 of 2 have a value")
+    assert math.isnan(none.mean)
+    assert math.isnan(none.difference)
+
+
+def test_what_is_open_at_quick_is_open_at_this_scale(tmp_path: Path) -> None:
+    assert [c.verdict for c in write(tmp_path).claims] == ["not decided at this scale"]
+    assert [c.verdict for c in write(tmp_path, scale="full").claims] == ["not decided"]
+
+
+def test_findings_are_read_once_all_is_over(tmp_path: Path) -> None:
+    for state in ("running", "interrupted"):
+        assert write(tmp_path, state).rows == ()
+    assert len(write(tmp_path, "failed").rows) == 3
+    refused = UserError("u1 is not there")
+    assert write(tmp_path, "failed", findings=refused).remarks == ("u1 is not there",)
+    with pytest.raises(UserError, match="u1 is not there"):
+        write(tmp_path, findings=refused)
+
+
+def test_a_unit_has_the_state_that_was_told_of_it(tmp_path: Path) -> None:
+    last = {
+        "u1": UnitProgress("u1", "failed", trouble="no memory"), "u2": UnitProgress("u2", "done"),
+    }  # fmt: skip
+    made = write(tmp_path, "failed", last)
+    assert [(unit.id, unit.state, unit.trouble) for unit in made.units] == [
+        ("u0", "queued", ""), ("u1", "failed", "no memory"), ("u2", "done", ""),
+        ("u3", "queued", ""),
+    ]  # fmt: skip
+    assert made.remarks == ("Failed: 'u1'. Their places in the table are empty.",)
+    assert made.machine["wall_seconds"] == 61.0
+    assert made.machine["device"] == "cpu"
+
+
+def test_what_could_not_begin_is_told_apart_from_what_diverged(tmp_path: Path) -> None:
+    record_unstartable("u1", UnstartableUnit("u0", 1009), tmp_path)
+    last = {name: UnitProgress(name, "diverged") for name in ("u0", "u1")}
+    made = write(tmp_path, "done", last)
+    assert made.remarks == (
+        "Diverged: 'u0'. Such a run counts with its best score until then and is not retuned.",
+        "Not begun, because the run whose gates or weights they take diverged before it left any: "
+        "'u1' (of 'u0'). They count as diverged.",
+    )
+    assert {unit.id: unit.state for unit in write(tmp_path).units} == {
+        "u0": "queued", "u1": "queued", "u2": "queued", "u3": "queued",
+    }  # fmt: skip
+
+
+def test_twelve_names_are_listed_and_more_are_counted() -> None:
+    names = [f"u{i}" for i in range(12)]
+    assert writing._listed(names) == ", ".join(names)
+    assert writing._listed([*names, "x", "y"]) == f"{', '.join(names)} and 2 more"
+
+
+def test_files_for_people_lie_beside_the_result(tmp_path: Path) -> None:
+    write(tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written == {"results.json", "report.md", "report.html"}
+
+
+def notes(*configs: RunConfig) -> tuple[str, ...]:
+    units = tuple(Training(f"u{i}", config) for i, config in enumerate(configs))
+    experiment = Experiment("T", "P", "A", lambda _: Plan(units), lambda *_: Findings(), 0, 0)
+    return plan_of(ReproductionTask("tiny", experiment, Request(), Path())).choices
+
+
+FC = RunConfig(
+    net=NetConfig("fc", (("width", 64), ("depth", 6))),
+    gating=GatingConfig("ReLU"),
+    training=TrainingConfig(epochs=40),
+)
+
+
+def test_a_plan_says_how_each_kind_of_network_is_trained() -> None:
+    slower = replace(FC, training=replace(FC.training, learning_rate=0.01, epochs=1500))
+    gates = GatingConfig("DL", beta=4.0, epsilon=0.1)
+    soft = replace(FC, gating=gates, net=replace(FC.net, bias=True, init="glorot"))
+    pair = replace(
+        FC,
+        data=DataConfig("mnist", binary=(4, 7)),
+        net=NetConfig("fc", (("width", 64), ("depth", 6)), init="bernoulli", sigma=0.25),
+        training=TrainingConfig("squared", "rmsprop", 1e-4, batch=64, epochs=1, until=0.999),
+    )
+    network = "fc (depth 6, width 64, no biases"
+    assert notes(FC, slower, soft, pair) == (
+        f"{network}, N(0, 2/fan-in)) on digits: Adam, step 0.01 or 0.0003, batch 32, "
+        "40 or 1,500 epochs, cross entropy",
+        "fc (depth 6, width 64, biases, Glorot's start) on digits: Adam, step 0.0003, batch 32, "
+        "40 epochs, cross entropy; soft gates are 1.1/(1 + exp(−4q))",
+        f"{network}, ±σ with σ = 0.25) on mnist (classes 4 and 7): RMSprop, step 0.0001, "
+        "batch 64, 1 epoch, squared loss, to a train accuracy of 99.9 %",
+    )
+
+
+def test_an_only_that_leaves_nothing_is_refused() -> None:
+    nothing = Experiment("T", "P", "A", lambda _: Plan(()), lambda *_: Findings(), 0, 0)
+    for only, words in (("x", "tiny has no rows whose label holds 'x' at this scale"),
+                        ("", "tiny has no rows at this scale")):  # fmt: skip
+        with pytest.raises(UserError, match=words):
+            plan_of(ReproductionTask("tiny", nothing, Request(only=only), Path()))
+
+
+def test_limits_are_said_at_both_scales_and_scaling_down_only_at_quick() -> None:
+    plan = Plan(UNITS[:1], scaled_down=("smaller",))
+    made = Experiment("T", "P", "A", lambda _: plan, lambda *_: Findings(), 0, 0)
+    limits = {"train_limit": 1009, "test_limit": 13}
+    said = {
+        scale: plan_of(
+            ReproductionTask("tiny", made, Request(scale, **limits), Path())  # type: ignore[arg-type]
+        ).scaled_down
+        for scale in ("quick", "full")
+    }
+    cut = (
+        "at most 1,009 training examples, balanced over the classes",
+        "at most 13 test examples, balanced over the classes",
+    )
+    assert said == {"quick": ("smaller", *cut), "full": cut}

@@ -1,0 +1,151 @@
+"""The table of a sweep: rows of made-up runs, groups over their seeds, results.json and .csv."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.sweep import summary
+from dgn_engine.sweep.schedule import UnitProgress, UnitState
+from dgn_engine.sweep.summary import SummaryRow, groups_of, rows_of, write_results
+from dgn_engine.sweep.sweep_file import Sweep, SweepRun
+from dgn_engine.sweep.unit import Training
+from dgn_engine.sweep.unit_results import TrainedRun
+
+FIELDS = ("gating.regime", "gating.wiring", "seed")
+NAN = math.nan
+
+
+def run(unit_id: str, settings: Mapping[str, Any]) -> SweepRun:
+    return SweepRun(Training(unit_id, RunConfig()), settings)
+
+
+def trained(best: float, **given: Any) -> TrainedRun:
+    numbers: dict[str, Any] = {
+        "path": Path(), "best": best, "last": best / 2, "epochs": (1.0, 10 * best),
+        "train": (0.1, best / 3), "train_loss": (0.5,), "test": (best,), "seconds": 100 * best,
+        "diverged_at": None,
+    }  # fmt: skip
+    return TrainedRun(**{**numbers, **given})
+
+
+@pytest.fixture
+def rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[SummaryRow]:
+    """Six runs: done, skipped, diverged, never scored, failed, not begun."""
+    results = {
+        "a": trained(0.1009), "b": trained(0.1013), "c": trained(0.1019, diverged_at=1234),
+        "d": trained(NAN, last=NAN, epochs=(), train=(), seconds=3.0),
+    }  # fmt: skip
+
+    class MadeUp:
+        def __init__(self, root: Path) -> None:
+            assert root == tmp_path
+
+        def trained(self, unit_id: str) -> TrainedRun:
+            return results[unit_id]
+
+    monkeypatch.setattr(summary, "UnitResults", MadeUp)
+    states: dict[str, UnitState] = {
+        "a": "done", "b": "skipped", "c": "diverged", "d": "done", "e": "failed",
+        "f": "interrupted",
+    }  # fmt: skip
+    last = {"e": UnitProgress("e", "failed", trouble='Trace\nno memory, "sorry"')}
+    return rows_of(sweep(), states, last, tmp_path)
+
+
+def sweep() -> Sweep:
+    settings = [("DL", 0), ("DL", 1), ("FR-II", 0), ("DL", 2), ("DL", 3), ("FR-II", 1), ("FL", 0)]
+    runs = [
+        run(name, {"gating.regime": regime, "gating.wiring": [1, 0], "seed": seed})
+        for name, (regime, seed) in zip("abcdefg", settings, strict=True)
+    ]
+    return Sweep(tuple(runs), FIELDS)
+
+
+def numbers(row: SummaryRow) -> tuple[float, ...]:
+    return (row.best, row.last, row.train, row.epochs, row.seconds)
+
+
+def near(*values: float) -> Any:
+    return pytest.approx(values, nan_ok=True)
+
+
+def test_a_row_says_what_became_of_a_run(rows: list[SummaryRow]) -> None:
+    assert [(row.id, row.state, row.trouble) for row in rows] == [
+        ("a", "done", ""),
+        ("b", "done", ""),
+        ("c", "diverged", "diverged at step 1,234"),
+        ("d", "done", ""),
+        ("e", "failed", 'Trace\nno memory, "sorry"'),
+        ("f", "interrupted", ""),
+        ("g", "queued", ""),
+    ]
+    assert rows[0].settings == {"gating.regime": "DL", "gating.wiring": [1, 0], "seed": 0}
+    for row, best in zip(rows, (0.1009, 0.1013, 0.1019), strict=False):
+        assert numbers(row) == near(best, best / 2, best / 3, 10 * best, 100 * best)
+    assert numbers(rows[3]) == near(NAN, NAN, NAN, NAN, 3.0)
+    for row in rows[4:]:
+        assert numbers(row) == near(NAN, NAN, NAN, NAN, NAN)
+
+
+def test_groups_are_the_settings_over_the_seeds_of_what_is_over(rows: list[SummaryRow]) -> None:
+    """t(0.975) of one degree of freedom is 12.706; two values lie half their gap off the mean."""
+    one, other = groups_of(rows)
+    assert one.settings == {"gating.regime": "DL", "gating.wiring": [1, 0]}
+    assert one.n == 3
+    half = 12.706204736174694 * 0.0002
+    assert one.best == near(0.1011, half)
+    assert one.last == near(0.05055, half / 2)
+    assert one.train == near(0.0337, half / 3)
+    assert one.seconds == pytest.approx(10.09 + 10.13 + 3.0)
+    assert (other.settings["gating.regime"], other.n) == ("FR-II", 1)
+    assert other.best == near(0.1019, NAN)
+    assert groups_of([]) == []
+
+
+def test_both_files_hold_every_run(rows: list[SummaryRow], tmp_path: Path) -> None:
+    write_results(tmp_path, sweep(), rows, "failed")
+    tree = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert (tree["format"], tree["state"]) == ("dgn-viewer sweep 1", "failed")
+    assert tree["fields"] == list(FIELDS)
+    assert [one["folder"] for one in tree["runs"]] == [f"units/{name}" for name in "abcdefg"]
+    assert tree["runs"][0]["best"] == 0.1009
+    assert tree["runs"][3]["best"] is None
+    assert [group["n"] for group in tree["groups"]] == [3, 1]
+    assert tree["groups"][1]["best"] == [0.1019, None]
+    with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.reader(file))
+    assert table[0] == [
+        "run", *FIELDS, "state", "best", "last", "train", "epochs", "seconds", "trouble",
+    ]  # fmt: skip
+    assert table[1] == [
+        "a", "DL", "1 0", "0", "done", "0.1009", repr(0.1009 / 2), repr(0.1009 / 3),
+        repr(10 * 0.1009), repr(100 * 0.1009), "",
+    ]  # fmt: skip
+    assert table[3][-1] == "diverged at step 1,234"
+    assert table[4][5:] == ["", "", "", "", "3.0", ""]
+    assert table[5] == ["e", "DL", "1 0", "3", "failed", *[""] * 5, 'no memory, "sorry"']
+    assert len(table) == 8
+
+
+def test_a_setting_that_a_run_does_not_have_is_an_empty_cell(tmp_path: Path) -> None:
+    made = Sweep((run("a", {"seed": 3}),), ("net.bias", "seed"))
+    write_results(tmp_path, made, [SummaryRow("a", {"seed": 3}, "queued")], "interrupted")
+    lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == [
+        "run,net.bias,seed,state,best,last,train,epochs,seconds,trouble", "a,,3,queued,,,,,,",
+    ]  # fmt: skip
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="Cannot write the results to"):
+        write_results(tmp_path / "file", sweep(), [], "done")
