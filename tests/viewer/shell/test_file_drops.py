@@ -183,3 +183,45 @@ def test_a_session_has_the_whole_window_for_a_zone(
     assert target.overlay.accessibleName().startswith("Drop to open this session")
     drop(window, files(session))
     assert sent == [OpenFile(str(session))]
+
+
+def test_a_closed_zone_is_neither_lit_nor_dropped_on(target: DropTarget, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}", encoding="utf-8")
+    enter(window_of(target), files(tmp_path))
+    overlay = target.overlay
+    found = {use.purpose: overlay.purpose_at(overlay.room_of(use.purpose).center().toPoint())
+             for use in USES}  # fmt: skip
+    assert found == {"gates": "", "weights": "", "compare": "compare", "network": ""}
+    overlay.light(overlay.room_of("gates").center().toPoint())
+    assert overlay.lit == ""
+    overlay.light(overlay.room_of("compare").center().toPoint())
+    assert overlay.lit == "compare"
+    overlay.light(overlay.room_of("gates").center().toPoint())
+    assert overlay.lit == ""
+    assert overlay.accessibleName() == (
+        f"{tmp_path.name} (recorded run). Compare beside the current run. "
+        "A recorded run can be compared with."
+    )
+
+
+def test_no_zone_is_open_where_nothing_can_be_taken(target: DropTarget, tmp_path: Path) -> None:
+    enter(window_of(target), files(tmp_path))  # a folder that is no run
+    overlay = target.overlay
+    for use in USES:
+        assert overlay.purpose_at(overlay.room_of(use.purpose).center().toPoint()) == ""
+    assert overlay.accessibleName().startswith("This cannot be taken. ")
+
+
+def test_three_zones_stand_side_by_side_over_a_low_one(target: DropTarget, tmp_path: Path) -> None:
+    enter(window_of(target), files(tmp_path / "some.pt"))
+    rooms = [target.overlay.room_of(use.purpose) for use in USES]
+    # Of 640 by 480: 24 around, 56 above, 40 below, 12 between, 96 for the low one.
+    width, height = 640 - 48, 480 - 48 - 56 - 40
+    wide = (width - 24) / 3
+    expected = [(24 + place * (wide + 12), 80, wide, height - 108) for place in range(3)]
+    expected.append((24, 80 + height - 96, width, 96))
+    for room, place in zip(rooms, expected, strict=True):
+        assert room.getRect() == pytest.approx(place)
+    between = rooms[0].topRight() + QPointF(6, 10)
+    assert target.overlay.purpose_at(between.toPoint()) == ""
+    assert target.overlay.purpose_at(QPoint(5, 5)) == ""

@@ -1,0 +1,65 @@
+"""The lines of text and of facts in a panel: what they say aloud, and what has room."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QPoint
+from PySide6.QtGui import QHelpEvent
+from PySide6.QtWidgets import QApplication, QToolTip
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.docks.text_line import FactsLine, TextLine
+from dgn_viewer.scene.elements import Fact
+from dgn_viewer.style.theme import DARK, LIGHT
+
+FACTS = (Fact("$ρ$ max", "0.5", "The largest."), Fact("rank", "4", "How many."))
+
+
+def test_a_line_is_whole_in_its_tooltip_and_for_screen_readers(qtbot: QtBot) -> None:
+    line = TextLine(LIGHT)
+    qtbot.addWidget(line)
+    line.set_text("$K^V$ & more")
+    assert line.text() == "$K^V$ & more"
+    assert line.toolTip() == "<i>K</i><sup><i>V</i></sup> &amp; more"
+    assert line.accessibleName() == "K^V & more"
+    line.set_theme(DARK)
+    line.resize(line.sizeHint())
+    assert line.sizeHint().width() == 120
+    assert not line.grab().isNull()
+
+
+def test_facts_are_shown_first_things_first_as_far_as_there_is_room(qtbot: QtBot) -> None:
+    line = FactsLine(LIGHT)
+    qtbot.addWidget(line)
+    line.resize(600, 24)
+    line.set_facts(FACTS)
+    assert line.accessibleName() == "ρ max 0.5, rank 4"
+    assert line.shown() == ("$ρ$ max", "rank")
+    (_, left, right), (_, next_left, end) = line._places()
+    assert left == 0.0
+    assert next_left == right + 16
+    line.resize(int(end) + 1, 24)
+    assert line.shown() == ("$ρ$ max", "rank")
+    line.resize(int(end) - 1, 24)
+    assert line.shown() == ("$ρ$ max",)
+    line.resize(10, 24)
+    assert line.shown() == ()
+    line.set_theme(DARK)
+    assert not line.grab().isNull()
+
+
+def test_a_fact_under_the_cursor_is_explained(qtbot: QtBot) -> None:
+    line = FactsLine(LIGHT)
+    qtbot.addWidget(line)
+    line.resize(600, 24)
+    line.set_facts(FACTS)
+    line.show()
+    _, left, _ = line._places()[1]
+
+    def tip(x: float) -> str:
+        at = QPoint(round(x), 10)
+        QApplication.sendEvent(line, QHelpEvent(QEvent.Type.ToolTip, at, line.mapToGlobal(at)))
+        return QToolTip.text()
+
+    assert tip(left + 3) == "How many."
+    assert tip(3) == "The largest."
+    QToolTip.hideText()
