@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import IO
 
@@ -39,6 +39,11 @@ _OTHER = {
 
 
 def main(seconds: int) -> None:
+    serve(answer, seconds)
+
+
+def serve(answer: Callable[[bytes, IO[bytes]], None], seconds: int) -> None:
+    """Read standard input, answer on standard output, confined."""
     pipe = answer_pipe()
     cut_off()
     content = sys.stdin.buffer.read(limits.FILE + 1)
@@ -47,17 +52,11 @@ def main(seconds: int) -> None:
 
 
 def answer(content: bytes, pipe: IO[bytes]) -> None:
-    try:
+    with wire.refusals(pipe):
         contents = tidy(read(content))
         if not contents.arrays:
             raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
         wire.send(contents, pipe)
-    except UnreadableFile as verdict:
-        wire.refuse(str(verdict), pipe)
-    except MemoryError:
-        wire.refuse("needs more memory than a file of its size may, and was refused", pipe)
-    except Exception as error:  # whatever a hostile file provokes, the answer is one sentence
-        wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
 def read(content: bytes) -> ParsedFile:

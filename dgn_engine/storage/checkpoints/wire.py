@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -46,6 +48,19 @@ def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
 def refuse(reason: str, pipe: IO[bytes]) -> None:
     pipe.write(json.dumps({"refused": plain(reason, 600)}).encode() + b"\n")
     pipe.flush()
+
+
+@contextmanager
+def refusals(pipe: IO[bytes]) -> Iterator[None]:
+    """Whatever a hostile file provokes in the block, the answer is one sentence."""
+    try:
+        yield
+    except UnreadableFile as verdict:
+        refuse(str(verdict), pipe)
+    except MemoryError:
+        refuse("needs more memory than a file of its size may, and was refused", pipe)
+    except Exception as error:
+        refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
 def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointContents:

@@ -14,9 +14,8 @@ import sys
 from typing import IO, Any
 
 from dgn_engine.storage.checkpoints import limits, wire
-from dgn_engine.storage.checkpoints.confinement import confine, cut_off
 from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
-from dgn_engine.storage.checkpoints.reader_child import answer_pipe
+from dgn_engine.storage.checkpoints.reader_child import serve
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
 from dgn_engine.storage.plain_data import to_plain
@@ -25,16 +24,8 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
 
 
-def main(seconds: int) -> None:
-    pipe = answer_pipe()
-    cut_off()
-    content = sys.stdin.buffer.read(limits.FILE + 1)
-    confine(seconds, len(content))
-    answer(content, pipe)
-
-
 def answer(content: bytes, pipe: IO[bytes]) -> None:
-    try:
+    with wire.refusals(pipe):
         archive = checked_session(content)
         names = [name for name in archive.members if name != archive_format.MANIFEST]
         head = {"files": [[name, archive.members[name].file_size] for name in names]}
@@ -42,12 +33,6 @@ def answer(content: bytes, pipe: IO[bytes]) -> None:
         for name in names:
             pipe.write(archive.stored(name))
         pipe.flush()
-    except UnreadableFile as verdict:
-        wire.refuse(str(verdict), pipe)
-    except MemoryError:
-        wire.refuse("needs more memory than a file of its size may, and was refused", pipe)
-    except Exception as error:  # whatever a hostile file provokes, the answer is one sentence
-        wire.refuse(f"cannot be read ({type(error).__name__}: {error})", pipe)
 
 
 def checked_session(content: bytes) -> ZipArchive:
@@ -135,4 +120,4 @@ def _json(archive: ZipArchive, name: str) -> Any:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    serve(answer, int(sys.argv[1]))
