@@ -241,17 +241,17 @@ class Notices(QWidget):
     def settle(self) -> None:
         """Take the size of the cards and sit in the corner."""
         self.setVisible(bool(self._cards))
-        height = sum(self._height(card) for card in self._cards)
+
+        height = sum(
+            max(card.heightForWidth(_WIDTH), card.minimumSizeHint().height())
+            for card in self._cards
+        )
         height += self._column.spacing() * max(0, len(self._cards) - 1)
         corner = self._corner()
         height = min(height, corner.y() - 2 * _MARGIN)
         left, top = corner.x() - _WIDTH - _MARGIN, corner.y() - height - _MARGIN
         self.setGeometry(left, top, _WIDTH, height)
         self.raise_()
-
-    @staticmethod
-    def _height(card: NoticeCard) -> int:
-        return max(card.heightForWidth(_WIDTH), card.minimumSizeHint().height())
 
     def event(self, event: QEvent) -> bool:
         """A card that changed its size (details) moves the stack."""

@@ -79,8 +79,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
     }
     numbers = {"FRNPF (frozen random gates)": FROZEN}
     numbers |= {f"FLNPF-{stage}": number for stage, number in PRINTED.items()}
+    printed = {label: Printed(number) for label, number in numbers.items()}
     rows = tuple(
-        cell.row(label, *comparable(request, _printed(numbers, label), "GCONV on CIFAR-10"))
+        cell.row(label, *comparable(request, printed.get(label), "GCONV on CIFAR-10"))
         for label, cell in cells.items()
     )
     by_stage = [cells[f"FLNPF-{stage}"].best for stage in STAGES]
@@ -99,10 +100,6 @@ def findings(request: Request, results: UnitResults) -> Findings:
         tuple(lines),
     )
     return Findings(rows, tuple(_claims(request, by_seed, frozen.best)), (figure,))
-
-
-def _printed(numbers: dict[str, float], label: str) -> Printed | None:
-    return Printed(numbers[label]) if label in numbers else None
 
 
 def _claims(request: Request, by_seed: list[list[float]], frozen: list[float]) -> Iterator[Claim]:

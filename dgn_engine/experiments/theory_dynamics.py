@@ -84,7 +84,7 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
         before, last = step.error, step.gates
     now = [weight.detach() for weight in network.value.parameters()]
     return {
-        "off": _median(found["off"]),
+        "off": float(torch.tensor(found["off"], dtype=torch.float64).median()),
         "worst": max(found["off"]),
         "instants": [i for i, number in enumerate(found["switched"]) if number],
         "switched": sum(found["switched"]),
@@ -93,10 +93,6 @@ def dynamics(work: CalculationInputs) -> dict[str, Any]:
         "parameters": _relative_change(now, first),
         "npv": _value_drift(now, first),
     }
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(torch.tensor(values, dtype=torch.float64).median())
 
 
 def _relative_change(now: Sequence[Tensor], first: Sequence[Tensor]) -> float:

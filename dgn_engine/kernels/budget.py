@@ -56,11 +56,8 @@ def _bytes_each(network: GatedNetwork, logits: Logits) -> tuple[int, int]:
 
 def _units(architecture: Architecture) -> int:
     """Numbers in one example and all its layers."""
-    return sum(prod(shape) for shape in (architecture.input_shape, *_shapes(architecture)))
-
-
-def _shapes(architecture: Architecture) -> list[tuple[int, ...]]:
-    return [shape for _, shape in architecture.shapes()]
+    shapes = (shape for _, shape in architecture.shapes())
+    return sum(prod(shape) for shape in (architecture.input_shape, *shapes))
 
 
 def _gib(count: int) -> str:

@@ -198,8 +198,8 @@ def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKe
     same = two is one
     shape = (len(one.value.inputs[0]), len(two.value.inputs[0]))
     value, feature, cross = (KernelSum(how, shape, same) for _ in range(3))
-    pairs = ((a, a) for a in _factors(one, top)) if same else _paired(one, two, top)
-    for a, b in pairs:
+    pairs = zip(_factors(one, top), _factors(two, top), strict=True)
+    for a, b in ((a, a) for a in _factors(one, top)) if same else pairs:
         positions = _positions(a)
         pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
         left = factor(a.layer, a.bias, a.inputs, pairwise)
@@ -226,10 +226,6 @@ def _positions(factors: LayerFactors) -> int:
     delta = factors.feature if factors.value is None else factors.value
     assert delta is not None
     return delta.shape[3:].numel()
-
-
-def _paired(one: _Block, two: _Block, top: Tensor) -> Iterator[tuple[LayerFactors, LayerFactors]]:
-    return zip(_factors(one, top), _factors(two, top), strict=True)
 
 
 def _sides(factors: LayerFactors, pairwise: bool) -> tuple[Tensor | None, Tensor | None]:

@@ -38,7 +38,7 @@ def map_kernel(
     if route is None or route.work(n) < WORTH_COMPILING:
         return None
     gates = gates[: len(route.layers)]
-    if not all(_is_hard(layer) for layer in gates):
+    if not all(((layer == 0) | (layer == 1)).all() for layer in gates):  # soft gates
         return None
     inputs = torch.ones((n, 1, *architecture.input_shape[1:])) if x_value is None else x_value
     images = np.ascontiguousarray(inputs.detach().double().numpy())
@@ -61,10 +61,6 @@ def map_kernel(
 
     route.fill(pairs, n)
     return torch.from_numpy(kernel_NN)
-
-
-def _is_hard(gates: Tensor) -> bool:
-    return bool(((gates == 0) | (gates == 1)).all())
 
 
 def _words(gates: Tensor) -> int:

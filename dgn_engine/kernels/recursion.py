@@ -150,7 +150,8 @@ def _vector_part(plan: _RecursionInputs, kernel: Tensor, derivative: Tensor | No
     n, first = kernel.shape[0], plan.map_nodes
     x_value = None if first or plan.x_value is None else _entered(plan)
     nodes = plan.architecture.nodes
-    start = first or next(place for place, node in enumerate(nodes) if not _is_pooling(node))
+    pooling = (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten)
+    start = first or next(i for i, node in enumerate(nodes) if not isinstance(node, pooling))
     for rows in row_tiles(n, n):
         columns = slice(rows.start, n)
         K = kernel[rows, columns]
@@ -164,10 +165,6 @@ def _vector_part(plan: _RecursionInputs, kernel: Tensor, derivative: Tensor | No
         kernel[rows, columns] = K
         if derivative is not None and dual is not None:
             derivative[rows, columns] = dual
-
-
-def _is_pooling(node: arch.Node) -> bool:
-    return isinstance(node, (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten))
 
 
 def _entered(plan: _RecursionInputs) -> Tensor:

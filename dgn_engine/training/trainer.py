@@ -80,7 +80,8 @@ class Trainer:
 
     def step(self) -> None:
         epoch, place = divmod(self.step_count, self.steps_per_epoch)
-        chosen = self._epoch_order(epoch)[self._slice(place)]
+        batch = self.config.training.batch
+        chosen = self._epoch_order(epoch)[place * batch : (place + 1) * batch]
         x, y = self.data.train_x[chosen], self.data.train_y[chosen]
         if self._augmentation is not None:
             x = self._augmentation.show(x, chosen, epoch)
@@ -236,10 +237,6 @@ class Trainer:
         net = self.config.net
         stack.draw(net.init, random_stream("weights", self.config.seed, self._draws), net.sigma)
         self._draws += 1
-
-    def _slice(self, place: int) -> slice:
-        batch = self.config.training.batch
-        return slice(place * batch, (place + 1) * batch)
 
     def _epoch_order(self, epoch: int) -> Tensor:
         if self._order[0] != epoch:

@@ -199,17 +199,14 @@ def _share_out(
     parts, shares = node.get("parts", ()), node.get("shares", ())
     if not parts:
         return
-    between = _separator(window) * (len(parts) - 1)
+    metric = QStyle.PixelMetric.PM_DockWidgetSeparatorExtent
+    between = window.style().pixelMetric(metric, None, window) * (len(parts) - 1)
     room = (width if node["across"] else height) - between
     sizes = [max(1, round(room * share / sum(shares))) for share in shares]
     window.resizeDocks([docks[_head(part)] for part in parts], sizes, _direction(node))
     for part, size in zip(parts, sizes, strict=True):
         inner = (size, height) if node["across"] else (width, size)
         _share_out(window, docks, part, *inner)
-
-
-def _separator(window: QMainWindow) -> int:
-    return window.style().pixelMetric(QStyle.PixelMetric.PM_DockWidgetSeparatorExtent, None, window)
 
 
 def _direction(node: dict[str, Any]) -> Qt.Orientation:

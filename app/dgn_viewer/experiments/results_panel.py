@@ -105,7 +105,8 @@ class ResultsPanel(QFrame):
     def show_document(self, document: Document, trouble: str = "") -> None:
         """Show a result, perhaps of an experiment that was interrupted."""
         self._document = document
-        self._head(document.title, _paper(document))
+        source = (document.paper, document.name, document.scale, document.protocol)
+        self._head(document.title, " · ".join(source))
         self.bar.setRange(0, 1000)
         self.bar.setValue(1000 if document.state == "done" else 0)
         self._state(_ended(document), running=False)
@@ -227,10 +228,6 @@ def _ended(document: Document) -> str:
     count = f"{some}{len(document.units):,} runs and calculations"
     took = f"{formatting.duration(document.seconds)} of computing · " if document.seconds else ""
     return f"{document.state} · {count} · {took}{made}"
-
-
-def _paper(document: Document) -> str:
-    return f"{document.paper} · {document.name} · {document.scale} · {document.protocol}"
 
 
 def _notes(document: Document) -> str:

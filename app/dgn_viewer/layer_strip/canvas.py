@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QWidget
 
@@ -201,7 +201,8 @@ class StripCanvas(QWidget):
             chip = self._chips[feature]
             chip.show_content(self._chip_content(feature, column), self._theme)
             if not chip.dragging:
-                chip.setGeometry(_with_ring(grid.chip(column)))
+                ringed = grid.chip(column).adjusted(-RING, -RING, RING, RING)
+                chip.setGeometry(ringed.toRect())
         in_order = [self._chips[feature] for feature in order]
         for before, after in pairwise(in_order):
             QWidget.setTabOrder(before, after)
@@ -263,12 +264,9 @@ class StripCanvas(QWidget):
             end = QPointF(box.center().x(), box.top())
             if end.y() < grid.node(feature).bottom():
                 end = QPointF(box.center().x(), box.center().y())
-            pending = self._pending is not None and self._moves(feature)
+            settled = self._pending or self._state.order
+            pending = settled.index(feature) != self._state.order.index(feature)
             paint_link(painter, grid.node(feature), end, colour, pending, chip.dragging)
-
-    def _moves(self, feature: int) -> bool:
-        assert self._pending is not None
-        return self._pending.index(feature) != self._state.order.index(feature)
 
     def _grid(self) -> StripGrid:
         return StripGrid(len(self._state.layers), self.width())
@@ -279,7 +277,3 @@ class StripCanvas(QWidget):
         return Brushes(
             self._theme, font(self, 13), font(self, 12), font(self, 13, bold=True), pixmap
         )
-
-
-def _with_ring(chip: QRectF) -> QRect:
-    return chip.adjusted(-RING, -RING, RING, RING).toRect()

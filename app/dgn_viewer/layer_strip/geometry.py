@@ -54,9 +54,6 @@ class StripGrid:
                 return column
         return None
 
-    def input_end(self) -> QPointF:
-        return QPointF(LABELS + TERMINAL, self.value(0).center().y())
-
     def output_end(self) -> QPointF:
         return QPointF(LABELS + TERMINAL + self.pitch * self.count, self.value(0).center().y())
 

@@ -95,7 +95,8 @@ class ChartItem(QGraphicsObject):
     def show_chart(self, chart: Chart) -> None:
         """Take new data; the user's zoom stays."""
         before, self.chart = self.chart, chart
-        self._full = _full_range(chart)
+        x, y = chart_range(chart)
+        self._full = drawn_range(x, chart.x), drawn_range(y, chart.y)
         self._showing = True  # a change of range is then followed here, once
         if before is chart or (before.small, before.click) != (chart.small, chart.click):
             self._set_up_mouse()
@@ -247,8 +248,3 @@ class ChartItem(QGraphicsObject):
         if chart.curves or noted != self._noted:
             self._noted = noted
             self._notes.update()
-
-
-def _full_range(chart: Chart) -> tuple[Range, Range]:
-    x, y = chart_range(chart)
-    return drawn_range(x, chart.x), drawn_range(y, chart.y)

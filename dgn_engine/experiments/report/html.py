@@ -66,17 +66,14 @@ def _claims(document: Document) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    shown = [place for place, head in enumerate(heads) if any(_said(row[place]) for row in rows)]
+    empty = ("", NOTHING)
+    shown = [place for place in range(len(heads)) if any(row[place] not in empty for row in rows)]
     yield "<div class=table><table><thead><tr>"
     yield "".join(_cell("th", heads[place], heads[place]) for place in shown)
     yield "</tr></thead><tbody>"
     for row in rows:
         yield "<tr>" + "".join(_cell("td", heads[place], row[place]) for place in shown) + "</tr>"
     yield "</tbody></table></div>"
-
-
-def _said(cell: str) -> bool:
-    return cell not in ("", NOTHING)
 
 
 def _cell(tag: str, head: str, text: str) -> str:

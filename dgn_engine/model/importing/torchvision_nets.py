@@ -133,7 +133,8 @@ def recognise(
             f"BatchNorm is folded in as in evaluation, with an ε of {epsilon:g}; the file does "
             "not say which."
         )
-    head = next(place for place, node in enumerate(nodes) if not _on_maps(node))
+    on_vectors = (arch.Dense, arch.GlobalAveragePool)
+    head = next(place for place, node in enumerate(nodes) if isinstance(node, on_vectors))
     if isinstance(nodes[head], arch.Dense):
         nodes, remark = _flattened(nodes, head, input_shape, kept, placed, listing.file_name)
         remarks += remark
@@ -141,10 +142,6 @@ def recognise(
     return RecognisedNet(
         title, architecture, replace(listing, arrays=kept, metadata={}), (*remarks,)
     )
-
-
-def _on_maps(node: arch.Node) -> bool:
-    return not isinstance(node, (arch.Dense, arch.GlobalAveragePool))
 
 
 def _plain_title(placed: PlacedWeights, shapes: dict[str, tuple[int, ...]]) -> str:

@@ -25,9 +25,8 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     ours, theirs = context.gates, context.compared_gates
     if theirs is None:
         return ProbeResult(absent="Nothing stands beside the run: drop a checkpoint on 'Compare'.")
-    layers = [
-        layer for layer in range(min(len(ours), len(theirs))) if _alike(ours[layer], theirs[layer])
-    ]
+    both = enumerate(zip(ours, theirs, strict=False))
+    layers = [layer for layer, (mine, other) in both if mine.shape == other.shape]
     if not layers:
         return ProbeResult(absent="No gate layer of the two networks has the same shape.")
     equal, chance = np.full(len(ours), np.nan), np.full(len(ours), np.nan)
@@ -42,10 +41,6 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
         chance[layer] = _independent(a, b)
         arrays[f"difference_{layer}"] = numpy(_difference(a, b))
     return ProbeResult(arrays, scalars)
-
-
-def _alike(ours: Tensor, theirs: Tensor) -> bool:
-    return ours.shape == theirs.shape
 
 
 def _open(gates: Tensor) -> Tensor:
