@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QWidget
 from dgn_engine.protocol.frames import MISFIT, Reading
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_spec import PanelSpec, View
-from dgn_viewer.widgets.layouts import column, row
+from dgn_viewer.widgets.layouts import column, push_button, row
 
 State = Literal["waiting", "live", "paused", "unavailable", "costly", "stale", "failed"]
 
@@ -101,12 +101,9 @@ class PanelMessage(QWidget):
         self._more = QPushButton("Details")
         self._more.setProperty("role", "small")
         self._more.setCheckable(True)
-        self._copy = QPushButton("Copy")
-        self._copy.setProperty("role", "small")
         self._more.toggled.connect(self._details.setVisible)
-        self._copy.clicked.connect(self._copy_details)
-        self._offer = QPushButton()
-        self._offer.clicked.connect(self.accepted)
+        self._copy = push_button("Copy", self._copy_details, "small")
+        self._offer = push_button("", self.accepted)
         buttons = row(0, self._offer, self._more, self._copy, 0)
         parts = (self._heading, self._sentence, buttons, (self._details, 2))
         column(0, *parts, 0, into=self, margins=(16, 8, 16, 8), spacing=4)

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QMainWindow,
     QProgressBar,
-    QPushButton,
     QStackedWidget,
     QWidget,
 )
@@ -24,7 +23,7 @@ from dgn_viewer.experiments.result_tables import RowTable
 from dgn_viewer.experiments.running_list import RunningList
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import column, plain_label, row, scrolling
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
 
 _FIGURE = 240  # pixels high
 _LEAST = 360  # pixels wide
@@ -58,17 +57,14 @@ class ResultsPanel(QFrame):
         self.bar.setAccessibleName("Progress of the experiment")
         self.words = plain_label(role="muted", selectable=True)
         self.trouble = plain_label(role="refused", selectable=True)
-        self.stop = _button("Stop", "Put away what is being trained; it can be continued")
-        self.go_on = _button("Continue", "Go on where it was left")
-        self.watch = _button("Watch live", "Train its next run in this window, beside it")
-        self.report = _button("Open report", "The whole report in the browser")
-        for button, signal in (
-            (self.stop, self.stop_wanted),
-            (self.go_on, self.go_on_wanted),
-            (self.watch, self.watch_wanted),
-            (self.report, self.report_wanted),
-        ):
-            button.clicked.connect(signal)
+        about = "Put away what is being trained; it can be continued"
+        self.stop = push_button("Stop", self.stop_wanted, about=about)
+        about = "Go on where it was left"
+        self.go_on = push_button("Continue", self.go_on_wanted, about=about)
+        about = "Train its next run in this window, beside it"
+        self.watch = push_button("Watch live", self.watch_wanted, about=about)
+        about = "The whole report in the browser"
+        self.report = push_button("Open report", self.report_wanted, about=about)
         self.running = RunningList()
         self.rows = RowTable()
         self.claims = ClaimList()
@@ -245,9 +241,3 @@ def _notes(document: Document) -> str:
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
     return lines[-1] if lines else ""
-
-
-def _button(text: str, about: str) -> QPushButton:
-    button = QPushButton(text)
-    button.setToolTip(about)
-    return button

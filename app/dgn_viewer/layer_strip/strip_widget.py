@@ -9,7 +9,6 @@ from PySide6.QtGui import QFontMetricsF, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QLabel,
-    QPushButton,
     QScrollArea,
     QToolBar,
     QWidget,
@@ -23,7 +22,7 @@ from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
 from dgn_viewer.style.theme import LIGHT, Theme
-from dgn_viewer.widgets.layouts import column, row
+from dgn_viewer.widgets.layouts import column, push_button, row
 
 _SIDE = 208  # width of the column of words
 
@@ -51,10 +50,8 @@ class LayersStrip(QFrame):
         self._headline = _label("heading")
         self._sentence = _label("small")
         self._sentence.setWordWrap(True)
-        self.reset = QPushButton("Reset order")
-        self.reset.setProperty("role", "small")
-        self.reset.setToolTip("Every value layer its own gates again, none of them turned (Home)")
-        self.reset.clicked.connect(self.reset_wiring)
+        about = "Every value layer its own gates again, none of them turned (Home)"
+        self.reset = push_button("Reset order", self.reset_wiring, "small", about)
         self._lay_out()
         self.set_theme(LIGHT)
         self._show()

@@ -1,14 +1,17 @@
-"""Rows and columns of widgets, pages that scroll, and labels of plain text."""
+"""Rows and columns of widgets, pages that scroll, labels of plain text, and buttons."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
     QHBoxLayout,
     QLabel,
     QLayout,
+    QPushButton,
     QScrollArea,
     QVBoxLayout,
     QWidget,
@@ -86,3 +89,15 @@ def plain_label(text: str = "", role: str = "", *, selectable: bool = False) -> 
     if selectable:
         label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label
+
+
+def push_button(
+    text: str, do: Callable[[], object] | SignalInstance, role: str = "", about: str = ""
+) -> QPushButton:
+    """A button that does this, or emits this signal, when it is pressed."""
+    button = QPushButton(text)
+    if role:
+        button.setProperty("role", role)
+    button.setToolTip(about)
+    button.clicked.connect(do)
+    return button

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from PySide6.QtWidgets import (
     QButtonGroup,
-    QPushButton,
     QRadioButton,
     QWidget,
 )
@@ -19,7 +18,7 @@ from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.form_section import Section
 from dgn_viewer.widgets.integer_field import IntegerField
-from dgn_viewer.widgets.layouts import column, plain_label, row, scrolling
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
 
 Start = Callable[[ExperimentEntry, ReproduceRequest], str]
 
@@ -51,9 +50,7 @@ class ExperimentPage(QWidget):
         self.data = PickBox([("", "its own"), *available])
         self.workers = IntegerField(0, 64, zero="as many as fit")
         self.advanced = ExperimentAdvanced(entry, catalogue)
-        self.begin = QPushButton("Start")
-        self.begin.setProperty("role", "primary")
-        self.begin.clicked.connect(self._begin)
+        self.begin = push_button("Start", self._begin, "primary")
         self.message = plain_label(busy, "refused")
         self.message.setVisible(bool(busy))
         self.begin.setEnabled(not busy)

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QLabel,
     QPlainTextEdit,
-    QPushButton,
     QRadioButton,
     QWidget,
 )
@@ -23,7 +22,7 @@ from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.form_fields import PickBox
-from dgn_viewer.widgets.layouts import column, plain_label, row
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _MOST_LINES = 2000
 
@@ -62,11 +61,8 @@ class FilePage(QWidget):
         )
         self.data = PickBox([("", f"current data ({self._now.name})"), *data])
         self.data.setAccessibleName("Shown on")
-        self.go = QPushButton()
-        self.go.setProperty("role", "primary")
-        self.go.clicked.connect(self._ask)
-        self.close_file = QPushButton("Close")
-        self.close_file.clicked.connect(self.leave)
+        self.go = push_button("", self._ask, "primary")
+        self.close_file = push_button("Close", self.leave)
         self._lay_out()
         for use in USES:
             self.uses[use.purpose].setToolTip(use.about)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtWidgets import QFrame, QPushButton
+from PySide6.QtWidgets import QFrame
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
@@ -13,7 +13,7 @@ from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunS
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import column, plain_label, row, scrolling
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
 
 
 class RunPage(QFrame):
@@ -27,12 +27,9 @@ class RunPage(QFrame):
         self.state = RunState()
         self.awaiting = False
         self.form = RunForm()
-        self.start = QPushButton("Start run")
-        self.start.setProperty("role", "primary")
-        self.start.clicked.connect(self._start)
-        self.as_now = QPushButton("As now")
-        self.as_now.setToolTip("Fill in the settings of the present run, as they are now")
-        self.as_now.clicked.connect(self._fill_as_now)
+        self.start = push_button("Start run", self._start, "primary")
+        about = "Fill in the settings of the present run, as they are now"
+        self.as_now = push_button("As now", self._fill_as_now, about=about)
         self.message = plain_label()
         self._lay_out()
         self._show()

@@ -9,7 +9,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QListWidget,
     QListWidgetItem,
-    QPushButton,
     QWidget,
 )
 
@@ -19,7 +18,7 @@ from dgn_viewer.inspector.pages.run_rows import ABOUT, HEADLINE, RunRows
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import column, plain_label, row
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 
 class RunsPage(QWidget):
@@ -39,13 +38,10 @@ class RunsPage(QWidget):
         self.rows.currentRowChanged.connect(self._refresh)
         self.rows.itemActivated.connect(lambda _: self._show_run())
         self.message = plain_label("Reading the folder of runs…", "muted")
-        self.go_on = QPushButton("Continue")
-        self.go_on.setProperty("role", "primary")
-        self.go_on.setToolTip("Train on from its last checkpoint")
-        self.go_on.clicked.connect(self._continue)
-        self.show_run = QPushButton("Show")
-        self.show_run.setToolTip("Its curves and its last readings, without training")
-        self.show_run.clicked.connect(self._show_run)
+        about = "Train on from its last checkpoint"
+        self.go_on = push_button("Continue", self._continue, "primary", about)
+        about = "Its curves and its last readings, without training"
+        self.show_run = push_button("Show", self._show_run, about=about)
         buttons = row(self.go_on, self.show_run, 1, spacing=8)
         parts = ((self.rows, 1), self.message, buttons)
         column(*parts, into=self, margins=(16, 4, 16, 12), spacing=8)
