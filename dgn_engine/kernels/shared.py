@@ -24,7 +24,7 @@ class SharedKernels:
 
     What several of them need is computed once: the forward pass by all, the recursion by Λ, S and
     (dense networks) H, the delta sweep by K^V, K^F and K^X. The network must not change meanwhile.
-    Raises `Refusal` where all of them for these inputs exceed `budget_bytes`.
+    Raises `UserError` where all of them for these inputs exceed `budget_bytes`.
     """
 
     def __init__(
