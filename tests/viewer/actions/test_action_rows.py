@@ -7,9 +7,10 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QObject
-from PySide6.QtGui import QIcon, QKeySequence
-from PySide6.QtWidgets import QMenuBar, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QFocusEvent, QIcon, QKeyEvent, QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenuBar, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
@@ -529,3 +530,146 @@ def test_the_sheet_lists_every_shortcut_with_its_name(bench: Bench) -> None:
     assert len(rows) == 21
     assert rows[0] == ("Space", "Run")
     assert ("Ctrl+Shift+Z", "Redo") in rows
+
+
+@pytest.fixture
+def palette(bench: Bench, qtbot: QtBot) -> Palette:
+    bench.actions.refresh()
+    found = Palette(bench.actions, bench.window)
+    with qtbot.waitExposed(bench.window):
+        bench.window.show()
+    bench.window.activateWindow()
+    found.open()
+    return found
+
+
+def current(palette: Palette) -> str:
+    item = palette.list.currentItem()
+    return "" if item is None else str(item.data(0, Qt.ItemDataRole.UserRole))
+
+
+def test_the_palette_has_its_place_over_the_window(bench: Bench, palette: Palette) -> None:
+    assert (palette.objectName(), palette.isVisible()) == ("palette", True)
+    assert (palette.width(), palette.x(), palette.y()) == (480, 160, 72)
+    assert (palette.query.placeholderText(), palette.query.accessibleName()) == (
+        "Find an action",
+        "Find an action",
+    )
+    listed = palette.list
+    assert (listed.columnCount(), listed.isHeaderHidden(), listed.rootIsDecorated()) == (
+        2,
+        True,
+        False,
+    )
+    assert listed.uniformRowHeights()
+    assert listed.focusPolicy() == Qt.FocusPolicy.NoFocus
+    assert not listed.header().stretchLastSection()
+    row = max(24, listed.sizeHintForRow(0))
+    assert listed.height() == 12 * row + 4  # twelve rows, the others are scrolled to
+    assert (palette.query.x(), palette.query.y()) == (8, 8)
+    assert listed.y() == palette.query.geometry().bottom() + 1 + 8
+    assert palette.height() == listed.geometry().bottom() + 1 + 8
+    palette.query.setText("theme light")
+    assert listed.height() == row + 4
+    palette.query.setText("nothing is called so")
+    assert palette.shown() == ()
+    assert listed.height() == max(24, listed.sizeHintForRow(0)) + 4
+    bench.window.resize(300, 220)
+    palette.open()
+    assert (palette.width(), palette.x()) == (268, 16)
+    assert palette.query.text() == ""
+    assert listed.height() == 60
+
+
+def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) -> None:
+    palette.query.setText("undo")  # both are disabled, only 'Back' by its tip would match
+    assert current(palette) == ""
+    palette.query.setText("engine")
+    first = palette.list.topLevelItem(0)
+    assert first is not None
+    assert first.isDisabled()
+    palette.query.setText("run:")
+    rows = palette.shown()
+    assert rows == ("run.toggle", "run.step", "run.epoch", "run.reset", "run.start_engine")
+    assert current(palette) == "run.toggle"
+    QTest.keyClick(palette.query, Qt.Key.Key_Down)
+    assert current(palette) == "run.step"
+    QTest.keyClick(palette.query, Qt.Key.Key_Up)
+    QTest.keyClick(palette.query, Qt.Key.Key_Up)
+    assert current(palette) == "run.toggle"
+    for _ in range(5):
+        QTest.keyClick(palette.query, Qt.Key.Key_Down)
+    assert current(palette) == "run.reset"  # the engine has not stopped
+    bench.desk.log.clear()
+    QTest.keyClick(palette.query, Qt.Key.Key_Return)
+    assert bench.desk.log == [Reset()]
+    assert not palette.isVisible()
+
+
+def test_a_click_does_and_escape_leaves(bench: Bench, palette: Palette) -> None:
+    palette.query.setText("one step")
+    item = palette.list.topLevelItem(0)
+    assert item is not None
+    assert item.toolTip(0) == "Take one training step, then pause (.)"
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    assert Qt.AlignmentFlag(item.textAlignment(1)) == right
+    bench.desk.log.clear()
+    palette.list.itemClicked.emit(item, 0)
+    assert bench.desk.log == [Advance(1)]
+    assert not palette.isVisible()
+    palette.open()
+    palette.query.setText("one step")
+    bench.actions["run.step"].setEnabled(False)
+    QTest.keyClick(palette.query, Qt.Key.Key_Enter)
+    assert bench.desk.log == [Advance(1)]
+    palette.open()
+    QTest.keyClick(palette.query, Qt.Key.Key_Escape)
+    assert not palette.isVisible()
+    assert bench.desk.log == [Advance(1)]
+
+
+def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
+    sheet = ShortcutSheet(bench.actions, bench.window)
+    bench.window.show()
+    assert (sheet.objectName(), sheet.isHidden()) == ("sheet", True)
+    assert sheet.focusPolicy() == Qt.FocusPolicy.StrongFocus
+    sheet.open()
+    assert sheet.isVisible()
+    assert sheet.x() == (bench.window.width() - sheet.width()) // 2
+    assert sheet.y() == (bench.window.height() - sheet.height()) // 2
+    grid: Any = sheet.layout()
+    texts = {
+        (row, column): grid.itemAtPosition(row, column).widget().text()
+        for row, column in ((0, 0), (1, 0), (1, 1), (14, 0), (1, 2), (1, 3), (7, 3))
+    }
+    assert texts == {
+        (0, 0): "Keyboard shortcuts",
+        (1, 0): "Space",
+        (1, 1): "Run",
+        (14, 0): "Ctrl+Shift+E",  # fourteen in a column
+        (1, 2): "Ctrl+Q",
+        (1, 3): "Quit",
+        (7, 3): "Keyboard shortcuts",
+    }
+    assert grid.itemAtPosition(0, 0).widget().property("role") == "title"
+    assert grid.itemAtPosition(1, 0).widget().property("role") == "heading"
+    assert grid.itemAtPosition(5, 1).widget().text() == "New run"  # without its dots
+    margins = grid.contentsMargins()
+    assert (margins.left(), margins.top(), margins.right(), margins.bottom()) == (24, 16, 24, 16)
+    assert (grid.horizontalSpacing(), grid.verticalSpacing()) == (16, 8)
+    count = grid.count()
+    QTest.keyClick(sheet, Qt.Key.Key_A)
+    assert not sheet.isVisible()
+    sheet.open()
+    assert grid.count() == count == 1 + 2 * 21
+    QTest.mouseClick(sheet, Qt.MouseButton.LeftButton)
+    assert not sheet.isVisible()
+    sheet.open()
+    QApplication.sendEvent(sheet, QFocusEvent(QEvent.Type.FocusOut))
+    assert not sheet.isVisible()
+    override = QKeyEvent(
+        QEvent.Type.ShortcutOverride, Qt.Key.Key_Space, Qt.KeyboardModifier.NoModifier
+    )
+    override.ignore()
+    QApplication.sendEvent(sheet, override)
+    assert override.isAccepted()

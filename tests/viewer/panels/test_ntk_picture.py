@@ -154,6 +154,12 @@ def test_as_computed_each_part_has_its_own_range_and_bar() -> None:
     )
 
 
+def test_a_small_cross_part_is_not_called_signed() -> None:
+    small = {("ntk", "trace_cross"): series([2, 6], [0.25, 0.5])}
+    (curve,) = chart(drawn("ntk", replace(VIEW, series=small)), "over_steps").curves
+    assert curve.name == "$K^X$"
+
+
 def test_norms_over_steps_are_never_signed() -> None:
     norms = (
         Curve("$K^V$", STEPS, np.array([60.0, 61.237]), "value"),
