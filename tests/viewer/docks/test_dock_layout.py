@@ -140,6 +140,14 @@ def test_a_floating_panel_keeps_its_place_and_a_closed_one_is_absent(
     assert not docks.is_open("c")
 
 
+def test_the_first_layout_docks_what_floats(docks: PanelDocks, qtbot: QtBot) -> None:
+    assert docks.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": [40, 60, 320, 240]}})
+    qtbot.waitUntil(lambda: "b" in docks.layout()["floating"])
+    docks.arrange()
+    assert docks.layout()["floating"] == {}
+    assert shape(docks.layout()["tree"]) == (["a", "b"], ["c", "d"])
+
+
 @pytest.mark.parametrize(
     "layout",
     [

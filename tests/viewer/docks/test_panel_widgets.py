@@ -67,7 +67,9 @@ def test_a_line_is_muted_and_stands_in_the_middle_of_its_height(
     line.set_text("a note")
     line.grab()
     below = 20 - style.height / 2 + style.ascent
-    assert painted == [(0.0, pytest.approx(below), "a note", QColor(LIGHT.muted).name())]
+    ((x, y, text, colour),) = painted
+    assert (x, text, colour) == (0.0, "a note", QColor(LIGHT.muted).name())
+    assert y == pytest.approx(below)
     line.set_theme(DARK)
     line.grab()
     assert painted[-1][3] == QColor(DARK.muted).name()
@@ -92,15 +94,10 @@ def test_names_of_facts_are_muted_and_their_values_stand_behind_them(
     second = names.width("rank") + 5 + values.width("4") + 16
     below = 20 - values.height / 2 + values.ascent
     muted, text = QColor(LIGHT.muted).name(), QColor(LIGHT.text).name()
-    expected = [
-        (0.0, "rank", muted),
-        (names.width("rank") + 5, "4", text),
-        (second, "ν", muted),
-        (second + names.width("ν") + 5, "12", text),
-    ]
-    assert [(x, words, colour) for x, _, words, colour in painted] == [
-        (pytest.approx(x), words, colour) for x, words, colour in expected
-    ]
+    places = [0.0, names.width("rank") + 5, second, second + names.width("ν") + 5]
+    assert [x for x, _, _, _ in painted] == pytest.approx(places)
+    assert [words for _, _, words, _ in painted] == ["rank", "4", "ν", "12"]
+    assert [colour for _, _, _, colour in painted] == [muted, text, muted, text]
     assert [y for _, y, _, _ in painted] == pytest.approx([below] * 4)
 
 
