@@ -1,0 +1,251 @@
+"""What each probe reads, counted by hand from gates and gradients; and when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import Event, Failed, ProbeScalars
+from dgn_engine.training import probe_schedule
+from dgn_engine.training.probe_schedule import ProbeSchedule
+from dgn_engine.training.probes import ProbeContext, all_probes
+from dgn_engine.training.probes import gates as gates_probe
+from dgn_engine.training.run import Run
+from tests.engine.conftest import SMALL
+
+Make = Callable[..., Run]
+PROBES = all_probes()
+
+
+def context_of(
+    run: Run, gates: tuple[Tensor, ...], others: tuple[Tensor, ...] | None = None
+) -> ProbeContext:
+    """The run under gates that are given, beside others."""
+    found = run.context(lambda: others)
+    network = found.network.with_gates(gates)
+    network.own_gates = False
+    return ProbeContext(network, found.x, found.labels, found.regime, lambda: others)
+
+
+def drawn(run: Run, seed: int, layers: int = 3) -> tuple[Tensor, ...]:
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(run.context().x), 16)
+    return tuple((torch.rand(shape, generator=generator) < 0.4).float() for _ in range(layers))
+
+
+def test_gates_count_open_and_dead_units_and_those_that_switched(make_run: Make) -> None:
+    run = make_run("FR-II")
+    first, second = drawn(run, 1), drawn(run, 2)
+    first[1][:, [3, 7]] = 0.0
+    before = gates_probe.PROBE.read(context_of(run, first), {}, None)
+    assert before.arrays["dead_1"].tolist() == [3, 7]
+    assert before.arrays["layer_1"].dtype == np.uint8
+    assert (before.arrays["layer_1"] == first[1].numpy()).all()
+    assert before.scalars["active_1"] == pytest.approx(first[1].mean().item())
+    assert "churn" not in before.scalars
+    after = gates_probe.PROBE.read(context_of(run, second), {}, before.memory)
+    switched = [float((a != b).float().mean()) for a, b in zip(first, second, strict=True)]
+    for layer, share in enumerate(switched):
+        assert after.scalars[f"churn_{layer}"] == pytest.approx(share)
+    assert after.scalars["churn"] == pytest.approx(np.mean(switched))  # layers of one width
+
+
+def test_the_agreement_of_two_networks_is_counted_against_chance(make_run: Make) -> None:
+    run = make_run("FR-II")
+    ours, theirs = drawn(run, 1), drawn(run, 2)
+    theirs = (theirs[0], theirs[1][:, :5], theirs[2])  # another width cannot be compared
+    found = PROBES["agreement"].read(context_of(run, ours, theirs), {}, None)
+    same = [float((ours[layer] == theirs[layer]).float().mean()) for layer in (0, 2)]
+    assert found.scalars["equal"] == pytest.approx(np.mean(same))
+    assert found.arrays["equal"][[0, 2]] == pytest.approx(same)
+    assert np.isnan(found.arrays["equal"][1])
+    for layer in (0, 2):
+        p, q = (gates[layer].numpy().mean(axis=0) for gates in (ours, theirs))
+        chance = np.mean([a * b + (1 - a) * (1 - b) for a, b in zip(p, q, strict=True)])
+        assert found.arrays["chance"][layer] == pytest.approx(chance)
+        difference = (ours[layer] - theirs[layer]).numpy()
+        assert (found.arrays[f"difference_{layer}"] == difference).all()
+    alone = PROBES["agreement"].read(context_of(run, ours), {}, None)
+    assert "Compare" in alone.absent
+    misfit = PROBES["agreement"].read(context_of(run, ours, (theirs[1],)), {}, None)
+    assert "same shape" in misfit.absent
+
+
+def cosines(kernel: Tensor) -> np.ndarray:
+    scale = kernel.diagonal().sqrt()
+    whole = kernel / torch.outer(scale, scale)
+    return torch.where(torch.outer(scale, scale) > 0, whole, torch.nan).numpy()
+
+
+@pytest.mark.parametrize("regime", ["DL", "FR-II"])
+def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: str) -> None:
+    run = make_run(regime)
+    context = run.context()
+    trace = context.network.trace(context.x)
+    gates = [gate.double().detach() for gate in trace.value.gates]
+    pre = [q.double().detach() for q in trace.gate_pre]
+    if regime == "DL":
+        slopes = [8 * g * (1 - g) for g in gates]
+    else:
+        slopes = [(q.abs() < 0.1 * q.square().mean().sqrt()).double() for q in pre]
+    tau = [g @ g.T for g in gates]
+    near = [d @ d.T for d in slopes]
+    sensitive = near[0] * tau[1] * tau[2] + tau[0] * near[1] * tau[2] + tau[0] * tau[1] * near[2]
+    found = PROBES["overlap"].read(context, {}, None)
+    close = {"rtol": 1e-3, "atol": 1e-5}
+    np.testing.assert_allclose(found.arrays["active"], cosines(tau[0] * tau[1] * tau[2]), **close)
+    np.testing.assert_allclose(found.arrays["sensitive"], cosines(sensitive), **close)
+    for layer in range(3):
+        np.testing.assert_allclose(found.arrays[f"active_{layer}"], cosines(tau[layer]), **close)
+        np.testing.assert_allclose(
+            found.arrays[f"sensitive_{layer}"], cosines(near[layer]), **close
+        )
+    assert set(found.facts) == {"gate" if regime == "DL" else "kappa"}
+
+
+def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> None:
+    run = make_run("FR-II")
+    context = run.context()
+    gates = [gate.double() for gate in context.gates]
+    x = context.x.double()
+    kernel = (x @ x.T) * torch.stack([g @ g.T for g in gates]).prod(0)
+    kernel /= kernel.trace()
+    found = PROBES["npk"].read(context, {}, None)
+    np.testing.assert_allclose(found.arrays["npk"], kernel, rtol=1e-4, atol=1e-8)
+    values = np.linalg.eigvalsh(kernel.numpy())[::-1]
+    np.testing.assert_allclose(found.arrays["eigenvalues"], values, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(found.arrays["cumulative"], np.cumsum(values), rtol=1e-4)
+    assert found.scalars["rho_max"] == pytest.approx(values[0], rel=1e-4)
+    assert found.scalars["effective_rank"] == pytest.approx(1 / np.square(values).sum(), rel=1e-3)
+
+
+def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> None:
+    run = make_run("DL")
+    context, network = run.context(), run.trainer.network
+    found = PROBES["ntk"].read(context, {}, None)
+    for name, part in (("value", network.value), ("feature", network.feature)):
+        weights = list(part.weights)
+        rows = []
+        for x in context.x:
+            logits = network(x[None])[0]
+            slopes = [
+                torch.autograd.grad(logit, weights, retain_graph=True, allow_unused=True)
+                for logit in logits
+            ]
+            rows.append(
+                [torch.cat([s.flatten() for s in each if s is not None]) for each in slopes]
+            )
+        jacobian = torch.stack([torch.stack(row) for row in rows])
+        kernel = torch.einsum("scp,tcp->st", jacobian, jacobian) / jacobian.shape[1]
+        np.testing.assert_allclose(found.arrays[name], kernel, rtol=1e-3, atol=1e-4)
+        assert found.scalars[f"trace_{name}"] == pytest.approx(kernel.trace().item(), rel=1e-4)
+        assert found.scalars[f"norm_{name}"] == pytest.approx(kernel.norm().item(), rel=1e-3)
+    assert "cross" not in found.arrays
+    hard = PROBES["ntk"].read(make_run("FR-II").context(), {}, None)
+    assert "hard gates" in hard.facts["feature"]
+    own = PROBES["ntk"].read(make_run("soft-ReLU").context(), {}, None)
+    assert {"value", "feature", "cross"} <= set(own.arrays)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    clock = SimpleNamespace(now=50.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(probe_schedule, "time", clock)
+    return clock
+
+
+def watching(events: list[Event], *names: str) -> ProbeSchedule:
+    schedule = ProbeSchedule(events.append)
+    schedule.watch(tuple(ProbeRequest(name) for name in names))
+    return schedule
+
+
+def test_a_probe_is_due_at_once_then_by_the_clock_and_only_for_a_new_step(
+    make_run: Make, events: list[Event], clock: SimpleNamespace
+) -> None:
+    run = make_run("DL")
+    schedule = watching(events, "gates", "agreement")
+    assert schedule.due(0) == ("gates", "agreement")
+    schedule.read(schedule.due(0), run.context(), 0)
+    assert schedule.readings["gates"].interval == 0.25
+    assert schedule.due(1) == ()
+    assert schedule.due(1, catch_up=True) == ("gates", "agreement")
+    clock.now += 0.25
+    assert schedule.due(1) == ("gates", "agreement")
+    assert schedule.due(0) == schedule.due(0, catch_up=True) == ()  # it was read at this step
+    schedule.invalidate_comparing()
+    assert schedule.due(0) == ("agreement",)
+    schedule.invalidate()
+    assert schedule.due(0) == ("gates", "agreement")
+    told = [event for event in events if isinstance(event, ProbeScalars)]
+    assert [(event.probe, event.step) for event in told] == [("gates", 0)]
+
+
+def test_a_slow_probe_waits_for_its_share_and_a_changed_request_does_not(
+    make_run: Make,
+    events: list[Event],
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, schedule = make_run("DL"), watching(events, "gates")
+
+    def slow(*given: object) -> object:
+        clock.now += 0.1
+        return gates_probe.read(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(schedule._probes, "gates", replace(PROBES["gates"], read=slow))  # type: ignore[arg-type]
+    schedule.read(("gates",), run.context(), 0)
+    assert schedule.readings["gates"].interval == pytest.approx(2.0)  # 5 % of the time
+    clock.now += 1.9
+    assert schedule.due(1) == ()
+    schedule.watch((ProbeRequest("gates"),))
+    assert schedule.due(1) == ()
+    schedule.watch((ProbeRequest("gates", (("layer", 1),)),))
+    assert schedule.due(1) == ("gates",)
+
+
+def test_a_faulty_probe_is_told_once_until_it_works_again(
+    make_run: Make, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, schedule = make_run("DL"), watching(events, "gates")
+    works = [False, False, True, False]
+
+    def faulty(*given: object) -> object:
+        if not works.pop(0):
+            raise ValueError("no.")
+        return gates_probe.read(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setitem(schedule._probes, "gates", replace(PROBES["gates"], read=faulty))  # type: ignore[arg-type]
+    told = []
+    for step in range(4):
+        schedule.read(("gates",), run.context(), step)
+        told.append(sum(isinstance(event, Failed) for event in events))
+    assert told == [1, 1, 1, 2]
+    assert schedule.readings["gates"].absent == "The probe failed at step 3: no."
+    assert schedule.readings["gates"].facts == {"fault": "ValueError"}
+
+
+def test_what_takes_long_is_read_only_when_asked_for_anyway(
+    make_run: Make, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, schedule = make_run("DL", replace(SMALL, probe_examples=12)), watching(events, "gates")
+    dear = replace(PROBES["gates"], cost=lambda _, n: n * 1e10)
+    monkeypatch.setitem(schedule._probes, "gates", dear)
+    schedule.read(("gates",), run.context(), 0)
+    assert schedule.readings["gates"].too_expensive == pytest.approx(12 * 1e10 / 2e10)
+    assert "about 6 s a reading with 12 probe examples" in schedule.readings["gates"].absent
+    schedule.watch((ProbeRequest("gates", (("anyway", True),)),))
+    schedule.read(("gates",), run.context(), 0)
+    assert not schedule.readings["gates"].absent
+    monkeypatch.setitem(schedule._probes, "gates", replace(dear, cost=lambda _, n: 1e11))
+    schedule.watch((ProbeRequest("gates"),))
+    schedule.read(("gates",), run.context(), 0)
+    assert not schedule.readings["gates"].absent  # just five seconds
