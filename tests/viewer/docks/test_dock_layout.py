@@ -148,6 +148,26 @@ def test_the_first_layout_docks_what_floats(docks: PanelDocks, qtbot: QtBot) -> 
     assert shape(docks.layout()["tree"]) == (["a", "b"], ["c", "d"])
 
 
+def test_a_panel_that_floated_on_another_screen_comes_onto_this_one(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    screen = docks.window.screen().availableGeometry()
+    right, bottom = screen.right() - 320, screen.bottom() - 240
+    whole = [screen.left(), screen.top(), screen.width(), screen.height()]
+
+    def floats(rect: list[int]) -> Any:
+        assert docks.put_layout({"tree": {"tabs": ["a"]}, "floating": {"b": rect}})
+        qtbot.waitUntil(lambda: "b" in docks.layout()["floating"])
+        return docks.layout()["floating"]["b"]
+
+    assert floats([20_000, 20_000, 320, 240]) == [right, bottom, 320, 240]
+    assert floats([-20_000, -20_000, 320, 240]) == [*whole[:2], 320, 240]
+    assert floats([0, 0, 20_000, 20_000]) == whole
+    width, height = floats([0, 0, 1, 1])[2:]
+    least = docks._docks["b"].minimumSizeHint()
+    assert (width, height) == (least.width(), least.height())
+
+
 @pytest.mark.parametrize(
     "layout",
     [

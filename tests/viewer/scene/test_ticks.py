@@ -144,6 +144,7 @@ def test_ticks_of_an_axis_are_those_of_its_visible_part() -> None:
     assert [place for place, _ in logarithmic] == pytest.approx([-3.0, -2.0, -1.0, 0.0])
     own = Axis(ticks=((0.0, "a"), (2.0, "b"), (3.0, "c"), (5.0, "d")))
     assert axis_ticks(own, (2.0, 4.0), 1) == ((2.0, "b"), (3.0, "c"))
+    assert axis_ticks(own, (3.0, 2.0), 1) == ((2.0, "b"), (3.0, "c"))
     logs = Axis(log=True, ticks=((-1.0, "never"), (0.0, "never"), (10.0, "ten"), (1000.0, "far")))
     assert axis_ticks(logs, (0.0, 2.0), 5) == ((1.0, "ten"),)
     assert len(axis_ticks(Axis(log=True), (-400.0, 400.0), 5)) > 0  # no float is so large
