@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = (ROOT / "dgn_engine", ROOT / "app" / "dgn_viewer", ROOT / "resources" / "dgn_resources")
 MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}
+pytestmark = pytest.mark.discovery  # a plug-in keeps these rules too
 TEXTS = {".py", ".md", ".toml", ".yml", ".json", ".svg", ".txt", ".spec", ""}
 # Folders whose files are plug-ins: what is in a file there has its name from the folder.
 PLUG_IN_FOLDERS = {
