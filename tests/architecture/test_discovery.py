@@ -118,8 +118,12 @@ def takes_all(node: ast.AST, whole: set[str]) -> bool:
 
 def unmarked(module: Path, found: set[str]) -> Iterator[str]:
     """Tests over a discovery that neither use `each` nor are marked."""
-    whole = set(found)
-    for node in ast.parse(module.read_text("utf-8")).body:
+    body = ast.parse(module.read_text("utf-8")).body
+    imports = [node for node in body if isinstance(node, ast.ImportFrom)]
+    # `catalogue` is also the name of a module, which holds no plug-ins.
+    functions = [node for node in imports if node.module != "dgn_engine.protocol"]
+    whole = {alias.name for node in functions for alias in node.names} & found
+    for node in body:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if takes_all(value, whole):
                 whole.add(name)

@@ -30,8 +30,8 @@ from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Calculation, Training, UnitFile
+from tests.engine.experiments.documents import result
 from tests.engine.experiments.made_up import near
-from tests.engine.experiments.test_report_formatting import result
 
 NET = NetConfig("fc", (("width", 16), ("depth", 3)))
 WEIGHTS = 64 * 16 + 16 * 16 + 16 * 10

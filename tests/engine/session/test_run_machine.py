@@ -458,5 +458,6 @@ def test_many_random_changes_in_a_row_do_what_the_theory_says() -> None:
     run_machine(600, 30, Phase.shrink)
 
 
+@pytest.mark.discovery
 def test_the_slow_run_knows_the_table_of_the_theory() -> None:
     assert set(TABLE) <= set(REGIMES)
