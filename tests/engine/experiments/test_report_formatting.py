@@ -223,11 +223,24 @@ def test_a_terminal_shows_rows_claims_and_what_failed() -> None:
     assert short.getvalue() == "done: /there/report.html\n"
 
 
+def test_a_table_on_a_terminal_has_words_at_the_left_and_signed_numbers_at_the_right() -> None:
+    rows = (replace(ROW, difference=0.5), replace(BARE, label="x" * 90))
+    stream = io.StringIO()
+    print_document(result(rows=rows, claims=(), units=()), Path("/there"), stream)
+    heads, first, second, _ = stream.getvalue().splitlines()
+    assert second.startswith("x" * 90), "in one line: 160 letters are there for a file"
+    assert first.startswith("DL" + " " * 88)
+    assert "+0.50" in first
+    for head, cell in (("measured", "97.50 ± 6.35"), ("printed", "98.22 ± 0.05"), ("time", "83 s")):
+        assert heads.index(head) + len(head) == first.index(cell) + len(cell)
+
+
 def test_a_document_survives_its_file_and_nan_is_null(tmp_path: Path) -> None:
     content = document.to_bytes(result())
     assert b"NaN" not in content
     assert b'"half_width": null' in content
     assert "ν | of H".encode() in content
+    assert content.startswith(b'{\n "name": "npf-table2",\n')
     assert content.endswith(b"}\n")
     (tmp_path / "results.json").write_bytes(content)
     for place in (tmp_path, tmp_path / "results.json"):

@@ -111,6 +111,27 @@ def test_what_could_not_begin_is_told_apart_from_what_diverged(tmp_path: Path) -
     }  # fmt: skip
 
 
+def test_a_result_says_what_made_it_and_on_which_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices = {"u0": {"device": "cuda:0"}, "u1": {"device": "cpu"}, "u2": {"device": "cuda:0"}}
+
+    def read_info(folder: Path) -> dict[str, str]:
+        if folder.name not in devices:
+            raise UserError("no run")
+        return devices[folder.name]
+
+    monkeypatch.setattr(writing.run_info, "read", read_info)
+    made = write(tmp_path, scaled_down=("smaller",), choices=("chosen",))
+    assert made.machine["device"] == "cpu, cuda:0"
+    assert (made.name, made.title, made.paper, made.about) == ("tiny", "T", "P", "A")
+    assert (made.scale, made.protocol, made.state) == ("quick", "as-published", "done")
+    assert made.command == ("reproduce", "tiny")
+    assert (made.scaled_down, made.choices) == (("smaller",), ("chosen",))
+    assert made.request["seeds"] == 0
+    assert made.seconds == 0.0
+
+
 def test_twelve_names_are_listed_and_more_are_counted() -> None:
     names = [f"u{i}" for i in range(12)]
     assert writing._listed(names) == ", ".join(names)
