@@ -91,6 +91,7 @@ def test_names_of_facts_are_muted_and_their_values_stand_behind_them(
     line.grab()
     family = line.font().family()
     names, values = TextStyle(family, 12), TextStyle(family, 13, bold=True)
+    assert line._types() == (names, values)
     second = names.width("rank") + 5 + values.width("4") + 16
     below = 20 - values.height / 2 + values.ascent
     muted, text = QColor(LIGHT.muted).name(), QColor(LIGHT.text).name()

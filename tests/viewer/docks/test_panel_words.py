@@ -181,3 +181,8 @@ def test_what_b_would_cost_is_that_of_its_own_readings() -> None:
     )
     assert expected_compared_seconds(SPEC, replace(VIEW, compared=compared)) == 90.0
     assert expected_compared_seconds(SPEC, replace(VIEW, compared=ComparedRun("x.pt"))) == 0.0
+
+
+def test_a_panel_that_says_no_more_is_a_usual_one_on_the_right() -> None:
+    assert (SPEC.options, SPEC.area, SPEC.order) == ((), "right", 0)
+    assert (SPEC.compares, SPEC.prompt) == (False, False)
