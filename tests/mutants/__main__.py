@@ -2,6 +2,7 @@
 
     python -m tests.mutants map            which tests run which line (the suite under coverage)
     python -m tests.mutants run --each 80  try a sample; go on where an earlier run stopped
+    python -m tests.mutants retry          try the survivors once more, after tests were added
     python -m tests.mutants report         kill rates by package, survivors
 
 Everything lies in build/mutants. What mypy rejects is no mutant: mypy would have noticed it.
@@ -18,16 +19,19 @@ import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 
-from tests.mutants.sample import GROUPS, Mutant, draw
+from tests.mutants.sample import GROUPS, Mutant, draw, find
 from tests.mutants.which_tests import SECONDS, lines_of
 from tests.mutants.worker import Trial
 
 ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "mutants"
+NOT_NOTICED = ("survived", "not run")
 COPIED = ("app", "dgn_engine", "resources", "tests", "benchmarks", "docs", "pyproject.toml")
-MOST_SECONDS = 60.0  # of tests for one mutant, by their usual durations
+SECONDS_EACH = 60.0  # of tests for one mutant, by their usual durations
 
 
 def environment(tree: Path) -> dict[str, str]:
@@ -90,9 +94,12 @@ def _holds_tests(path: Path) -> bool:
 
 
 def tests_for(
-    mutant: Mutant, known: dict[str, dict[str, list[str]]], seconds: dict[str, float]
+    mutant: Mutant,
+    known: dict[str, dict[str, list[str]]],
+    seconds: dict[str, float],
+    most: float,
 ) -> tuple[str, ...]:
-    """Ids of the tests that run the mutant's line, quick ones first, within the time allowed."""
+    """Ids of the tests that run the mutant's line, quick ones first, `most` seconds in all."""
     tests = sorted(
         known.get(mutant.file, {}).get(str(mutant.mutation.line), ()),
         key=lambda test: seconds.get(test, 1.0),
@@ -101,7 +108,7 @@ def tests_for(
     spent = 0.0
     for test in tests:
         spent += seconds.get(test, 1.0)
-        if chosen and spent > MOST_SECONDS:
+        if chosen and spent > most:
             break
         chosen.append(test)
     return tuple(chosen)
@@ -144,16 +151,11 @@ class Types:
 class Trials:
     """The mutants of a sample that are still to be tried, and where their verdicts go."""
 
-    def __init__(self, each: int, seed: int, only: str) -> None:
+    def __init__(self, waiting: Iterable[Mutant], most: float) -> None:
         told = json.loads((PLACE / "map.json").read_text("utf-8"))
-        self._known, self._seconds = told["lines"], told["seconds"]
+        self._known, self._seconds, self._most = told["lines"], told["seconds"], most
         self._results = PLACE / "results.jsonl"
-        done = {row["id"] for row in results()}
-        self._waiting = deque(
-            mutant
-            for mutant in draw(ROOT, each, seed)
-            if mutant.id not in done and only in mutant.group
-        )
+        self._waiting = deque(waiting)
         self._types = Types()
         self._writing = threading.Lock()
 
@@ -185,7 +187,7 @@ class Trials:
 
     def _verdict(self, mutant: Mutant, process: subprocess.Popen[str]) -> str:
         content = mutant.mutation.applied((ROOT / mutant.file).read_bytes())
-        tests = tests_for(mutant, self._known, self._seconds)
+        tests = tests_for(mutant, self._known, self._seconds, self._most)
         if self._types.reject(mutant, content):
             return "rejected"
         if not tests:
@@ -201,7 +203,7 @@ class Trials:
     def _write(self, mutant: Mutant, verdict: str) -> None:
         lines = (ROOT / mutant.file).read_text("utf-8").splitlines()
         row = {
-            "id": mutant.id,
+            "id": mutant.drawn_as or mutant.id,
             "group": mutant.group,
             "verdict": verdict,
             "line": lines[mutant.mutation.line - 1].strip(),
@@ -212,10 +214,28 @@ class Trials:
 
 
 def results() -> list[dict[str, str]]:
-    """The verdicts so far."""
+    """The verdicts so far; of a mutant that was tried again, the last."""
     path = PLACE / "results.jsonl"
     text = path.read_text("utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines()]
+    rows = (json.loads(line) for line in text.splitlines())
+    return list({row["id"]: row for row in rows}.values())
+
+
+def untried(each: int, seed: int, only: str) -> list[Mutant]:
+    """What a sample holds and no earlier run has tried, groups in turn."""
+    done = {row["id"] for row in results()}
+    by_group: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in draw(ROOT, each, seed):
+        if mutant.id not in done and only in mutant.group:
+            by_group[mutant.group].append(mutant)
+    turns = zip_longest(*by_group.values())
+    return [mutant for turn in turns for mutant in turn if mutant is not None]
+
+
+def survivors(only: str) -> list[Mutant]:
+    """What survived so far and is still in the tree, wherever its line is now."""
+    rows = [row for row in results() if row["verdict"] in NOT_NOTICED and only in row["group"]]
+    return [mutant for row in rows if (mutant := find(ROOT, row)) is not None]
 
 
 def report() -> int:
@@ -234,7 +254,7 @@ def report() -> int:
         low |= not rate >= bar
         print(f"| {group} | {tried} | {killed} | {rate:.0f} % | {bar} % |")
     for row in rows:
-        if row["verdict"] in ("survived", "not run"):
+        if row["verdict"] in NOT_NOTICED:
             print(f"{row['verdict']}: {row['id']}\n    {row['line']}  →  {row['new']}")
     return int(low)
 
@@ -242,16 +262,20 @@ def report() -> int:
 def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
-    parser.add_argument("what", choices=("map", "run", "report"))
+    parser.add_argument("what", choices=("map", "run", "retry", "report"))
     parser.add_argument("--each", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="")
+    parser.add_argument("--seconds", type=float, default=SECONDS_EACH, help="of tests, for each")
     given = parser.parse_args()
     if given.what == "map":
         make_map(given.workers)
     elif given.what == "run":
-        Trials(given.each, given.seed, given.only).run(given.workers)
+        sample = untried(given.each, given.seed, given.only)
+        Trials(sample, given.seconds).run(given.workers)
+    elif given.what == "retry":
+        Trials(survivors(given.only), given.seconds).run(given.workers)
     else:
         return report()
     return 0

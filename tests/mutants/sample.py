@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,15 @@ GROUPS: dict[str, tuple[tuple[str, ...], int]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mutation of one file; `id` stays the same as long as the text of the file does."""
+    """One mutation of one file; `id` stays the same as long as the text of the file does.
+
+    `drawn_as`: its id when it was drawn, where the file has changed since.
+    """
 
     group: str
     file: str
     mutation: Mutation
+    drawn_as: str = ""
 
     @property
     def id(self) -> str:
@@ -72,3 +76,26 @@ def draw(root: Path, each: int, seed: int) -> list[Mutant]:
                         chosen.append(mutant)
         drawn += chosen
     return drawn
+
+
+def find(root: Path, row: Mapping[str, str]) -> Mutant | None:
+    """The mutant of a verdict in the tree as it is: same file, line of text and change.
+
+    Of several the nearest to where it was. None where the line is gone.
+    """
+    file, number, _, kind, _ = row["id"].split(":", 4)
+    path = root / file
+    if not path.exists():
+        return None
+    source = path.read_bytes()
+    lines = source.decode("utf-8").splitlines()
+    alike = [
+        mutation
+        for mutation in mutations(source)
+        if (mutation.kind, mutation.text) == (kind, row["new"])
+        and lines[mutation.line - 1].strip() == row["line"]
+    ]
+    if not alike:
+        return None
+    nearest = min(alike, key=lambda mutation: abs(mutation.line - int(number)))
+    return Mutant(row["group"], file, nearest, row["id"])

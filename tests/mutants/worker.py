@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -17,7 +18,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Trial:
-    """`file` below the tree becomes `content` (latin-1 for bytes) while the `tests` run."""
+    """`file` below the tree becomes `content` (latin-1 for bytes) while the `tests` run.
+
+    `seconds`: of processor time; waiting tests have four times as long by the clock, so that a
+    busy machine kills no mutant.
+    """
 
     file: str
     content: str
@@ -45,29 +50,34 @@ def attempt(trial: Trial) -> str:
 def _forked(trial: Trial) -> str:
     child = os.fork()
     if child == 0:
-        _run_tests(trial.tests)
-    until = time.monotonic() + trial.seconds
+        _run_tests(trial)
+    until = time.monotonic() + 4 * trial.seconds
     while time.monotonic() < until:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            return "survived" if os.waitstatus_to_exitcode(status) == 0 else "killed"
+            code = os.waitstatus_to_exitcode(status)
+            return {0: "survived", -signal.SIGXCPU: "timeout"}.get(code, "killed")
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return "timeout"
 
 
-def _run_tests(tests: tuple[str, ...]) -> None:
+def _run_tests(trial: Trial) -> None:
     """In the fork; never returns."""
     code = 1
     try:
         os.setsid()
+        most = int(trial.seconds) + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most + 5))
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         import pytest
 
-        code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]))
+        code = int(
+            pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *trial.tests])
+        )
     finally:
         os._exit(code)
 
