@@ -14,7 +14,7 @@ from dgn_engine.experiments._initial_networks import (
     relative_distance,
     unit_inputs,
 )
-from dgn_engine.kernels import predicted_value_kernel, tangent_kernels, weight_sigmas
+from dgn_engine.kernels import expected_value_kernel, tangent_kernels, weight_sigmas
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, GlobalAveragePool, Merge
 from dgn_engine.model.network import GatedNetwork
 
@@ -40,7 +40,7 @@ def value_kernel_error(name: str, seed: int) -> float:
     ).mean(0)
     gates = network.trace(x).value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])
-    return relative_distance(mean, predicted_value_kernel(TINY[name], gates, x, sigmas))
+    return relative_distance(mean, expected_value_kernel(TINY[name], gates, x, sigmas))
 
 
 def feature_kernel_error(seed: int) -> float:

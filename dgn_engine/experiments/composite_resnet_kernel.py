@@ -16,8 +16,8 @@ from dgn_engine.experiments._initial_networks import (
     unit_inputs,
 )
 from dgn_engine.kernels import (
+    expected_value_kernel,
     neural_path_kernel,
-    predicted_value_kernel,
     sub_network,
     sub_network_kernel,
     sub_network_shares,
@@ -65,7 +65,7 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
     gates = trace.value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])
     whole = neural_path_kernel(architecture, gates, x)
-    expected = predicted_value_kernel(architecture, gates, x, sigmas)
+    expected = expected_value_kernel(architecture, gates, x, sigmas)
     counts = sub_network_shares(architecture, gates, x)
     paths, weighted = [0.0] * (BLOCKS + 1), [0.0] * (BLOCKS + 1)
     sums, sums_weighted = whole * 0, whole * 0

@@ -18,7 +18,7 @@ from dgn_engine.experiments._initial_networks import (
     relative_distance,
     unit_inputs,
 )
-from dgn_engine.kernels import predicted_value_kernel, relu_limit, tangent_kernels
+from dgn_engine.kernels import expected_value_kernel, relu_limit, tangent_kernels
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.statistics import rank_correlation
 from dgn_engine.sweep.unit import Calculation, CalculationInputs
@@ -71,9 +71,9 @@ def distances(work: CalculationInputs) -> dict[str, list[float]]:
         kernel = tangent_kernels(network, x).value
         sigmas = [math.sqrt(2 / width)] * (DEPTH - 1) + [math.sqrt(1 / width)]
         gates = network.trace(x).value.gates
-        predicted = predicted_value_kernel(network.architecture, gates, x, sigmas)
+        expected = expected_value_kernel(network.architecture, gates, x, sigmas)
         found["limit"].append(relative_distance(kernel, limit))
-        found["beta"].append(relative_distance(kernel, predicted))
+        found["beta"].append(relative_distance(kernel, expected))
     return found
 
 

@@ -21,8 +21,8 @@ from dgn_engine.experiments._initial_networks import (
 )
 from dgn_engine.experiments._sign_enumeration import TINY, feature_kernel_error, value_kernel_error
 from dgn_engine.kernels import (
+    expected_value_kernel,
     neural_path_kernel,
-    predicted_value_kernel,
     tangent_kernels,
     weight_sigmas,
 )
@@ -101,7 +101,7 @@ def _distance(architecture: Architecture, seed: int) -> float:
     x = unit_inputs(8, architecture.input_shape, seed)
     trace = network.trace(x)
     sigmas = weight_sigmas(network.value.tensors()[0])
-    expected = predicted_value_kernel(architecture, trace.value.gates, x, sigmas)
+    expected = expected_value_kernel(architecture, trace.value.gates, x, sigmas)
     kernel = tangent_kernels(network, x, feature_trained=False, trace=trace).value
     return relative_distance(kernel, expected)
 
@@ -121,7 +121,7 @@ def _spread(width: int, depth: int, seed: int, draws: int) -> float:
     x = unit_inputs(1, (10,), seed)
     sigma = (2.0 / width) ** 0.5
     gates = bernoulli_gates(1, width, depth, 0.5, torch.Generator().manual_seed(seed))
-    expected = predicted_value_kernel(architecture, gates, x, [sigma] * depth)
+    expected = expected_value_kernel(architecture, gates, x, [sigma] * depth)
     values = []
     for draw in range(draws):
         network = gated(architecture, 1000 * seed + draw, sigma=sigma)

@@ -3,6 +3,13 @@
 from dgn_engine.kernels.budget import check_budget, kernel_bytes
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
+from dgn_engine.kernels.expectation import (
+    expected_value_kernel,
+    random_gating_eigenvalues,
+    random_gating_kernel,
+    value_kernel_constant,
+    weight_sigmas,
+)
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.infinite import (
     LimitKernels,
@@ -23,13 +30,6 @@ from dgn_engine.kernels.path_kernels import (
     pair_bytes,
     sensitive_overlap,
     unit_diagonal,
-)
-from dgn_engine.kernels.prediction import (
-    predicted_value_kernel,
-    random_gating_eigenvalues,
-    random_gating_kernel,
-    value_kernel_constant,
-    weight_sigmas,
 )
 from dgn_engine.kernels.regression import KernelRegression, kernel_regression
 from dgn_engine.kernels.residual import (
@@ -60,6 +60,7 @@ __all__ = [
     "class_targets",
     "convolutional_limit",
     "estimate_path_kernel",
+    "expected_value_kernel",
     "gate_churn",
     "input_gram",
     "kernel_bytes",
@@ -73,7 +74,6 @@ __all__ = [
     "ntk_cost",
     "overlap",
     "pair_bytes",
-    "predicted_value_kernel",
     "random_gating_eigenvalues",
     "random_gating_kernel",
     "relu_limit",

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from dgn_engine.kernels.budget import check_budget
+from dgn_engine.kernels.expectation import expected_value_kernel, weight_sigmas
 from dgn_engine.kernels.gram import accumulator, input_gram
 from dgn_engine.kernels.ntk import Logits, TangentKernels, tangent_kernels
 from dgn_engine.kernels.path_kernels import Normalise, neural_path_kernel, normalised
-from dgn_engine.kernels.prediction import predicted_value_kernel, weight_sigmas
 from dgn_engine.kernels.recursion import PathKernels, path_recursion
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
@@ -100,15 +100,15 @@ class SharedKernels:
             self.network.architecture, self.gates, self.x_value, normalise, masks
         )
 
-    def predicted_value(self) -> Tensor:
+    def expected_value(self) -> Tensor:
         """βH (n, n), float64: E[K^V_0] per logit, to be held beside `tangent.value` in mode 'mean'.
 
         σ of each layer is the root mean square of its weights, so that it is what they were drawn
-        with at initialisation, exactly for ±σ (see `kernels.predicted_value_kernel`).
+        with at initialisation, exactly for ±σ (see `kernels.expected_value_kernel`).
         """
         sigmas = weight_sigmas(self.network.value.tensors()[0])
         masks = self.trace.value.masks
-        return predicted_value_kernel(
+        return expected_value_kernel(
             self.network.architecture, self.gates, self.x_value, sigmas, masks
         )
 

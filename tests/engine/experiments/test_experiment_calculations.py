@@ -22,7 +22,7 @@ from dgn_engine.experiments import (
     theory_infinite_width,
     theory_ntk_npk,
 )
-from dgn_engine.kernels import predicted_value_kernel, relu_limit, tangent_kernels
+from dgn_engine.kernels import expected_value_kernel, relu_limit, tangent_kernels
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import CalculationInputs
@@ -215,7 +215,7 @@ def test_the_distance_of_other_value_kernels_is_the_mean_of_four_draws(name: str
         x = initial.unit_inputs(8, architecture[name].input_shape, seed)
         gates = network.trace(x).value.gates
         sigmas = [float(weight.abs().max()) for weight in network.value.weights]
-        expected = predicted_value_kernel(architecture[name], gates, x, sigmas)
+        expected = expected_value_kernel(architecture[name], gates, x, sigmas)
         kernel = tangent_kernels(network, x, feature_trained=False).value
         four.append(distance(kernel.numpy(), expected.numpy()))
     assert found == near(sum(four) / 4)

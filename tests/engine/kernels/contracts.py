@@ -40,7 +40,7 @@ CONTRACTS: dict[str, Contract] = {
     "linear_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
     "neural_path_kernel": (GATES, {"": "n n"}),
     "overlap": (GATES, {"": "n n"}),
-    "predicted_value_kernel": (GATES, {"": "n n"}),
+    "expected_value_kernel": (GATES, {"": "n n"}),
     "random_gating_eigenvalues": ({}, {"": "n"}),
     "random_gating_kernel": ({}, {"": "n n"}),
     "relu_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),

@@ -66,8 +66,8 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
     gates = network.trace(x).value.gates
     sigmas = [sigma_conv if isinstance(layer, Conv) else sigma_dense for layer, _ in layers]
     assert k.weight_sigmas([weight for _, weight in layers]) == pytest.approx(sigmas)
-    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas).detach()
-    torch.testing.assert_close(total / 2**10, predicted, rtol=1e-12, atol=1e-12)
+    expected = k.expected_value_kernel(architecture, gates, x, sigmas).detach()
+    torch.testing.assert_close(total / 2**10, expected, rtol=1e-12, atol=1e-12)
     H = k.neural_path_kernel(architecture, gates, x).detach()
     conv = sum(isinstance(layer, Conv) for layer, _ in layers)
     dense = len(layers) - conv
@@ -75,7 +75,7 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
     positions = 6 if conv else 1  # the second convolution leaves 3×2 of the 4×3 map
     beta = conv * a ** max(conv - 1, 0) * b**dense + dense * a**conv * b ** (dense - 1)
     assert k.value_kernel_constant(architecture, sigmas) == pytest.approx(beta / positions**2)
-    torch.testing.assert_close(predicted, beta / positions**2 * H, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(expected, beta / positions**2 * H, rtol=1e-12, atol=1e-12)
 
 
 PLAIN_BLOCKS = (
@@ -119,19 +119,19 @@ def test_the_mean_value_kernel_of_a_residual_network_is_the_weighted_sum_of_sub_
     x = images(architecture, 3)
     sigmas = [0.6, 0.8, 1.1, 0.9, 0.7, 1.2]
     gates = [gate.detach() for gate in network.trace(x).value.gates]
-    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas)
+    expected = k.expected_value_kernel(architecture, gates, x, sigmas)
     mean = mean_over_signs(architecture, gates, x, sigmas)
-    torch.testing.assert_close(mean, predicted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(mean, expected, rtol=1e-12, atol=1e-12)
     terms = torch.zeros((3, 3), dtype=torch.float64)
     for kept in ((), (0,), (1,), (0, 1)):
         part = k.sub_network(architecture, kept)
         used = [sigmas[place] for place in part.weights]
         beta = k.value_kernel_constant(part.architecture, used)
         terms += beta * k.sub_network_kernel(architecture, gates, x, kept)
-    torch.testing.assert_close(terms, predicted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(terms, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_prediction_for_torchvision_s_blocks_is_the_weighted_sum_of_sub_networks() -> None:
+def test_the_expectation_for_torchvision_s_blocks_is_the_weighted_sum_of_sub_networks() -> None:
     architecture = ARCHITECTURES["basic-blocks"]
     x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
     masks = random_masks(architecture, 3)
@@ -141,8 +141,8 @@ def test_the_prediction_for_torchvision_s_blocks_is_the_weighted_sum_of_sub_netw
         part = k.sub_network(architecture, kept)
         beta = k.value_kernel_constant(part.architecture, [sigmas[p] for p in part.weights])
         terms += beta * k.sub_network_kernel(architecture, gates, x, kept, masks)
-    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas, masks)
-    torch.testing.assert_close(terms, predicted, rtol=1e-12, atol=1e-12)
+    expected = k.expected_value_kernel(architecture, gates, x, sigmas, masks)
+    torch.testing.assert_close(terms, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_the_mean_feature_kernel_over_all_signs_is_lemma_3_1() -> None:
@@ -183,11 +183,11 @@ def test_a_constant_for_the_wrong_number_of_layers_is_refused() -> None:
         k.value_kernel_constant(DENSE, [0.5, 0.5])
 
 
-def test_the_prediction_for_a_deep_wide_network_does_not_overflow() -> None:
+def test_the_expectation_for_a_deep_wide_network_does_not_overflow() -> None:
     layers = [Dense(4, 512), *[Dense(512, 512) for _ in range(150)]]
     architecture = Architecture((4,), (*layers, Dense(512, 1, gated=False)))
     gates = [torch.ones((2, 512)) for _ in layers]
     x = torch.ones((2, 4))
     sigmas = [512**-0.5] * 152
-    predicted = k.predicted_value_kernel(architecture, gates, x, sigmas)
-    torch.testing.assert_close(predicted, torch.full((2, 2), 152 * 4.0, dtype=torch.float64))
+    expected = k.expected_value_kernel(architecture, gates, x, sigmas)
+    torch.testing.assert_close(expected, torch.full((2, 2), 152 * 4.0, dtype=torch.float64))

@@ -59,7 +59,7 @@ def test_churn_is_the_share_of_gates_that_switched() -> None:
 
 
 @pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-dense"])
-def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None:
+def test_the_expectation_lies_beside_the_measured_value_kernel(name: str) -> None:
     network = make_network(ARCHITECTURES[name], own=False, soft=True)
     x = images(network.architecture, 3)
     draws = 120
@@ -69,8 +69,8 @@ def test_the_prediction_lies_beside_the_measured_value_kernel(name: str) -> None
         network.value.draw("bernoulli", generator, sigma=0.5)
         shared = k.SharedKernels(network, x)
         total += shared.tangent.value
-    predicted = shared.predicted_value()
+    expected = shared.expected_value()
     sigmas = [0.5] * len(network.architecture.weighted)
-    exact = k.predicted_value_kernel(network.architecture, shared.gates, x, sigmas)
-    assert torch.allclose(predicted, exact, rtol=1e-12)
-    assert torch.linalg.norm(total / draws - predicted) < 0.4 * torch.linalg.norm(predicted)
+    exact = k.expected_value_kernel(network.architecture, shared.gates, x, sigmas)
+    assert torch.allclose(expected, exact, rtol=1e-12)
+    assert torch.linalg.norm(total / draws - expected) < 0.4 * torch.linalg.norm(expected)

@@ -1,4 +1,4 @@
-"""What theory predicts at initialisation: E[K^V_0] = βH, and the spectrum of random gating."""
+"""Expectations at initialisation: E[K^V_0] = βH, and the spectrum of random gating."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -
     return math.exp(_log_constant(architecture, sigmas))
 
 
-def predicted_value_kernel(
+def expected_value_kernel(
     architecture: Architecture,
     gates: Sequence[Tensor],
     x_value: Tensor,
@@ -38,13 +38,13 @@ def predicted_value_kernel(
     Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
     """
     if architecture.residual:
-        return _residual_prediction(architecture, gates, x_value, sigmas, masks)
+        return _residual_expectation(architecture, gates, x_value, sigmas, masks)
     paths = path_recursion(architecture, gates, x_value, masks=masks)
     widths = sum(math.log(layer.outputs) for layer in architecture.weighted[:-1])
     return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
 
 
-def _residual_prediction(
+def _residual_expectation(
     architecture: Architecture,
     gates: Sequence[Tensor],
     x_value: Tensor,
