@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.setting import OptionValue, Setting, setting, settings_of
 
 Loss = Literal["cross-entropy", "squared"]
@@ -322,6 +322,16 @@ def _plain(part: Any) -> dict[str, Any]:
     return tree
 
 
+def _places(part: str) -> dict[str, str]:
+    """Every key by its own name or its option's ('lr'), sent to its place; those of `part` win."""
+    found: dict[str, str] = {}
+    for table in sorted(SETTINGS, key=lambda table: table == part):
+        for name, declared in SETTINGS[table].items():
+            place = f"{table}.{name}".lstrip(".")
+            found |= dict.fromkeys((declared.option or name, name), place)
+    return found
+
+
 def _build(kind: type[Any], tree: object, part: str) -> Any:
     if not isinstance(tree, Mapping):
         raise UserError(f"The configuration's [{part}] must be a table of keys and values.")
@@ -332,6 +342,7 @@ def _build(kind: type[Any], tree: object, part: str) -> Any:
         if key not in known:
             raise UserError(
                 f"Unknown key '{place}' in the configuration; known: {', '.join(known)}."
+                f"{did_you_mean(str(key), PARTS, _places(part))}"
             )
         if not part and key in PARTS:
             value = _build(PARTS[key], value, key)

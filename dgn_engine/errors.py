@@ -1,5 +1,33 @@
-"""One exception for what the user can mend: its text is the one sentence they read."""
+"""What the user can mend: one exception, and what a misspelt name may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+ALIKE = 0.6  # difflib's ratio from which a name is near enough to be offered
 
 
 class UserError(Exception):
     """What was refused, where, and what to do; shown as a notice or on stderr with exit code 2."""
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], aliases: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return " Did you mean 'FR-II'?" for 'FRII', or '' where no known name is near.
+
+    Case, spaces and hyphens count for nothing. `aliases` sends other words that may be typed (a
+    key without its table) to the name that is offered.
+    """
+    offered = {one: one for one in known} | dict(aliases)
+    by_letters: dict[str, str] = {}
+    for typed, offer in offered.items():
+        by_letters.setdefault(_letters(typed), offer)
+    near = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=ALIKE)
+    return f" Did you mean '{by_letters[near[0]]}'?" if near else ""
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter not in " -_")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 
 OptionValue = int | float | str | bool
 Conditions = Mapping[str, object]  # {'net.init': 'bernoulli'}: every one of them holds
@@ -84,7 +84,10 @@ class Setting:
     def check(self, place: str, value: Any) -> None:
         """Raise `UserError`, naming `place`, for what is no choice or out of bounds."""
         if self.choices and value not in self.choices:
-            raise UserError(f"{place} is {value!r}; it must be one of {', '.join(self.choices)}.")
+            raise UserError(
+                f"{place} is {value!r}; it must be one of {', '.join(self.choices)}."
+                f"{did_you_mean(str(value), self.choices)}"
+            )
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, (int, float)) and not isinstance(number, bool):
                 self._check_number(place, number)
@@ -139,7 +142,10 @@ def filled(
         if not known:
             raise UserError(f"{what} has no options, so '{name}' means nothing there.")
         if name not in known:
-            raise UserError(f"{what} has no option '{name}'; it has {', '.join(known)}.")
+            raise UserError(
+                f"{what} has no option '{name}'; it has {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
         values[name] = known[name].typed(f"{place}.{name}", answer)
         known[name].check(f"{place}.{name}", values[name])
     return values

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dgn_engine import __version__
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
 
 DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
@@ -26,7 +26,7 @@ class Subcommand:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser, commands = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parsed(argv)
     try:
         return commands[arguments.command].run(arguments)
     except UserError as refusal:
@@ -43,11 +43,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 class _Parser(argparse.ArgumentParser):
     """Says what it cannot parse in one sentence, without the usage above it."""
 
+    def parsed(self, argv: Sequence[str] | None) -> argparse.Namespace:
+        """Parse; an option that the chosen command has not is refused with the nearest it has."""
+        arguments, unknown = self.parse_known_args(argv)
+        if unknown:
+            *_, chosen = self._chosen(arguments)
+            word = unknown[0].partition("=")[0]
+            what = "option" if word.startswith("-") else "argument"
+            nearest = did_you_mean(word, chosen._option_string_actions)
+            chosen.error(f"There is no {what} {word} here.{nearest}")
+        return arguments
+
+    def _chosen(self, arguments: argparse.Namespace) -> Iterator[argparse.ArgumentParser]:
+        """Yield this parser, that of the command, and that of the command's verb, if it has one."""
+        parser: argparse.ArgumentParser | None = self
+        while parser is not None:
+            yield parser
+            below = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+            action = next(below, None)
+            parser = action.choices[getattr(arguments, action.dest)] if action else None
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(
+                action,
+                f"{value!r} is none of {', '.join(known)}.{did_you_mean(str(value), known)}",
+            )
+
     def error(self, message: str) -> NoReturn:
         self.exit(REFUSED, f"{self.prog}: {message}\n")
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, Subcommand]]:
+def _parser() -> tuple[_Parser, dict[str, Subcommand]]:
     parser = _Parser(
         prog="dgn", description="Train deep gated networks and measure what their gates know."
     )

@@ -14,7 +14,7 @@ from dgn_engine.data._variants import (
     only_pair,
     random_pixels,
 )
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.setting import filled
@@ -45,6 +45,7 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
         paths = ", ".join(f"{name}:PATH" for name, entry in known.items() if entry.takes_path)
         raise UserError(
             f"There is no data set '{config.name}'; known: {', '.join(known)} ({paths})."
+            f"{did_you_mean(name, known)}"
         )
     options = filled(f"Data set '{name}'", "data.options", known[name].options, config.options)
     config = replace(config, options=tuple(options.items()))

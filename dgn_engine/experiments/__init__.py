@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.experiments._experiment import (
     Experiment,
     Plan,
@@ -40,5 +40,8 @@ def find_experiment(name: str) -> Experiment:
     """Return an experiment by its name; raises `UserError`."""
     found = all_experiments()
     if name not in found:
-        raise UserError(f"There is no experiment '{name}'; known: {', '.join(found)}.")
+        raise UserError(
+            f"There is no experiment '{name}'; known: {', '.join(found)}."
+            f"{did_you_mean(name, found)}"
+        )
     return found[name]

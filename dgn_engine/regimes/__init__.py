@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Literal
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
 from dgn_engine.regimes._regime import GROUPS, Regime
@@ -26,7 +26,10 @@ def find_regime(name: str) -> Regime:
         if name.lower() in {known.lower() for known in (regime.name, *regime.aliases)}:
             return regime
     known = ", ".join(regime.name for regime in regimes)
-    raise UserError(f"There is no regime '{name}'; choose one of {known}.")
+    offered = {word: regime.name for regime in regimes for word in (regime.name, *regime.aliases)}
+    raise UserError(
+        f"There is no regime '{name}'; choose one of {known}.{did_you_mean(name, (), offered)}"
+    )
 
 
 def only_regime(role: Literal["standard", "for_copied_gates"]) -> Regime:

@@ -10,7 +10,7 @@ import torch
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, data_sets, load_examples, quiet
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import filled
@@ -88,7 +88,10 @@ def _check_names(config: RunConfig) -> None:
     find_regime(config.gating.regime)
     known, data = data_sets(), config.data.name.partition(":")[0]
     if data not in known:
-        raise UserError(f"There is no data set '{data}'; choose one of {', '.join(known)}.")
+        raise UserError(
+            f"There is no data set '{data}'; choose one of {', '.join(known)}."
+            f"{did_you_mean(data, known)}"
+        )
     filled(f"Data set '{data}'", "data.options", known[data].options, config.data.options)
 
 

@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from dgn_engine.config import RunConfig
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.sweep.unit import Training
 
 MOST = 100_000  # runs; more is a slip
+KEYS = ("base", "grid", "list")
 _LONGEST = 120  # characters of a folder's name
 Settings = dict[str, Any]  # field in dots → value
 
@@ -63,8 +64,11 @@ def read_sweep(path: Path) -> Sweep:
 def sweep_of(tree: Mapping[str, Any], folder: Path) -> Sweep:
     """Return the runs of a parsed sweep; a base file is relative to `folder`."""
     for key in tree:
-        if key not in ("base", "grid", "list"):
-            raise UserError(f"Unknown key '{key}'; a sweep has base, [grid] and [[list]].")
+        if key not in KEYS:
+            raise UserError(
+                f"Unknown key '{key}'; a sweep has base, [grid] and [[list]]."
+                f"{did_you_mean(key, KEYS)}"
+            )
     base = _base(tree.get("base", {}), folder).to_dict()
     grid, entries = _grid(tree.get("grid", {})), _entries(tree.get("list", [{}]))
     if not grid and not any(entries):

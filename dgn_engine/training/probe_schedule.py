@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.protocol.frames import MISFIT, Reading, freeze
@@ -41,7 +41,10 @@ class ProbeSchedule:
         for request in requests:
             if request.probe not in self._probes:
                 known = ", ".join(self._probes)
-                raise UserError(f"There is no probe '{request.probe}'; there are {known}.")
+                raise UserError(
+                    f"There is no probe '{request.probe}'; there are {known}."
+                    f"{did_you_mean(request.probe, self._probes)}"
+                )
             watched[request.probe] = {**watched.get(request.probe, {}), **dict(request.options)}
         for name, options in watched.items():
             if self._watched.get(name) != options:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.config import NetConfig
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets._net import Net
 from dgn_engine.plugins import discover
@@ -27,7 +27,10 @@ def build_architecture(
     """The architecture of a configuration for inputs of this shape; raises `UserError`."""
     nets = all_nets()
     if config.name not in nets:
-        raise UserError(f"There is no network '{config.name}'; choose one of {', '.join(nets)}.")
+        raise UserError(
+            f"There is no network '{config.name}'; choose one of {', '.join(nets)}."
+            f"{did_you_mean(config.name, nets)}"
+        )
     net = nets[config.name]
     options = filled(f"Network '{config.name}'", "net.options", net.options, config.options)
     return net.build(input_shape, classes, options)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.sweep.unit import Unit
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def find_executor(
         UserError: the name is not known, or options would have no effect.
     """
     if name not in NAMES:
-        raise UserError(f"There is no executor '{name}'; choose one of {', '.join(NAMES)}.")
+        raise UserError(
+            f"There is no executor '{name}'; choose one of {', '.join(NAMES)}."
+            f"{did_you_mean(name, NAMES)}"
+        )
     if cluster and name not in ("auto", "dask"):
         raise UserError(f"--cluster is for the executor 'dask', not for '{name}'; leave one out.")
     if workers < 0:
