@@ -76,16 +76,16 @@ def read_network(
 
     from dgn_engine.config import NetConfig
     from dgn_engine.model.gates import Gate
-    from dgn_engine.model.importing import from_tensors
+    from dgn_engine.model.importing import from_tensors, saved_network
     from dgn_engine.model.network import GatedNetwork
     from dgn_engine.model.wiring import check_wiring
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     listing = read_tensors(arguments.network)
     dtype: torch.dtype = getattr(torch, arguments.dtype)
-    if from_tensors.is_ours(listing):
+    if saved_network.is_ours(listing):
         _only_with_plain_weights(arguments)
-        network = from_tensors.our_network(listing, shape[1:], dtype)
+        network = saved_network.our_network(listing, shape[1:], dtype)
         _check_inputs(shape, network.architecture.input_shape, arguments)
         return network, []
     listing = from_tensors.in_order(listing)

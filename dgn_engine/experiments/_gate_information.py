@@ -19,7 +19,7 @@ from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import with_gating
 from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, gaps, training
 from dgn_engine.model.architecture import Dense
-from dgn_engine.model.importing import from_tensors
+from dgn_engine.model.importing import from_tensors, saved_network
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.setting import OptionValue
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -65,7 +65,7 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
 def net_of(file: Path) -> NetConfig:
     """Return the network that the file's gates fit; raises `UserError` where it is not said."""
     listing = read_tensors(file)
-    if from_tensors.is_ours(listing):
+    if saved_network.is_ours(listing):
         return RunConfig.from_toml(listing.metadata["config"]).net
     return _dense_net(from_tensors.in_order(listing))
 

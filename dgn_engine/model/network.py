@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.config import ValueInput
+from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.stack import Stack, Trace
@@ -43,6 +44,7 @@ class GatedNetwork(nn.Module):
     a network with its own gates always sees the image.
     `feature_activation`: χ^f, ReLU in every regime but linear features.
     `given_gates`: gates that no network makes (FRG), of the very examples that are passed next.
+    `drawn_gates`: there are no other gates than given ones; without them nothing is passed.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class GatedNetwork(nn.Module):
         self.value_input: ValueInput = "image"
         self.feature_activation: FeatureActivation = "relu"
         self.given_gates: tuple[Tensor, ...] | None = None
+        self.drawn_gates = False
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
     def set_gate(self, *, beta: float, epsilon: float) -> None:
@@ -100,6 +103,11 @@ class GatedNetwork(nn.Module):
             return NetworkTrace(value, None, value.pre)
         if self.given_gates is not None:
             return self._trace_given(self.given_gates, x)
+        if self.drawn_gates:
+            raise UserError(
+                "Its gates are coins thrown for the training examples of its run (FRG): "
+                "other inputs have none."
+            )
         # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
         feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))

@@ -78,6 +78,7 @@ def _keeps_own(before: Regime | None, after: Regime) -> bool:
 def configure_for(network: GatedNetwork, regime: Regime) -> None:
     """Whose gates, of which kind, and what is trained; no weight is touched."""
     network.own_gates = regime.own_gates
+    network.drawn_gates = regime.drawn_gates
     network.gate = replace(network.gate, soft=regime.soft, open=regime.open_gates)
     network.feature_activation = "linear" if regime.linear_features else "relu"
     network.feature.requires_grad_(regime.trains_feature)

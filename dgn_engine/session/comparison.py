@@ -10,15 +10,17 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.importing.from_tensors import our_network
+from dgn_engine.model.importing.saved_network import (
+    NetworkState,
+    listing_of_checkpoint,
+    our_network,
+)
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED, ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading
-from dgn_engine.regimes import find_regime
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, plain
 from dgn_engine.storage.runs import run_checkpoints
@@ -140,21 +142,10 @@ def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> ImportedNe
     if not stored:
         raise UserError(f"{reader.path.name} holds no checkpoint.")
     snapshot = run_checkpoints.load(stored[0])
-    state, dials = snapshot.state, snapshot.state["dials"]
-    listing = CheckpointContents(
-        file_name=reader.path.name,
-        arrays={name: tensor.numpy() for name, tensor in snapshot.tensors.items()},
-        dtypes={},
-        metadata={
-            "config": RunConfig.from_dict(state["config"]).to_toml(),
-            "regime": str(state["regime"]),
-            "wiring": ",".join(str(place) for place in state["wiring"]),
-        },
-    )
+    state = NetworkState.of_checkpoint(snapshot.state, str(reader.info.get("data_fingerprint", "")))
+    listing = listing_of_checkpoint(reader.path.name, snapshot.tensors, state)
     network = our_network(listing, input_shape, torch.get_default_dtype())
-    network.set_gate(beta=float(dials["beta"]), epsilon=float(dials["epsilon"]))
-    network.value_input = dials["value_input"]
-    return ImportedNetwork(network, find_regime(str(state["regime"])), snapshot.step)
+    return ImportedNetwork(network, state.regime, state.step)
 
 
 def _in_words(network: FrozenNetwork) -> str:

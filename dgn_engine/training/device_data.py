@@ -19,12 +19,16 @@ from dgn_engine.random_streams import random_stream
 
 @dataclass(frozen=True)
 class DeviceData:
-    """Inputs (n, *input_shape) and integer labels (n,) of both splits, on the device."""
+    """Inputs (n, *input_shape) and integer labels (n,) of both splits, on the device.
+
+    `fingerprint`: of the examples that they were made of.
+    """
 
     train_x: Tensor
     train_y: Tensor
     test_x: Tensor
     test_y: Tensor
+    fingerprint: str = ""
 
 
 def to_device(examples: Examples, architecture: Architecture, device: torch.device) -> DeviceData:
@@ -42,6 +46,7 @@ def to_device(examples: Examples, architecture: Architecture, device: torch.devi
         labels(examples.train_y),
         inputs(examples.test_x),
         labels(examples.test_y),
+        examples.fingerprint,
     )
 
 

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from dgn_engine.config import TrainingConfig
+from dgn_engine.model.importing.saved_network import NetworkState
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.checkpoints.save_network import save_network
 from dgn_engine.storage.runs import folder_layout
@@ -23,15 +24,11 @@ def epoch_file(epoch: int) -> str:
 def save_trainer(path: Path, trainer: Trainer) -> None:
     """Both networks with what is needed to read them; raises `UserError` where that fails."""
     network = trainer.network
-    metadata = {
-        "format": "dgn-viewer weights 1",
-        "regime": trainer.regime.name,
-        "step": str(trainer.step_count),
-        "wiring": ",".join(str(i) for i in network.wiring),
-        "config": trainer.config.to_toml(),
-    }
+    state = NetworkState.of(
+        network, trainer.config, trainer.regime, trainer.step_count, trainer.data.fingerprint
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_network(path, network.state_dict(), metadata)
+    save_network(path, network.state_dict(), state.metadata())
 
 
 class WeightKeeper:

@@ -17,13 +17,11 @@ from dgn_engine.model.importing.from_tensors import (
     import_notes,
     imported_stack,
     in_order,
-    is_ours,
     named_architecture,
-    our_network,
-    our_regime,
 )
 from dgn_engine.model.importing.infer_sequential import infer
 from dgn_engine.model.importing.numbered_keys import numbered_sequence
+from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
@@ -64,10 +62,9 @@ def network_of(
     dtype = torch.get_default_dtype() if dtype is None else dtype
     title = understood_as(listing)
     if is_ours(listing):
+        state = state_of(listing)
         network = our_network(listing, input_shape, dtype)
-        stated = listing.metadata.get("step", "0")
-        step = int(stated) if stated.isdecimal() else 0
-        return ImportedNetwork(network, our_regime(listing), step, title)
+        return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
     if listing.layers and not _needs_named_net(net, listing, input_shape):
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
     elif known := recognise(listing, input_shape, epsilon):

@@ -1,4 +1,4 @@
-"""Make a network of the tensors of a file: ours, a chain of dense layers, or a named network."""
+"""Make a network of the tensors of a file: a chain of dense layers, or a named network."""
 
 from __future__ import annotations
 
@@ -8,91 +8,13 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
-from dgn_engine.model.importing.match_layers import LayerMatching, match_layers, regime_of
+from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.nets import build_architecture
-from dgn_engine.model.network import GatedNetwork
-from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
-from dgn_engine.model.wiring import check_wiring
-from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
-
-
-def is_ours(listing: CheckpointContents) -> bool:
-    """Whether `dgn train` or the viewer wrote the file: both networks and how they were used."""
-    return "value.weights.0" in listing.arrays and "config" in listing.metadata
-
-
-def our_regime(listing: CheckpointContents) -> Regime:
-    """The regime of a file of ours when it was saved; raises `UserError` where it is unknown."""
-    config = RunConfig.from_toml(listing.metadata["config"])
-    return regime_of(listing) or find_regime(config.gating.regime)
-
-
-def our_network(
-    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
-) -> GatedNetwork:
-    """The network as it was trained: both stacks, regime, wiring, β and value input."""
-    config = RunConfig.from_toml(listing.metadata["config"])
-    value, feature = _part(listing, "value."), _part(listing, "feature.")
-    architecture = named_architecture(value, config.net, input_shape)
-    network = GatedNetwork(architecture).to(dtype)
-    for part, listed in (("value", value), ("feature", feature)):
-        stack = imported_stack(_unnormalised(listed), architecture, dtype)
-        setattr(network, part, stack)
-        _normalise(stack, listed)
-    network.set_gate(beta=config.gating.beta, epsilon=config.gating.epsilon)
-    configure_for(network, our_regime(listing))
-    network.value_input = config.gating.value_input
-    order = listing.metadata.get("wiring", "")
-    if order:
-        try:
-            network.wiring = tuple(int(part) for part in order.split(","))
-        except ValueError:
-            raise UserError(f"The wiring '{order}' in {listing.file_name} is no order.") from None
-        check_wiring(architecture, network.wiring)
-    if "random_input" in listing.arrays:
-        fixed = torch.from_numpy(np.array(listing.arrays["random_input"]))
-        if tuple(fixed.shape) == architecture.input_shape:
-            network.get_buffer("random_input").copy_(fixed)
-    return network
-
-
-def _part(listing: CheckpointContents, prefix: str) -> CheckpointContents:
-    arrays = {
-        name.removeprefix(prefix): array
-        for name, array in listing.arrays.items()
-        if name.startswith(prefix)
-    }
-    return replace(listing, arrays=arrays, metadata={})
-
-
-_NORMALISATION = "normalisation."
-
-
-def _unnormalised(listing: CheckpointContents) -> CheckpointContents:
-    arrays = {n: a for n, a in listing.arrays.items() if not n.startswith(_NORMALISATION)}
-    return replace(listing, arrays=arrays)
-
-
-def _normalise(stack: Stack, listing: CheckpointContents) -> None:
-    """What the file says of the normalisation of one of our networks."""
-    if stack.normalisation is None:
-        return
-    tensors = {
-        name.removeprefix(_NORMALISATION): torch.from_numpy(np.array(array))
-        for name, array in listing.arrays.items()
-        if name.startswith(_NORMALISATION)
-    }
-    try:
-        stack.normalisation.take(tensors)
-    except (KeyError, RuntimeError):
-        raise UserError(
-            f"{listing.file_name} does not hold the normalisation of its network whole."
-        ) from None
 
 
 def in_order(listing: CheckpointContents) -> CheckpointContents:
