@@ -1,4 +1,4 @@
-"""What the user can mend: one exception, and what a misspelt name may have meant."""
+"""What the user can mend: exceptions, and what a misspelt name may have meant."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ ALIKE = 0.6  # difflib's ratio from which a name is near enough to be offered
 
 class UserError(Exception):
     """What was refused, where, and what to do; shown as a notice or on stderr with exit code 2."""
+
+
+class ArgumentError(UserError, ValueError):
+    """An argument of a library function was refused; whoever calls it may expect a ValueError."""
 
 
 def did_you_mean(

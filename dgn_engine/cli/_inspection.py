@@ -253,6 +253,8 @@ def print_inspection(inspection: dict[str, Any]) -> None:
     console.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
     console.print(_overlaps(kernels))
     console.print(_spectrum(kernels))
+    for sentence in contradiction_in_words(kernels):
+        console.print(sentence)
     console.print(_scored(inspection["accuracy"]))
 
 
@@ -283,12 +285,28 @@ def _spectrum(kernels: dict[str, Any]) -> str:
     words = [f"NPK ({how}): effective rank {kernels['effective_rank']:.3g}"]
     words += [] if alignment is None else [f"alignment with the classes {alignment:.3f}"]
     if kernels["nu"] is not None:
-        words.append(
-            f"ν {kernels['nu']:.5g} (rank {kernels['rank']}, cut-off {kernels['cutoff']:.1g})"
-        )
+        words.append(f"ν {kernels['nu']:.5g} ({cut_in_words(kernels)})")
     else:
         words.append("ν needs the exact kernel")
     return ", ".join(words) + "."
+
+
+def cut_in_words(nu: dict[str, Any]) -> str:
+    """What was left out of ν, of its `rank`, `cutoff` and `outside` (see `kernels.Nu`)."""
+    return (
+        f"rank {nu['rank']}, cut-off {nu['cutoff']:.3g}, "
+        f"{nu['outside']:.2%} of the targets' energy left out"
+    )
+
+
+def contradiction_in_words(nu: dict[str, Any]) -> list[str]:
+    count = nu["contradictory"]
+    if not count:
+        return []
+    return [
+        f"{count:,} examples have the very input of an example with another label: no kernel can "
+        "fit them."
+    ]
 
 
 def _scored(accuracy: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli import Subcommand
+from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
 from dgn_engine.cli._options import numbers
 
 if TYPE_CHECKING:
@@ -113,9 +114,10 @@ def _report(arrays: dict[str, Array], arguments: argparse.Namespace, notes: list
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     console.print(table)
     if "nu" in nu:
-        how = f"ridge {nu['nu_ridge']:.3g}" if "nu_ridge" in nu else ""
-        how = how or f"rank {nu['nu_rank']}, cut-off {nu['nu_cutoff']:.3g}"
-        console.print(f"ν = {nu['nu']:.6g} (NPK at trace 1; {how})")
+        cut = {name.removeprefix("nu_"): value for name, value in nu.items()}
+        console.print(f"ν = {nu['nu']:.6g} (NPK at trace 1; {cut_in_words(cut)})")
+        for sentence in contradiction_in_words(cut):
+            console.print(sentence)
     for note in notes:
         console.print(note)
 

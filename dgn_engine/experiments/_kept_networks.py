@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +50,21 @@ class KeptNetworks:
             regime = find_regime(file.metadata()["regime"])
         self._network.load_state_dict(tensors)
         configure_for(self._network, regime)
+
+
+def left_out_of_nu(
+    kernel: str, calculated: Sequence[Mapping[str, Sequence[float]]], examples: int
+) -> tuple[str, ...]:
+    """Return what is to be said beside ν: the smallest `rank` and the largest share `outside` of
+    all calculations; nothing where one of an older version lacks them."""
+    if not all("rank" in found and "outside" in found for found in calculated):
+        return ()
+    rank = min(min(found["rank"]) for found in calculated)
+    outside = max(max(found["outside"]) for found in calculated)
+    return (
+        f"Smallest numerical rank of {kernel}: {rank:g} of {examples} (or of all examples); at "
+        f"most {outside:.2%} of the targets' energy is left out of ν.",
+    )
 
 
 def first_of_each_class(labels: Tensor, per_class: int) -> Tensor:

@@ -11,7 +11,7 @@ from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
 from dgn_engine.experiments._claims import above, below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
 from dgn_engine.experiments._grid import Grid, averaged, calculation, gaps, gate_source, training
-from dgn_engine.experiments._kept_networks import KeptNetworks
+from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu
 from dgn_engine.kernels import class_targets, spectrum, tangent_kernels
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
@@ -66,17 +66,24 @@ def _config(request: Request) -> tuple[RunConfig, tuple[int, ...]]:
 
 
 def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
-    """Return ν of the whole tangent kernel at each kept epoch, float64."""
+    """Return ν of the whole tangent kernel at each kept epoch, float64, its rank and cut-off and
+    the target's energy that is left out."""
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, PER_CLASS)
-    found: dict[str, list[float]] = {"epochs": [], "nu": []}
+    found: dict[str, list[float]] = {
+        name: [] for name in ("epochs", "nu", "rank", "cutoff", "outside")
+    }
     targets = class_targets(kept.y, kept.classes)
     for epoch, network in kept:
         trained = next(network.feature.parameters()).requires_grad
         kernels = tangent_kernels(network, kept.x, logits="mean", feature_trained=trained)
         whole = kernels.value if kernels.feature is None else kernels.value + kernels.feature
         found["epochs"].append(epoch)
-        found["nu"].append(spectrum(whole.detach(), targets).nu or math.nan)
+        seen = spectrum(whole.detach(), targets)
+        found["nu"].append(seen.nu or math.nan)
+        found["rank"].append(seen.rank)
+        found["cutoff"].append(seen.cutoff)
+        found["outside"].append(seen.outside or 0.0)
     return found
 
 
@@ -108,7 +115,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
         for adaptive, frozen in zip(nus["DL"]["nu"], nus["FR-II"]["nu"], strict=True)
     ]
     judged.append(judge("dgn-6", "largest log10 ν adaptive/frozen after the start", below(ratios)))
-    return Findings(tuple(rows), tuple(judged), (figure,))
+    calculated = [result for cell in nus.values() for result in cell.results]
+    remarks = left_out_of_nu("K", calculated, 2 * PER_CLASS)
+    return Findings(tuple(rows), tuple(judged), (figure,), remarks)
 
 
 EXPERIMENT = Experiment(

@@ -13,7 +13,7 @@ from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, 
 from dgn_engine.experiments._claims import below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
 from dgn_engine.experiments._grid import Grid, averaged, calculation, training
-from dgn_engine.experiments._kept_networks import KeptNetworks
+from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu
 from dgn_engine.kernels import class_targets, neural_path_kernel, spectrum
 from dgn_engine.statistics import rank_correlation
 from dgn_engine.sweep.unit import CalculationInputs, Unit
@@ -56,11 +56,13 @@ def plan(request: Request) -> Plan:
 def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     """Return ν = yᵀĤ⁻¹y at each kept epoch, Ĥ = H/trace H in float64.
 
-    With it the rank of Ĥ and the target's energy outside it.
+    With it the rank of Ĥ, its cut-off and the target's energy outside it.
     """
     (folder,) = work.needs.values()
     kept = KeptNetworks(folder, PER_CLASS)
-    found: dict[str, list[float]] = {"epochs": [], "nu": [], "rank": [], "outside": []}
+    found: dict[str, list[float]] = {
+        name: [] for name in ("epochs", "nu", "rank", "cutoff", "outside")
+    }
     targets = class_targets(kept.y, kept.classes)
     for epoch, network in kept:
         gates = network.trace(kept.x).value.gates
@@ -69,6 +71,7 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
         found["epochs"].append(epoch)
         found["nu"].append(seen.nu or math.nan)
         found["rank"].append(seen.rank)
+        found["cutoff"].append(seen.cutoff)
         found["outside"].append(seen.outside or 0.0)
     return found
 
@@ -93,10 +96,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
     figure = Figure(
         "nu", "ν of the neural path kernel while training", "epoch", "ν", (line,), log_y=True
     )
-    rank = min(min(ranks) for ranks in nus["rank"])
-    remark = f"Smallest numerical rank of H: {rank:g} of {2 * PER_CLASS} (or of all examples)."
+    remarks = left_out_of_nu("H", nus.results, 2 * PER_CLASS)
     judged = judge("npf-4", "Spearman of ν with the epoch", test)
-    return Findings(rows, (judged,), (figure,), (remark,))
+    return Findings(rows, (judged,), (figure,), remarks)
 
 
 EXPERIMENT = Experiment(

@@ -17,7 +17,12 @@ from dgn_engine.kernels.infinite import (
     relu_limit,
     soft_relu_limit,
 )
-from dgn_engine.kernels.large_kernels import FULL_UP_TO, LeadingSpectrum, leading_spectrum, ridge_nu
+from dgn_engine.kernels.large_kernels import (
+    FULL_UP_TO,
+    LeadingSpectrum,
+    leading_spectrum,
+    nu,
+)
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
 from dgn_engine.kernels.path_kernels import (
     Normalise,
@@ -40,7 +45,13 @@ from dgn_engine.kernels.residual import (
     sub_network_shares,
 )
 from dgn_engine.kernels.shared import SharedKernels
-from dgn_engine.kernels.spectra import Spectrum, class_targets, spectrum
+from dgn_engine.kernels.spectra import (
+    Nu,
+    Spectrum,
+    class_targets,
+    contradictory_examples,
+    spectrum,
+)
 from dgn_engine.model.importing.from_module import adapt
 
 __all__ = [
@@ -51,6 +62,7 @@ __all__ = [
     "LimitKernels",
     "Logits",
     "Normalise",
+    "Nu",
     "SharedKernels",
     "Spectrum",
     "SubNetwork",
@@ -58,6 +70,7 @@ __all__ = [
     "adapt",
     "check_budget",
     "class_targets",
+    "contradictory_examples",
     "convolutional_limit",
     "estimate_path_kernel",
     "expected_value_kernel",
@@ -72,13 +85,13 @@ __all__ = [
     "neural_path_kernel",
     "npk_cost",
     "ntk_cost",
+    "nu",
     "overlap",
     "pair_bytes",
     "random_gating_eigenvalues",
     "random_gating_kernel",
     "relu_limit",
     "residual_blocks",
-    "ridge_nu",
     "sensitive_overlap",
     "soft_relu_limit",
     "spectrum",

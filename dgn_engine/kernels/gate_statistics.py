@@ -65,7 +65,9 @@ class GateStatistics:
     """What was found. `relative`: standard error of an estimated kernel over the whole of it
     (Frobenius), None where the kernel is exact; `weighted`: every sub-network of a residual
     network counts with its widths, because it was estimated. `arrays`: kernels and spectrum.
-    `sensitive` and `nu` are None where they would need the exact kernel."""
+    `sensitive` and `nu` are None where they would need the exact kernel; `rank`, `cutoff` and
+    `outside` as in `kernels.Nu`; `contradictory`: how many examples have an input that occurs
+    with another label as well."""
 
     layers: tuple[LayerGateStatistics, ...]
     overlap: ClassSimilarity
@@ -78,6 +80,8 @@ class GateStatistics:
     target_alignment: float | None
     nu: float | None
     cutoff: float
+    outside: float | None
+    contradictory: int
     kappa: float | None
     arrays: dict[str, Array] = field(default_factory=dict)
 
@@ -124,6 +128,8 @@ def gate_statistics(
         target_alignment=found.target_alignment,
         nu=found.nu if exact else None,
         cutoff=found.cutoff,
+        outside=found.outside if exact else None,
+        contradictory=len(k.contradictory_examples(x, labels)),
         kappa=None if network.gate.soft else KAPPA,
         arrays={name: tensor.cpu().numpy() for name, tensor in arrays.items()},
     )

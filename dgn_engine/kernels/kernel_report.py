@@ -34,9 +34,10 @@ def kernel_arrays(
     `sensitive` S, `npk` H, `ntk_value`, `ntk_feature`, `ntk_cross` where they exist and their sum
     `ntk`; `eigenvalues` and, with labels, `nu` of H scaled to trace 1; `eigenvalues_NAME` of
     the other kernels, likewise scaled. Of kernels with more than 2,000 rows there are the 200
-    largest eigenvalues, and ν has a ridge (`nu_ridge`) instead of a cut-off. With 'cosine',
-    examples without an open path are NaN, and such a kernel has no eigenvalues. Raises `UserError`
-    where n is too large for the memory.
+    largest eigenvalues. With `nu` come `nu_rank`, `nu_cutoff`, `nu_ridge`, `nu_outside` (as
+    `kernels.Nu`) and `nu_contradictory`, how many inputs occur with another label as well. With
+    'cosine', examples without an open path are NaN, and such a kernel has no eigenvalues. Raises
+    `UserError` where n is too large for the memory.
     """
     budget, logits = settings.memory_bytes, settings.logits
     k.check_budget(network, len(x), budget, logits, more=" (or --memory)")
@@ -58,6 +59,8 @@ def kernel_arrays(
     _check_finite(found, how)
     arrays = {name: tensor.cpu().numpy() for name, tensor in found.items()}
     arrays.update(_spectra(found, labels, network.architecture.classes))
+    if "nu" in arrays and labels is not None:
+        arrays["nu_contradictory"] = np.array(len(k.contradictory_examples(x, labels)))
     return arrays
 
 
@@ -77,20 +80,22 @@ def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> d
 
 
 def _spectrum(kernel: Tensor, targets: Tensor | None) -> dict[str, Array]:
-    """Eigenvalues and ν, with what was left out of it or added to it."""
+    """Eigenvalues and ν, with what was left out of it."""
     if len(kernel) > k.FULL_UP_TO:
-        leading = k.leading_spectrum(kernel, LEADING)
-        parts = {"eigenvalues": leading.eigenvalues.cpu().numpy()}
-        if targets is not None:
-            nu, ridge = k.ridge_nu(kernel, targets)
-            parts |= {"nu": np.array(nu), "nu_ridge": np.array(ridge)}
-        return parts
-    spectrum = k.spectrum(kernel, targets)
-    parts = {"eigenvalues": spectrum.eigenvalues.cpu().numpy()}
-    if spectrum.nu is not None:
-        parts["nu"] = np.array(spectrum.nu)
-        parts["nu_rank"] = np.array(spectrum.rank)
-        parts["nu_cutoff"] = np.array(spectrum.cutoff)
+        eigenvalues = k.leading_spectrum(kernel, LEADING).eigenvalues
+        nu = None if targets is None else k.nu(kernel, targets)
+    else:
+        spectrum = k.spectrum(kernel, targets)
+        eigenvalues, nu = spectrum.eigenvalues, spectrum.nu_with_cut
+    parts = {"eigenvalues": eigenvalues.cpu().numpy()}
+    if nu is not None:
+        parts |= {
+            "nu": np.array(nu.value),
+            "nu_rank": np.array(nu.rank),
+            "nu_cutoff": np.array(nu.cutoff),
+            "nu_ridge": np.array(nu.ridge),
+            "nu_outside": np.array(nu.outside),
+        }
     return parts
 
 

@@ -7,8 +7,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.gram import accumulator
+
+# A kernel has no negative eigenvalue: those that are found show how large rounding is, whatever the
+# dtype it came in, and positive ones up to so many times their size are rounding as well.
+NOISE = 10.0
+INDEFINITE = 1e-3  # of the largest eigenvalue; one as negative as that is not rounding
+ASYMMETRIC = 1e-3  # of the largest entry, likewise
+
+
+@dataclass(frozen=True)
+class Nu:
+    """ν at trace 1 and what was done to get it.
+
+    `value` = tr(Yᵀ(Ĥ + ridge·I)⁻¹Y)/C. Without a ridge, eigenvalues at or below `cutoff` count as
+    zero, `rank` counts the others, and `outside` is the share of the targets' energy that is left
+    out with them. With one all eigenvalues count: `cutoff` and `outside` are 0, `rank` is n.
+    """
+
+    value: float
+    rank: int
+    cutoff: float
+    outside: float
+    ridge: float
 
 
 @dataclass(frozen=True)
@@ -43,24 +65,37 @@ class Spectrum:
         """The e.c.d.f. (n,): cumulative sum of the ascending eigenvalues."""
         return self.eigenvalues.flip(0).cumsum(0)
 
+    @property
+    def nu_with_cut(self) -> Nu | None:
+        """ν with what was left out of it or added to it; None without targets."""
+        if self.nu is None or self.outside is None:
+            return None
+        if self.ridge > 0:
+            return Nu(self.nu, len(self.eigenvalues), 0.0, 0.0, self.ridge)
+        return Nu(self.nu, self.rank, self.cutoff, self.outside, 0.0)
+
 
 @torch.no_grad()
 def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) -> Spectrum:
     """Diagonalise a symmetric kernel (n, n); targets (n,) or (n, C) of ±1 add ν and alignment.
 
-    The cut-off is n · (rounding of the kernel's own dtype) · ρ_max. Raises `UserError` where the
-    kernel has no spectrum to show: not finite, or without a positive trace.
+    The cut-off is n · (rounding of the kernel's dtype) · ρ_max, or ten times the size of the most
+    negative eigenvalue where that is more: a kernel computed in float32 and kept in float64 has
+    such. Raises `ArgumentError` where there is no spectrum (not finite, not symmetric, no positive
+    trace) or no ν: an eigenvalue below −ρ_max/1,000, or a ridge that leaves one at or below zero.
     """
+    check_ridge(ridge)
     scaled, trace = scaled_to_trace_one(kernel)
     n = len(scaled)
-    rounding = torch.finfo(kernel.dtype).eps
     values, vectors = torch.linalg.eigh(scaled)
     values, vectors = values.flip(0), vectors.flip(1)
-    cutoff = n * rounding * float(values[0])
+    rho_min, rho_max = float(values[-1]), float(values[0])
+    cutoff = max(rounding_of(kernel, rho_max), -NOISE * rho_min)
     kept = values > cutoff
     nu = outside = target_alignment = alignment = None
     if targets is not None:
         y = columns_of(targets, n).to("cpu", torch.float64)
+        _check_invertible(rho_min, rho_max, ridge)
         alignment = (vectors.T @ y).square().sum(1) / y.shape[1]
         used = torch.ones_like(kept) if ridge > 0 else kept
         nu = float((alignment[used] / (values[used] + ridge)).sum())
@@ -76,8 +111,8 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
         cutoff=cutoff,
         ridge=ridge,
         effective_rank=float(values.sum().square() / values.square().sum()),
-        rho_min=float(values[-1]),
-        rho_max=float(values[0]),
+        rho_min=rho_min,
+        rho_max=rho_max,
         nu=nu,
         outside=outside,
         alignment=alignment,
@@ -85,16 +120,47 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     )
 
 
+def rounding_of(kernel: Tensor, rho_max: float) -> float:
+    """n · (rounding of the kernel's dtype) · ρ_max: an eigenvalue as small as that is not known."""
+    return len(kernel) * torch.finfo(kernel.dtype).eps * rho_max
+
+
+def check_ridge(ridge: float) -> None:
+    if not 0.0 <= ridge < float("inf"):
+        raise ArgumentError(f"The ridge is {ridge}; it must be 0 or greater, and finite.")
+
+
+def _check_invertible(rho_min: float, rho_max: float, ridge: float) -> None:
+    if ridge > 0 and rho_min + ridge <= 0:
+        raise ArgumentError(
+            f"The ridge {ridge:.3g} is too small: the smallest eigenvalue of the kernel scaled to "
+            f"trace 1 is {rho_min:.3g}."
+        )
+    if ridge == 0 and rho_min < -INDEFINITE * rho_max:
+        raise ArgumentError(
+            f"The kernel is not positive semi-definite (eigenvalues from {rho_min:.3g} to "
+            f"{rho_max:.3g} at trace 1), so it has no ν."
+        )
+
+
 def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
     """Ĥ = H/trace H (n, n), symmetrised, float64 on the CPU; and the trace."""
     if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
-        raise UserError(f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}.")
+        raise ArgumentError(
+            f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}."
+        )
     if not bool(torch.isfinite(kernel).all()):
-        raise UserError("The kernel holds values that are not finite; it has no spectrum.")
+        raise ArgumentError("The kernel holds values that are not finite; it has no spectrum.")
     trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
     if trace <= 0:
-        raise UserError(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
+        raise ArgumentError(f"The kernel's trace is {trace:g}; a spectrum needs a positive one.")
     scaled = kernel.to("cpu", torch.float64) / trace
+    apart, largest = float((scaled - scaled.T).abs().max()), float(scaled.abs().max())
+    if apart > ASYMMETRIC * largest:
+        raise ArgumentError(
+            f"The kernel is not symmetric: two entries that should be equal differ by "
+            f"{apart / largest:.2g} of the largest. A block K(x, other) has no spectrum."
+        )
     return (scaled + scaled.T) / 2, trace
 
 
@@ -105,16 +171,27 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
     """
     classes = max(classes, 2)
     if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-        raise UserError(f"The labels must lie between 0 and {classes - 1}.")
+        raise ArgumentError(f"The labels must lie between 0 and {classes - 1}.")
     if classes == 2:
         return (2.0 * labels.to(torch.float64) - 1.0)[:, None]
     member = labels[:, None] == torch.arange(classes, device=labels.device)
     return 2.0 * member.to(torch.float64) - 1.0
 
 
+def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
+    """The indices, ascending, of the examples of x (n, ...) that another one with the very same
+    input contradicts by its label: no kernel of x fits them, and ν at ridge 0 leaves part of the
+    targets out."""
+    _, group = torch.unique(x.flatten(1), dim=0, return_inverse=True)
+    pair = torch.stack([group, labels.to(group)], dim=1)
+    labels_of_group = torch.unique(pair, dim=0)[:, 0].bincount()
+    found: Tensor = (labels_of_group[group] > 1).nonzero()[:, 0]
+    return found
+
+
 def columns_of(targets: Tensor, n: int) -> Tensor:
     """Targets (n,) or (n, C) as (n, C); refused where they are not n."""
     columns = targets[:, None] if targets.dim() == 1 else targets
     if columns.shape[0] != n:
-        raise UserError(f"{columns.shape[0]} targets were given for a kernel of {n} examples.")
+        raise ArgumentError(f"{columns.shape[0]} targets were given for a kernel of {n} examples.")
     return columns

@@ -185,6 +185,11 @@ def _kernel(view: View, reading: Reading) -> Chart:
 def _facts(reading: Reading) -> tuple[Fact, ...]:
     wanted = (
         ("ν", "nu", "ν = tr(Yᵀ Ĥ⁻¹ Y) / C with Ĥ = H / trace H: small where H fits the labels."),
+        (
+            "left out of ν",
+            "outside",
+            "Share of the labels' energy along eigenvalues at or below the cut-off: not in ν.",
+        ),
         ("rank", "rank", "Number of eigenvalues above the cut-off."),
         ("effective rank", "effective_rank", "(Σρ)² / Σρ²"),
         ("$ρ$ max", "rho_max", "Largest eigenvalue of H / trace H."),
@@ -203,6 +208,12 @@ def _note(reading: Reading) -> str:
     text = "$H$ scaled to trace 1"
     if cutoff is not None:
         text += f"; eigenvalues below {number(float(f'{cutoff:.2g}'))} are left out of ν"
+    outside = reading.scalars.get("outside")
+    if outside is not None:
+        text += f", with {outside:.2%} of the labels' energy"
+    twice = int(reading.scalars.get("contradictory", 0))
+    if twice:
+        text += f"; {twice} examples have the input of an example with another label"
     return text + "."
 
 

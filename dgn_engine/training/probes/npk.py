@@ -2,7 +2,8 @@
 
 Arrays: `npk` (n, n) scaled to trace 1, `eigenvalues` (n,) descending, `cumulative` (n,), their
 running share, `alignment` (n,), (u_iᵀy)² as a share of yᵀy. Scalars: `nu`, `rank`,
-`effective_rank`, `rho_min`, `rho_max`, `cutoff`.
+`effective_rank`, `rho_min`, `rho_max`, `cutoff`, `outside` (the share of the labels' energy below
+the cut-off, which is not in ν), `contradictory` (examples whose input occurs with another label).
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
     }
     if spectrum.nu is not None:
         scalars["nu"] = spectrum.nu
+    if spectrum.outside is not None:
+        scalars["outside"] = spectrum.outside
+        scalars["contradictory"] = float(len(k.contradictory_examples(context.x, context.labels)))
     return ProbeResult(arrays, scalars)
 
 

@@ -96,6 +96,25 @@ def test_a_relu_network_has_the_kernels_of_its_definition(files):
     assert json.loads(str(found["settings"]))["normalise"] == "none"
 
 
+def test_nu_of_contradictory_inputs_says_what_it_leaves_out(files, capsys):
+    folder, _, _, x, _ = files
+    np.save(folder / "x.npy", np.concatenate([np.abs(x[:3]), np.abs(x[:1])]))
+    np.save(folder / "y.npy", np.array([0, 1, 2, 1]))
+    code, found = run(folder, "--labels", str(folder / "y.npy"))
+    assert code == 0
+    said = capsys.readouterr().out
+    assert found["nu_contradictory"] == 2
+    assert found["nu_outside"] > 0.2
+    assert found["nu_ridge"] == 0.0
+    cut = f"rank {found['nu_rank']}, cut-off {found['nu_cutoff']:.3g}"
+    assert f"{cut}, {found['nu_outside']:.2%} of the targets' energy left out)" in said
+    assert "2 examples have the very input of an example with another label" in said
+    run(folder, "--labels", str(folder / "y.npy"), "--json")
+    told = json.loads(capsys.readouterr().out)
+    parts = ("nu", "nu_rank", "nu_cutoff", "nu_ridge", "nu_outside", "nu_contradictory")
+    assert {name: told[name] for name in parts} == {name: found[name].item() for name in parts}
+
+
 def dgn(x, beta, order, constant):
     """value weights, feature weights → logits of a soft deep gated network."""
     inputs = torch.from_numpy(x)

@@ -181,7 +181,11 @@ def test_nu_of_frozen_and_of_adaptive_gates(
             kernel = soft_kernel(folders[name], epoch, x, "value") + soft_kernel(
                 folders[name], epoch, x, "feature"
             )
-        assert found["nu"][place] == pytest.approx(nu_of(kernel, y)[0], rel=1e-6)
+        nu, rank, outside = nu_of(kernel, y)
+        assert found["nu"][place] == pytest.approx(nu, rel=1e-6)
+        assert found["rank"][place] == rank
+        assert found["outside"][place] == pytest.approx(outside, abs=1e-9)
+        assert 0 < found["cutoff"][place] < 1e-9
 
 
 def test_traces_and_norms_of_both_kernels(

@@ -58,7 +58,11 @@ def test_npf_nu() -> None:
             [curve("ν of the NPK", epochs, nu)],
         )
     ]  # fmt: skip
-    assert found.remarks == ("Smallest numerical rank of H: 97 of 200 (or of all examples).",)
+    outside = max(max(shares) for shares in of(values, "nu", "outside", 3))
+    assert found.remarks == (
+        "Smallest numerical rank of H: 97 of 200 (or of all examples); at most "
+        f"{outside:.2%} of the targets' energy is left out of ν.",
+    )
     nobody_knows = {key: (value, math.nan) for key, (value, _) in values.items()}
     start, end = read("npf-nu", QUICK, runs, nobody_knows).rows
     assert (start.seconds, end.seconds) == (0.0, near(trained))
@@ -114,7 +118,11 @@ def test_dgn_adaptable_gates() -> None:
         "soft-ReLU": "soft-ReLU", "ReLU": "ReLU", "gates alone": "gates-only",
     }  # fmt: skip
     epochs = [0, 6, 12, 60]
-    values = made(["nu-FR-II", "nu-DL"], 3, lambda n: {"epochs": epochs, "nu": n.some(4, 1)})
+    values = made(
+        ["nu-FR-II", "nu-DL"], 3, lambda n: {"epochs": epochs, "nu": n.some(4, 1),
+                                             "rank": n.some(4, 100), "outside": n.some(4)},
+    )  # fmt: skip
+    values["nu-DL-s1"][0]["rank"][2], values["nu-FR-II-s0"][0]["outside"][1] = 3.0, 0.9
     values["nu-DL-s0"][0]["nu"][0] = 1e9  # at the start nothing is claimed
     runs = made_runs(labels.values())
     found = read("dgn-adaptable-gates", QUICK, runs, values)
@@ -149,6 +157,12 @@ def test_dgn_adaptable_gates() -> None:
             [curve("frozen gates", epochs, frozen), curve("adaptive gates", epochs, adaptive)],
         )
     ]  # fmt: skip
+    assert found.remarks == (
+        "Smallest numerical rank of K: 3 of 200 (or of all examples); at most 90.00% of the "
+        "targets' energy is left out of ν.",
+    )
+    del values["nu-DL-s0"][0]["rank"]
+    assert read("dgn-adaptable-gates", QUICK, runs, values).remarks == ()
 
 
 def test_kernel_ridge() -> None:

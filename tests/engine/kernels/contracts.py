@@ -24,6 +24,7 @@ BLOCK = {"tangent": "n m", "covariance": "n m"}
 
 CONTRACTS: dict[str, Contract] = {
     "class_targets": ({"labels": "n"}, {"": "n c"}),
+    "contradictory_examples": ({"x": "n ...", "labels": "n"}, {"": "k"}),
     "convolutional_limit": ({"x": "n c h w"}, LIMIT),
     "estimate_path_kernel": (GATES, {"kernel": "n n", "error": "n n"}),
     "input_gram": ({"x": "n ...", "other": "m ..."}, {"": "n m"}),
@@ -39,12 +40,12 @@ CONTRACTS: dict[str, Contract] = {
     ),
     "linear_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
     "neural_path_kernel": (GATES, {"": "n n"}),
+    "nu": ({"kernel": "n n", "targets": "n ..."}, {}),
     "overlap": (GATES, {"": "n n"}),
     "expected_value_kernel": (GATES, {"": "n n"}),
     "random_gating_eigenvalues": ({}, {"": "n"}),
     "random_gating_kernel": ({}, {"": "n n"}),
     "relu_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
-    "ridge_nu": ({"kernel": "n n", "targets": "n ..."}, {}),
     "sensitive_overlap": (GATES, {"": "n n"}),
     "soft_relu_limit": (
         {"x": "n ...", "other": "m ..."},

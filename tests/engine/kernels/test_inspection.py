@@ -63,6 +63,13 @@ def test_every_figure_of_a_layer_is_counted_from_its_gates() -> None:
     assert look.layers[1].name == "sum 3"
     assert look.relative is None
     assert look.nu is not None
+    assert look.outside == pytest.approx(0.0, abs=1e-12)
+    assert look.contradictory == 0
+    labels = torch.tensor([0, 0, 1])
+    again = gate_statistics(network, x[[0, 1, 1]], labels, GateStatisticsSettings(layers=(1,)))
+    assert (again.rank, again.contradictory) == (2, 2)
+    assert again.outside is not None
+    assert again.outside > 0.2
     masks = network.trace(x).value.masks
     H = k.neural_path_kernel(network.architecture, network.trace(x).value.gates, x, "trace", masks)
     np.testing.assert_allclose(look.arrays["npk"], H.detach().numpy(), rtol=1e-10)

@@ -12,7 +12,7 @@ from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
 
 
 @pytest.mark.parametrize("logits", ["mean", "full"])
-def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
+def test_large_kernels_give_leading_eigenvalues_and_the_same_nu(
     monkeypatch: pytest.MonkeyPatch, logits: k.Logits
 ) -> None:
     architecture = ARCHITECTURES["fc-deep"]
@@ -25,11 +25,21 @@ def test_large_kernels_give_leading_eigenvalues_and_nu_with_its_ridge(
     for name in ("eigenvalues", "eigenvalues_ntk", "eigenvalues_overlap"):
         assert large[name].shape == (4,)
         assert large[name] == pytest.approx(whole[name][:4], rel=1e-9)
-    assert "nu_cutoff" not in large
+    parts = ("nu", "nu_rank", "nu_cutoff", "nu_ridge", "nu_outside", "nu_contradictory")
+    assert [float(large[name]) for name in parts] == pytest.approx(
+        [float(whole[name]) for name in parts], rel=1e-6, abs=1e-12
+    )
     kernel, targets = torch.from_numpy(large["npk"]), k.class_targets(labels, 2)
-    ridge = float(large["nu_ridge"])
-    nu = k.spectrum(kernel, targets, ridge=ridge).nu
-    assert large["nu"] == pytest.approx(nu, rel=1e-4)
+    assert large["nu"] == pytest.approx(k.spectrum(kernel, targets).nu, rel=1e-8)
+
+
+def test_a_report_says_which_inputs_contradict_each_other_and_what_nu_leaves_out() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+    x = images(network.architecture, 3)[[0, 1, 2, 0]]
+    found = kernel_arrays(network, x, torch.tensor([0, 1, 0, 1]), KernelSettings())
+    assert found["nu_contradictory"] == 2
+    assert found["nu_rank"] == 3
+    assert found["nu_outside"] == pytest.approx(0.5)  # (1, −1)/√2 on the pair
 
 
 @pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-dense"])

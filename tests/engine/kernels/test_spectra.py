@@ -148,23 +148,78 @@ def test_kernels_and_targets_that_make_no_sense_are_refused() -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 3])
-def test_nu_without_eigenvalues_is_nu_with_the_same_ridge(columns: int) -> None:
-    kernel, targets = random_kernel(30), random_targets(30, columns)
-    found, ridge = k.ridge_nu(kernel, targets, ridge=1e-3)
-    assert ridge == 1e-3
-    assert found == pytest.approx(k.spectrum(kernel, targets, ridge=1e-3).nu, rel=1e-10)
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+@pytest.mark.parametrize("rank", [7, 29, 30, 60])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nu_is_one_quantity_with_and_without_eigenvalues(
+    columns: int, ridge: float, rank: int, dtype: torch.dtype
+) -> None:
+    kernel, targets = kernel_of_rank(30, rank).to(dtype), random_targets(30, columns)
+    found, whole = k.nu(kernel, targets, ridge), k.spectrum(kernel, targets, ridge)
+    assert whole.nu is not None
+    assert found.value == pytest.approx(whole.nu, rel=1e-8)
+    assert found.ridge == ridge
+    assert found.outside == pytest.approx(whole.outside, abs=1e-12)
+    if ridge:
+        assert (found.rank, found.cutoff) == (30, 0.0)
+    else:
+        assert (found.rank, whole.rank) == (min(rank, 30),) * 2
+        assert found.cutoff == pytest.approx(whole.cutoff, rel=1e-6)
+        assert (found.outside > 1e-6) == (rank < 30)
 
 
-def test_the_ridge_of_a_singular_kernel_is_found_and_reported() -> None:
-    part = torch.randn((30, 5), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    kernel, targets = part @ part.T, random_targets(30, 1)
-    found, ridge = k.ridge_nu(kernel, targets)
-    assert 0 < ridge < 1e-10
-    assert found == pytest.approx(k.spectrum(kernel, targets, ridge=ridge).nu, rel=1e-2)
-    with pytest.raises(UserError, match="ridge"):
-        k.ridge_nu(kernel - 2 * torch.eye(30) * kernel.trace() / 100, targets, ridge=1e-9)
-    with pytest.raises(UserError, match="targets"):
-        k.ridge_nu(kernel, targets[:4])
+def test_nu_of_a_singular_kernel_is_that_of_its_exact_pseudo_inverse() -> None:
+    kernel, y = kernel_of_rank(30, 11), random_targets(30, 1)[:, 0]
+    expected = float(y @ torch.linalg.pinv(kernel / kernel.trace(), rtol=1e-9) @ y)
+    assert k.nu(kernel, y).value == pytest.approx(expected, rel=1e-8)
+
+
+def test_rounding_of_a_float32_kernel_kept_in_float64_is_not_counted_as_rank() -> None:
+    kernel, targets = kernel_of_rank(60, 11), random_targets(60, 1)
+    rounded = kernel.float().double()  # the dtype says nothing any more
+    exact, found = k.spectrum(kernel, targets), k.spectrum(rounded, targets)
+    assert (exact.rank, found.rank) == (11, 11)
+    assert found.cutoff > 100 * exact.cutoff
+    assert found.nu == pytest.approx(exact.nu, rel=1e-4)
+    assert k.nu(rounded, targets).value == pytest.approx(exact.nu, rel=1e-4)
+
+
+def test_negative_ridges_are_refused() -> None:
+    kernel, targets = random_kernel(6), random_targets(6, 1)
+    for ridge in (-1e-3, math.nan, math.inf):
+        with pytest.raises(ValueError, match="The ridge is"):
+            k.spectrum(kernel, targets, ridge=ridge)
+        with pytest.raises(ValueError, match="The ridge is"):
+            k.nu(kernel, targets, ridge=ridge)
+
+
+def test_what_has_no_nu_is_refused() -> None:
+    indefinite = random_kernel(30) - 2 * torch.eye(30) * random_kernel(30).trace() / 100
+    targets = random_targets(30, 1)
+    for call in (k.nu, k.spectrum):
+        with pytest.raises(ValueError, match="not positive semi-definite"):
+            call(indefinite, targets)
+        with pytest.raises(ValueError, match="too small"):
+            call(indefinite, targets, ridge=1e-9)
+        with pytest.raises(ValueError, match="4 targets"):
+            call(random_kernel(30), targets[:4])
+    assert k.spectrum(indefinite).rho_min < 0
+
+
+def test_a_block_of_two_sets_of_examples_is_not_made_symmetric_in_silence() -> None:
+    block = torch.randn((5, 5), generator=torch.Generator().manual_seed(0)) + 5 * torch.eye(5)
+    with pytest.raises(ValueError, match="not symmetric"):
+        k.spectrum(block)
+    rounded = random_kernel(5).float()
+    rounded[0, 1] *= 1 + 1e-6
+    assert k.spectrum(rounded).rank == 5
+
+
+def test_equal_inputs_with_different_labels_are_found() -> None:
+    x = torch.tensor([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [3.0, 1.0], [3.0, 1.0], [1.0, 2.0]])
+    assert k.contradictory_examples(x, torch.tensor([0, 1, 0, 2, 1, 2])).tolist() == [0, 2, 3, 4, 5]
+    assert k.contradictory_examples(x, torch.tensor([0, 1, 0, 2, 2, 0])).tolist() == []
+    assert k.contradictory_examples(x[:, None], torch.arange(6)).tolist() == [0, 2, 3, 4, 5]
 
 
 def random_kernel(n: int) -> Tensor:

@@ -227,14 +227,14 @@ def test_expectations_in_small_blocks_are_those_in_large_ones(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_ridge_is_examples_times_rounding_times_the_largest_eigenvalue(
+def test_the_cutoff_is_examples_times_rounding_times_the_largest_eigenvalue(
     dtype: torch.dtype,
 ) -> None:
     kernel = torch.diag(torch.tensor([6.0, 2, 2, 2, 2, 2])).to(dtype)
     labels = torch.tensor([1.0, -1, 1, -1, 1, -1])
-    nu, ridge = k.ridge_nu(kernel, labels)
-    assert ridge == pytest.approx(6 * torch.finfo(dtype).eps * 6 / 16, rel=1e-9)
-    assert nu == pytest.approx(16 / 6 + 5 * 8, rel=1e-4)
+    found = k.nu(kernel, labels)
+    assert found.cutoff == pytest.approx(6 * torch.finfo(dtype).eps * 6 / 16, rel=1e-9)
+    assert found.value == pytest.approx(16 / 6 + 5 * 8, rel=1e-12)
 
 
 def test_the_path_kernel_of_soft_gates_in_tiles_is_the_product_of_their_overlaps(

@@ -221,6 +221,27 @@ FACTS_OF_BOTH = (
 )
 
 
+def test_what_is_left_out_of_nu_and_contradictory_inputs_are_said() -> None:
+    more = {"outside": 0.41572, "contradictory": 4.0}
+    reading = replace(READING, scalars={**READING.scalars, **more})
+    scene = drawn("spectrum", with_reading(VIEW, reading))
+    assert scene.note == (
+        f"{NOTE.removesuffix('.')}, with 41.57% of the labels' energy; "
+        "4 examples have the input of an example with another label."
+    )
+    assert (
+        Fact(
+            "left out of ν",
+            "0.416",
+            "Share of the labels' energy along eigenvalues at or below the cut-off: not in ν.",
+        )
+        in scene.facts
+    )
+    none = replace(READING, scalars={**READING.scalars, "outside": 0.0, "contradictory": 0.0})
+    plain = drawn("spectrum", with_reading(VIEW, none))
+    assert plain.note == f"{NOTE.removesuffix('.')}, with 0.00% of the labels' energy."
+
+
 def test_the_spectra_of_both_networks_lie_in_one_chart() -> None:
     theirs = Curve("B", I, OTHER_READING.arrays["eigenvalues"], "compared", "dash")
     values = replace(
