@@ -171,6 +171,9 @@ class Trials:
     def _serve(self, number: int) -> None:
         tree = copy_tree(f"tree-{number}")
         shutil.copytree(ROOT / "tests" / "mutants", tree / "tests" / "mutants")
+        # Compiled once, with pytest's rewritten assertions: workers write no bytecode.
+        collect = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
+        subprocess.run(collect, cwd=tree, env=environment(tree), capture_output=True, check=False)
         command = [sys.executable, "-m", "tests.mutants.worker"]
         with subprocess.Popen(
             command, cwd=tree, env=environment(tree), text=True,

@@ -200,11 +200,15 @@ class _Finder(ast.NodeVisitor):
         parts: list[ast.AST] = [*node.args, *node.keywords]
         if node.keywords and len(parts) > 1:
             last = node.keywords[-1]
-            if last.arg is not None:
+            if last.arg not in (None, "strict"):
                 start = self._span(parts[-2])[1]
                 end = self._span(last)[1]
                 self._found.append(Mutation("argument left out", last.lineno, start, end, ""))
         self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # of zip: it asserts, and changes nothing that is right
+            self.visit(node.value)
 
     def visit_Return(self, node: ast.Return) -> None:
         if node.value is not None:

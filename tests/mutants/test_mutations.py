@@ -39,6 +39,7 @@ def test_a_small_bug_is_one_edit(source: str, bug: str) -> None:
         "from a import b",
         'raise ValueError(f"{a + 1}")',
         "assert a < b",
+        "a = zip(b, c, strict=True)",
         "if TYPE_CHECKING:\n    import a",
         '__all__ = ["a"]',
     ],

@@ -6,12 +6,14 @@ timeout.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
 import signal
 import sys
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -86,15 +88,12 @@ def main() -> None:
     """Serve until the input ends."""
     sys.dont_write_bytecode = True
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    # Third parties only: what is mutated is imported anew in each fork. Not hypothesis: pytest
-    # refuses to start where a plug-in of its own is imported already, and every mutant would
-    # count as killed.
-    import matplotlib
-    import pytest
-    import scipy
-    import torch
-
-    del matplotlib, pytest, scipy
+    # Third parties only: what is mutated is imported anew in each fork.
+    for name in ("hypothesis", "matplotlib.figure", "pyqtgraph", "scipy", "torch._dynamo"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(name)
+    torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     for line in sys.stdin:
         told = json.loads(line)
