@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._options import value_of
+from dgn_engine.cli._own_network import (
+    in_words,
+    needs_own_examples,
+    network_settings,
+    own_settings,
+    read_listing,
+    read_own_examples,
+)
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
+    from dgn_engine.model.importing.saved_network import NetworkState
     from dgn_engine.model.network import GatedNetwork
     from dgn_engine.protocol.frames import Array
+    from dgn_engine.storage.checkpoints.contents import CheckpointContents
+    from dgn_engine.training.own_examples import OwnExamples
 
 
 def check_options(arguments: argparse.Namespace) -> None:
@@ -68,26 +80,88 @@ def check_labels(labels: Array | None, classes: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class OpenedNetwork:
+    """A network with the inputs x (n, …) and labels (n,) that its kernels are asked for.
+
+    `state` and `own`: what a file of ours says, and the examples of its run, where it gives them.
+    """
+
+    network: GatedNetwork
+    x: Array
+    labels: Array | None
+    notes: list[str]
+    state: NetworkState | None = None
+    own: OwnExamples | None = None
+
+    def placed(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
+        from dgn_engine.training.own_examples import with_drawn_gates
+
+        network = self.network.to(device, dtype)
+        if self.state is None or self.own is None:
+            return network
+        return with_drawn_gates(network, self.state, self.own)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What made the kernels, beside the options that were typed."""
+        settings = network_settings(self.network)
+        if self.state is not None:
+            settings |= own_settings(self.state)
+        return settings if self.own is None else settings | {"rows": list(self.own.rows)}
+
+
+def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
+    """The network of the file with its examples; raises `UserError`."""
+    from dgn_engine.model.importing.saved_network import is_ours
+
+    listing = read_listing(arguments.network)
+    own: OwnExamples | None = None
+    if arguments.inputs is None:
+        own = read_own_examples(listing, arguments)
+    x, labels = (own.images, own.labels) if own else read_inputs(arguments.inputs, arguments.labels)
+    if is_ours(listing):
+        return _open_ours(listing, arguments, x, labels, own)
+    network, notes = read_network(listing, arguments, x.shape)
+    return OpenedNetwork(network, x, labels, notes)
+
+
+def _open_ours(
+    listing: CheckpointContents,
+    arguments: argparse.Namespace,
+    x: Array,
+    labels: Array | None,
+    own: OwnExamples | None,
+) -> OpenedNetwork:
+    import torch
+
+    from dgn_engine.model.importing.saved_network import our_network, state_of
+
+    _only_with_plain_weights(arguments)
+    state = state_of(listing)
+    if state.regime.drawn_gates and own is None:
+        raise needs_own_examples(state, listing.file_name)
+    network = our_network(listing, x.shape[1:], getattr(torch, arguments.dtype))
+    notes = [in_words(network, state), *state.remarks]
+    if own is not None and own.remark:
+        notes.append(own.remark)
+    return OpenedNetwork(network, x, labels, notes, state, own)
+
+
 def read_network(
-    arguments: argparse.Namespace, shape: tuple[int, ...]
+    listing: CheckpointContents, arguments: argparse.Namespace, shape: tuple[int, ...]
 ) -> tuple[GatedNetwork, list[str]]:
     """The network for inputs of this shape (n, ...), and notes on what the files gave."""
     import torch
 
     from dgn_engine.config import NetConfig
     from dgn_engine.model.gates import Gate
-    from dgn_engine.model.importing import from_tensors, saved_network
+    from dgn_engine.model.importing import from_tensors
     from dgn_engine.model.network import GatedNetwork
     from dgn_engine.model.wiring import check_wiring
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-    listing = read_tensors(arguments.network)
     dtype: torch.dtype = getattr(torch, arguments.dtype)
-    if saved_network.is_ours(listing):
-        _only_with_plain_weights(arguments)
-        network = saved_network.our_network(listing, shape[1:], dtype)
-        _check_inputs(shape, network.architecture.input_shape, arguments)
-        return network, []
     listing = from_tensors.in_order(listing)
     if arguments.net:
         options = tuple(value_of(text) for text in arguments.option)

@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING, Any
 from dgn_engine.cli import Subcommand
 from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
 from dgn_engine.cli._options import numbers
+from dgn_engine.cli._own_network import examples_wanted
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", type=Path, help=".pt, .pth, .safetensors or .npz")
-    parser.add_argument("--inputs", type=Path, required=True, metavar="X", help=".npy or .npz")
+    parser.add_argument(
+        "network", type=Path, help=".pt, .pth, .safetensors, .npz, or RUN_FOLDER[@STEP]"
+    )
+    examples = parser.add_mutually_exclusive_group(required=True)
+    examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz")
+    examples.add_argument(
+        "--examples",
+        type=examples_wanted,
+        metavar="probe|N",
+        help="of a run of ours: its probe set, or its first N training examples",
+    )
+    parser.add_argument("--data-root", metavar="DIR", help="where data sets lie, for --examples")
     parser.add_argument("--labels", type=Path, metavar="Y", help=".npy of class numbers")
     parser.add_argument(
         "--gates", type=Path, metavar="OTHER", help="a network that makes the gates"
@@ -55,18 +66,19 @@ def run(arguments: argparse.Namespace) -> int:
     from dgn_engine.training.devices import choose_device
 
     inputs.check_options(arguments)
-    x, labels = inputs.read_inputs(arguments.inputs, arguments.labels)
-    network, notes = inputs.read_network(arguments, x.shape)
+    opened = inputs.open_network(arguments)
+    network, labels, x = opened.network, opened.labels, opened.x
     inputs.check_labels(labels, network.architecture.classes)
     device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
     shape = (len(x), *network.architecture.input_shape)
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
     settings = KernelSettings(arguments.logits, arguments.normalise, int(arguments.memory * 2**30))
-    arrays = kernel_arrays(network.to(device, dtype), images, classes, settings)
+    arrays = kernel_arrays(opened.placed(device, dtype), images, classes, settings)
+    said = _settings(arguments) | opened.settings
     if arguments.out:
-        _write(arguments.out, arrays, _settings(arguments) | {"notes": notes})
-    _report(arrays, arguments, notes)
+        _write(arguments.out, arrays, said | {"notes": opened.notes})
+    _report(arrays, arguments.json, said, opened.notes)
     return 0
 
 
@@ -91,12 +103,14 @@ def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> No
     save_file(path, content.getvalue())
 
 
-def _report(arrays: dict[str, Array], arguments: argparse.Namespace, notes: list[str]) -> None:
+def _report(
+    arrays: dict[str, Array], as_json: bool, settings: dict[str, Any], notes: list[str]
+) -> None:
     figures = {name: _figures(array) for name, array in arrays.items() if array.ndim == 2}
     nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
-    if arguments.json:
+    if as_json:
         tree: dict[str, Any] = {
-            "settings": _settings(arguments),
+            "settings": settings,
             "notes": notes,
             "kernels": figures,
         }

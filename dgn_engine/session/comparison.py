@@ -138,10 +138,7 @@ def of_run(folder: Path) -> ComparisonSource:
 
 def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> ImportedNetwork:
     """Raises `UserError` where there is none, or it is for other inputs."""
-    stored = reader.checkpoints[-1:]
-    if not stored:
-        raise UserError(f"{reader.path.name} holds no checkpoint.")
-    snapshot = run_checkpoints.load(stored[0])
+    snapshot = run_checkpoints.load(reader.checkpoint())
     state = NetworkState.of_checkpoint(snapshot.state, str(reader.info.get("data_fingerprint", "")))
     listing = listing_of_checkpoint(reader.path.name, snapshot.tensors, state)
     network = our_network(listing, input_shape, torch.get_default_dtype())

@@ -6,6 +6,7 @@ Reading takes no lock and changes nothing; a run that is being written can be re
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -102,6 +103,16 @@ class RunReader:
         found = run_checkpoints.scan(self.path / folder_layout.CHECKPOINTS, thorough=False)
         return tuple(one for one in found if one.sound)
 
+    def checkpoint(self, step: int | None = None) -> run_checkpoints.StoredCheckpoint:
+        """The newest, or the newest of just this step; raises `UserError` where there is none."""
+        found = [one for one in self.checkpoints if step is None or one.step == step]
+        if found:
+            return found[-1]
+        if step is None or not self.checkpoints:
+            raise UserError(f"{self.path.name} holds no checkpoint.")
+        near = _nearest(step, [one.step for one in self.checkpoints])
+        raise UserError(f"{self.path.name} has no checkpoint of step {step:,}; {near}.")
+
     @property
     def step(self) -> int:
         """The last step that something is known of."""
@@ -130,3 +141,17 @@ class RunReader:
         """'running' where a process writes it now, else its `outcome`."""
         running = lock.holder(self.path / folder_layout.LOCK) is not None
         return "running" if running else self.outcome
+
+
+def _nearest(step: int, steps: Sequence[int]) -> str:
+    """'the nearest are of steps 0 and 200', of steps that are not this one."""
+    around = (
+        max((one for one in steps if one < step), default=None),
+        min((one for one in steps if one > step), default=None),
+    )
+    near = [f"{one:,}" for one in around if one is not None]
+    return (
+        f"the nearest are of steps {' and '.join(near)}"
+        if near[1:]
+        else f"the nearest is of step {near[0]}"
+    )

@@ -1,0 +1,135 @@
+"""What `dgn kernels` reads of our own networks: files of weights, run folders and their steps."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs import folder_layout
+
+if TYPE_CHECKING:
+    from dgn_engine.model.importing.saved_network import NetworkState
+    from dgn_engine.model.network import GatedNetwork
+    from dgn_engine.storage.checkpoints.contents import CheckpointContents
+    from dgn_engine.training.own_examples import OwnExamples
+
+PROBE = "probe"
+
+
+def examples_wanted(text: str) -> str:
+    """The type of --examples for argparse: 'probe' or a number."""
+    if text == PROBE or (text.isdecimal() and int(text) > 0):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is neither 'probe' nor a number of examples")
+
+
+def read_listing(path: Path) -> CheckpointContents:
+    """A file of weights, or a checkpoint of a run: FOLDER, its newest, or FOLDER@STEP."""
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+
+    if path.is_dir():
+        return _read_run(path, None)
+    folder, at, step = str(path).rpartition("@")
+    if at and step.isdecimal() and not path.exists():
+        return _read_run(Path(folder), int(step))
+    return read_tensors(path)
+
+
+def _read_run(folder: Path, step: int | None) -> CheckpointContents:
+    from dgn_engine.model.importing.saved_network import NetworkState, listing_of_checkpoint
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+    from dgn_engine.storage.runs import run_checkpoints
+    from dgn_engine.storage.runs.run_reader import RunReader
+
+    reader = RunReader(folder)
+    if step is None and not reader.checkpoints and (folder / folder_layout.WEIGHTS).exists():
+        return read_tensors(folder / folder_layout.WEIGHTS)
+    snapshot = run_checkpoints.load(reader.checkpoint(step))
+    try:
+        data = str(reader.info.get("data_fingerprint", ""))
+        state = NetworkState.of_checkpoint(snapshot.state, data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"The checkpoint of {folder} does not fit its run: {error}.") from None
+    return listing_of_checkpoint(f"{folder.name}@{state.step}", snapshot.tensors, state)
+
+
+def read_own_examples(listing: CheckpointContents, arguments: argparse.Namespace) -> OwnExamples:
+    """The examples of --examples; raises `UserError` where the file says of no run."""
+    from dgn_engine.model.importing.saved_network import is_ours, state_of
+    from dgn_engine.training.own_examples import own_examples
+
+    if arguments.labels is not None:
+        raise UserError("--labels needs --inputs: the run's own examples have labels.")
+    if not is_ours(listing):
+        raise UserError(
+            f"--examples needs a network of ours: {listing.file_name} does not say what it was "
+            "trained on; give --inputs."
+        )
+    wanted = 0 if arguments.examples == PROBE else int(arguments.examples)
+    return own_examples(state_of(listing), wanted, arguments.data_root or "")
+
+
+def needs_own_examples(state: NetworkState, file: str) -> UserError:
+    """Why inputs of another file are refused where gates are drawn."""
+    return UserError(
+        f"In {state.regime.name} the gates of {file} are coins thrown for the training examples of "
+        "its run, and other inputs have none: leave out --inputs and say --examples probe, or "
+        "--examples N for the first N."
+    )
+
+
+def own_settings(state: NetworkState) -> dict[str, Any]:
+    """What a file of ours says of its network, for the results."""
+    regime = state.regime
+    made = "drawn" if regime.drawn_gates else "feature network"
+    return {
+        "regime": regime.name,
+        "step": state.step,
+        "gates": "own" if regime.own_gates else made,
+        "gate_probability": state.config.gating.gate_probability if regime.drawn_gates else None,
+        "data_fingerprint": state.data or None,
+        "config": state.config.to_dict(),
+    }
+
+
+def network_settings(network: GatedNetwork) -> dict[str, Any]:
+    """How the gates of any network are made and used; None where it has no such thing."""
+    wired = not network.own_gates
+    made = wired and not network.drawn_gates
+    soft = network.gate.soft
+    return {
+        "own_gates": network.own_gates,
+        "beta": network.gate.beta if soft else None,
+        "eps": network.gate.epsilon if soft else None,
+        "permute": list(network.wiring) if wired else None,
+        "rotation": [route.rotate for route in network.routes] if wired else None,
+        "shift": [route.shift[0] for route in network.routes] if wired else None,
+        "tiling": [route.tile for route in network.routes] if wired else None,
+        "value_input": network.value_input if wired else "image",
+        "feature_activation": network.feature_activation if made else None,
+    }
+
+
+def in_words(network: GatedNetwork, state: NetworkState) -> str:
+    """One line: 'DL · step 135 · β 8 · order 2,0,1'; what is as usual is left out."""
+    found = network_settings(network)
+    words = [state.regime.name, f"step {state.step:,}"]
+    if found["beta"] is not None:
+        words.append(f"β {found['beta']:g}")
+    if found["eps"]:
+        words.append(f"ε {found['eps']:g}")
+    if network.drawn_gates:
+        words.append(f"p {state.config.gating.gate_probability:g}")
+    for name, word, usual in (
+        ("permute", "order", list(range(len(network.wiring)))),
+        ("rotation", "rotated by", [0] * len(network.wiring)),
+        ("shift", "shifted by", [0] * len(network.wiring)),
+        ("tiling", "tiled", [1] * len(network.wiring)),
+    ):
+        if found[name] not in (None, usual):
+            words.append(f"{word} {','.join(str(number) for number in found[name])}")
+    if found["value_input"] != "image":
+        words.append(f"value input {found['value_input']}")
+    return " · ".join(words)

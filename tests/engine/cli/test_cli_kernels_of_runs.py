@@ -1,0 +1,166 @@
+"""`dgn kernels` on what we wrote: a file of weights, a run folder, a step of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dgn_engine.kernels as k
+from dgn_engine.cli import main
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.training.run import Run
+
+Make = Callable[..., Run]
+FC = NetConfig("fc", (("depth", 4), ("width", 6)), bias=True)
+CNN = NetConfig("cnn4", (("channels", 3),))
+TURNED = {"wiring": (2, 0, 1), "rotation": (1, 0, 2)}
+
+
+def small(net: NetConfig) -> RunConfig:
+    return RunConfig(
+        data=DataConfig(train_limit=24, test_limit=10),
+        net=net,
+        training=TrainingConfig(batch=12, epochs=2, learning_rate=1e-2),
+        probe_examples=6,
+    )
+
+
+def kernels(source: str, out: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    code = main(["kernels", source, "--out", str(out), *options])
+    if code:
+        return code, {}
+    with np.load(out, allow_pickle=False) as found:
+        return code, dict(found)
+
+
+CASES = [
+    ("FR-II", CNN, {"wiring": (2, 0, 1, 3), "rotation": (1, 0, 2, 0), "shift": (0, 3, 1, 2)}),
+    ("DL", FC, {"tiling": (2, 1, 3), "beta": 3.0, "epsilon": 0.1}),
+    ("FR-II", FC, {**TURNED, "value_input": "random"}),
+    ("FRG", FC, {**TURNED, "gate_probability": 0.7}),
+    ("FRG", CNN, {"value_input": "ones"}),
+    ("DL-linear", FC, TURNED),
+    ("DLN", FC, {}),
+    ("soft-ReLU", CNN, {"beta": 2.0}),
+]
+
+
+@pytest.mark.parametrize(("regime", "net", "gating"), CASES)
+def test_the_command_computes_the_kernels_of_the_run(
+    make_run: Make, tmp_path: Path, regime: str, net: NetConfig, gating: dict[str, object]
+) -> None:
+    run = make_run(regime, small(net), **gating)
+    for _ in range(3):
+        run.step()
+    run.save(tmp_path / "net.safetensors")
+    code, found = kernels(
+        str(tmp_path / "net.safetensors"), tmp_path / "k.npz", "--examples", "probe"
+    )
+    assert code == 0
+    context = run.context()
+    live, x = copy.deepcopy(context.network).double(), context.x.double()
+    if live.given_gates is not None:
+        live = live.with_gates(tuple(gates.double() for gates in live.given_gates))
+    shared = k.SharedKernels(live, x)
+    assert np.array_equal(found["npk"], shared.npk().numpy())
+    assert np.array_equal(found["ntk"], shared.tangent.whole.numpy())
+    settings = json.loads(str(found["settings"]))
+    assert (settings["regime"], settings["step"]) == (regime, 3)
+    assert settings["examples"] == "probe"
+    assert settings["rows"] == list(run.probe_set.indices)
+    assert settings["beta"] == (live.gate.beta if live.gate.soft else None)
+    wired = not live.own_gates
+    for name, word in (("wiring", "permute"), ("rotation", "rotation"), ("shift", "shift")):
+        layers = len(live.wiring)
+        usual = list(range(layers)) if name == "wiring" else [0] * layers
+        wanted = list(gating.get(name, usual)) if wired else None
+        assert settings[word] == wanted
+    assert RunConfig.from_dict(settings["config"]) == run.config
+
+
+def test_bernoulli_gates_are_refused_for_other_inputs(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run("FRG", small(FC))
+    run.save(tmp_path / "net.safetensors")
+    np.save(tmp_path / "x.npy", run.context().x.numpy())
+    code, _ = kernels(
+        str(tmp_path / "net.safetensors"), tmp_path / "k.npz", "--inputs", str(tmp_path / "x.npy")
+    )
+    captured = capsys.readouterr()
+    assert code == 2
+    assert "--examples probe" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run of six steps with its final checkpoint."""
+    out = tmp_path / "run"
+    small_run = ["--train-limit", "24", "--test-limit", "10", "--batch", "12", "--epochs", "3"]
+    sizes = ["--width", "6", "--depth", "4", "--regime", "FR-II", "--rotation", "1,0,2", "--quiet"]
+    assert main(["train", *small_run, *sizes, "--out", str(out)]) == 0
+    return out
+
+
+def test_a_run_folder_is_its_newest_checkpoint(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = kernels(str(folder), tmp_path / "k.npz", "--examples", "7")
+    words = capsys.readouterr().out
+    assert code == 0
+    assert "FR-II · step 6 · rotated by 1,0,2" in words
+    _, weights = kernels(str(folder / "weights.safetensors"), tmp_path / "w.npz", "--examples", "7")
+    assert np.array_equal(found["ntk"], weights["ntk"])
+    assert found["npk"].shape == (7, 7)
+    assert "nu" in found  # the run's own examples have labels
+    code, at = kernels(f"{folder}@6", tmp_path / "s.npz", "--examples", "7")
+    assert code == 0
+    assert np.array_equal(found["ntk"], at["ntk"])
+
+
+@pytest.mark.parametrize(
+    ("at", "options", "named"),
+    [
+        ("@5", ["--examples", "probe"], "the nearest is of step 6"),
+        ("", ["--examples", "25"], "24 training examples"),
+        ("", ["--examples", "probe", "--labels", "y.npy"], "--inputs"),
+        ("", ["--examples", "probe", "--beta", "2"], "--beta"),
+    ],
+)
+def test_what_a_run_does_not_have_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str, options: list[str],
+    named: str,
+) -> None:  # fmt: skip
+    capsys.readouterr()
+    code, _ = kernels(f"{folder}{at}", tmp_path / "k.npz", *options)
+    captured = capsys.readouterr()
+    assert code == 2
+    assert named in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_other_data_than_those_of_the_run_are_refused(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run("FR-II", small(FC))
+    object.__setattr__(run.trainer.data, "fingerprint", "another")
+    run.save(tmp_path / "net.safetensors")
+    source = str(tmp_path / "net.safetensors")
+    assert kernels(source, tmp_path / "k.npz", "--examples", "probe")[0] == 2
+    assert "other data" in capsys.readouterr().err
+
+
+def test_a_file_of_another_program_has_no_examples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "net.npz", W1=np.eye(3), W2=np.eye(3))
+    code, _ = kernels(str(tmp_path / "net.npz"), tmp_path / "k.npz", "--examples", "probe")
+    assert code == 2
+    assert "give --inputs" in capsys.readouterr().err
