@@ -142,6 +142,8 @@ def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
             module._buffers[word] = tensor
         else:
             module._parameters[word] = nn.Parameter(tensor)
+    if "num_batches_tracked" in module._buffers:  # of no use here, and still without a value
+        module._buffers["num_batches_tracked"] = torch.zeros((), dtype=torch.long)
     return module
 
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations, prune
 
 import dgn_engine.kernels as k
+from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import Gate
 
@@ -102,6 +106,185 @@ def test_two_modules_make_a_deep_gated_network() -> None:
         k.adapt(value, shape, gates_from=nn.Sequential(nn.Flatten(), nn.Linear(60, 2)).double())
 
 
+class Branching(nn.Module):
+    """A ResNet in small: a ReLU used again, changes in place, a projected and an identity skip."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(2, 3, 3, padding=1, bias=False)
+        self.inner = nn.ModuleList([nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 4, 3, 2, 1)])
+        self.outer = nn.ModuleList([nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(4, 4, 3, 1, 1)])
+        self.projection = nn.Conv2d(3, 4, 1, 2)
+        self.act = nn.ReLU(inplace=True)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.stem(x)), 3, 2, 1)
+        for block, (inner, outer) in enumerate(zip(self.inner, self.outer, strict=True)):
+            found = outer(self.act(inner(x)))
+            if block == 0:
+                found += x
+            else:
+                found = torch.add(self.projection(x), found, alpha=0.5)
+            x = self.act(found)
+        return self.head(x.mean((2, 3), keepdim=True).view(x.size(0), -1))
+
+
+class Head(nn.Module):
+    """A layer with a head; `pass_on` says what lies between them."""
+
+    def __init__(self, pass_on: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.pass_on = pass_on
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.pass_on(self, x)))  # type: ignore[no-any-return]
+
+
+def jacobian_kernel(module: nn.Module, x: Tensor) -> Tensor:
+    parameters = {key: p.detach() for key, p in module.named_parameters()}
+    tree = jacrev(lambda p: functional_call(module, p, (x,)))(parameters)
+    J = torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2)
+    return torch.einsum("nkp,mkp->nm", J, J) / J.shape[1]
+
+
+def test_an_activation_used_again_counts_every_time() -> None:
+    torch.manual_seed(0)
+    relu = nn.ReLU()
+    layers = (nn.Linear(4, 5), relu, nn.Linear(5, 5), relu, nn.Linear(5, 2))
+    module = nn.Sequential(*layers).double()
+    x = torch.randn(6, 4, dtype=torch.float64)
+    network = k.adapt(module, (4,))
+    torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, jacobian_kernel(module, x))
+
+
+def test_a_residual_module_of_ones_own_has_its_outputs_and_its_kernel() -> None:
+    torch.manual_seed(0)
+    module = Branching().double()
+    x = torch.randn(4, 2, 8, 8, dtype=torch.float64)
+    network = k.adapt(module, (2, 8, 8))
+    torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, jacobian_kernel(module, x))
+    assert bool((k.SharedKernels(network, x).npk().diagonal() > 0).all())
+
+
+def test_torchvisions_resnet_is_followed_as_it_is() -> None:
+    import_torchvision()
+    models = import_module("torchvision.models.resnet")
+    torch.manual_seed(0)
+    module = models.ResNet(models.BasicBlock, [1, 1, 1, 1], num_classes=3).eval()
+    network = k.adapt(module, (3, 32, 32))
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(network(x), module(x), rtol=1e-4, atol=1e-4)
+    assert len(network.architecture.gated_shapes) == 9
+
+
+def test_a_folded_batchnorm_is_the_modules_own_at_every_pass() -> None:
+    module, x, shape = built("normed")
+    network = k.adapt(module, shape)
+    for norm in (part for part in module.modules() if isinstance(part, nn.BatchNorm2d)):
+        assert norm.running_mean is not None
+        norm.running_mean += 1.0
+        norm.weight.data *= 2.0
+    torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
+
+
+class Doubled(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, 2 * self.weight, self.bias)
+
+
+class Shifted(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + x.detach()
+
+
+def tied() -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    module[2].weight = module[0].weight  # type: ignore[union-attr]
+    return module
+
+
+def frozen() -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    module[0].requires_grad_(False)
+    return module
+
+
+def hooked(hook: Callable[..., object]) -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    module[0].register_forward_hook(hook)
+    return module
+
+
+def backward_hooked() -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    module[0].register_full_backward_hook(lambda _, grad_input, grad_output: (2 * grad_input[0],))
+    module.insert(0, nn.Linear(4, 4))
+    return module
+
+
+def pruned() -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    prune.l1_unstructured(module[0], "weight", amount=3)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (tied(), "Layer 2 .*tied"),
+        (frozen(), "0.weight is frozen"),
+        (pruned(), r"Layer 0 \(Linear\).*tensor"),
+        (hooked(lambda _, x, y: y.tanh()), r"Layer 0 \(Linear\) calls tanh"),
+        (hooked(lambda _, x, y: y.detach()), "Layer 0 .*detach"),
+        (hooked(lambda _, x, y: torch.from_numpy(y.detach().numpy())), "Layer 0"),
+        (backward_hooked(), "hook of its own"),
+        (nn.Sequential(Doubled(4, 4), nn.ReLU(), nn.Linear(4, 2)), r"Layer 0 \(Doubled\)"),
+        (Shifted(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), r"The module \(Shifted\).*detach"),
+        (nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 2))), "weight_norm"),
+        (nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 2))), "spectral_norm"),
+        (Head(lambda m, x: m.first(x) * (x.sum() > 0)), "sum"),
+        (Head(lambda m, x: m.first(x) if bool(x[0, 0] > 0) else x), "getitem.*mixes the examples"),
+        (Head(lambda m, x: torch.cat([m.first(x)[:, :2], x[:, 2:]], 1)), "getitem"),
+        (Head(lambda m, x: m.first(x) + torch.ones(4).double()), "does not come from"),
+        (Head(lambda m, x: m.first(x) - m.first(x).mean(0)), "axes"),
+        (Head(lambda m, x: m.first(x).to(torch.float32)), "float32"),
+        (Head(lambda m, x: F.dropout(m.first(x))), r"random in training"),
+        (Head(lambda m, x: m.first(x) * m.head.bias[0]), "by a tensor"),
+        (Head(lambda m, x: m.first(x.reshape(len(x) // 2, -1)[:, :4])), "calls reshape"),
+        (
+            Head(lambda m, x: (m.first(x), m.first.weight.data.mul_(1.1))[0]),
+            "Layer head .*fed something else",
+        ),
+    ],
+)
+def test_a_module_that_does_something_else_is_refused(module: nn.Module, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        k.adapt(module, (4,))
+
+
+def test_a_module_without_gradients_in_a_part_that_trains_is_refused() -> None:
+    def silently(module: nn.Module, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            found: Tensor = module.first(x)  # type: ignore[operator]
+        return found
+
+    with pytest.raises(UserError, match="under no_grad"):
+        k.adapt(Head(silently), (4,))
+
+
+def test_what_is_returned_has_to_be_logits() -> None:
+    class Pair(nn.Sequential):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+            return super().forward(x), x
+
+    with pytest.raises(UserError, match="returns a tuple"):
+        k.adapt(Pair(nn.Linear(4, 2)), (4,))
+
+
 def test_padded_max_pooling_and_a_bias_in_some_layers_only_are_as_in_torch() -> None:
     torch.manual_seed(0)
     layers = (nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1), nn.Conv2d(3, 2, 1))
@@ -135,5 +318,7 @@ def test_padded_max_pooling_and_a_bias_in_some_layers_only_are_as_in_torch() -> 
     ],
 )
 def test_what_has_no_kernel_here_is_refused_by_name(module: nn.Sequential, words: str) -> None:
+    first = module[0]
+    shape = (first.in_channels, 7, 7) if isinstance(first, nn.Conv2d) else (4,)
     with pytest.raises(UserError, match=words):
-        k.adapt(module, (4,))
+        k.adapt(module, shape)

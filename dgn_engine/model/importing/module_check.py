@@ -1,0 +1,95 @@
+"""An adapted network held against the module that it was read from."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.errors import UserError
+from dgn_engine.model.gates import HARD
+from dgn_engine.model.importing.module_chain import ModuleChain
+from dgn_engine.model.importing.module_stack import ModuleStack
+from dgn_engine.model.importing.module_trace import ModuleTrace, probe
+from dgn_engine.model.stack import Trace
+
+TOLERANCE = 1e-9  # of the largest number compared; both sides are float64
+
+
+def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
+    """Raise `UserError` unless the network does what the module does.
+
+    Compared in float64 on the probe of `trace`: what each weight layer is fed, the outputs, and the
+    gradient of a random combination of them by every parameter that trains; on a second probe of
+    another size the outputs.
+    """
+    stack = ModuleStack(chain.architecture, chain.sources, trace.copy)
+    x, output = trace.values[0], trace.values[trace.last]
+    assert x is not None
+    assert output is not None
+    found = stack.run(x, lambda _, q: HARD(q))
+    _check_inputs(chain, trace, found)
+    last = chain.sources[-1].where
+    if not _alike(found.output, output):
+        raise UserError(
+            f"{last} gives other outputs than the network that was read from the module, by up to "
+            f"{_difference(found.output, output)}: it does something that is not supported."
+        )
+    _check_gradients(trace, found.output, output)
+    x = probe(tuple(x.shape[1:]), len(x) + 1, seed=1)
+    with torch.no_grad():
+        network, module = stack.run(x, lambda _, q: HARD(q)).output, trace.copy(x)
+    if not _alike(network, module):
+        raise UserError(
+            "On another batch the module gives other outputs than the network that was read from "
+            f"it, by up to {_difference(network, module)}: what it does depends on the batch."
+        )
+
+
+def _check_inputs(chain: ModuleChain, trace: ModuleTrace, found: Trace) -> None:
+    for place, (number, fed) in enumerate(zip(chain.fed, found.inputs, strict=True)):
+        value = trace.values[number]
+        if value is not None and not _alike(fed.flatten(1), value.flatten(1)):
+            raise UserError(
+                f"{chain.sources[place].where} is fed something else than in the network that was "
+                f"read from the module, by up to {_difference(fed.flatten(1), value.flatten(1))}: "
+                "what comes before it is not supported."
+            )
+
+
+def _check_gradients(trace: ModuleTrace, network: Tensor, module: Tensor) -> None:
+    named = [(name, p) for name, p in trace.copy.named_parameters() if p.requires_grad]
+    weights = probe(tuple(module.shape[1:]), len(module), seed=2)
+    ones, twos = (
+        _gradients((output * weights).sum(), [p for _, p in named]) for output in (network, module)
+    )
+    largest = max((float(two.abs().max()) for two in twos if two.numel()), default=0.0)
+    for (name, _), one, two in zip(named, ones, twos, strict=True):
+        if not _alike(one, two, largest):
+            raise UserError(
+                f"The gradient of the parameter {name} is another one in the module (detach, a "
+                "hook, or a function of its own?): its tangent kernel is not the network's."
+            )
+
+
+def _gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
+    if not parameters or not total.requires_grad:
+        return [torch.zeros_like(p) for p in parameters]
+    found = torch.autograd.grad(total, parameters, allow_unused=True)
+    pairs = zip(found, parameters, strict=True)
+    return [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
+
+
+def _alike(one: Tensor, two: Tensor, largest: float | None = None) -> bool:
+    if one.shape != two.shape:
+        return False
+    if not one.numel():
+        return True
+    scale = float(two.detach().abs().max()) if largest is None else largest
+    difference = float((one - two).detach().abs().max())
+    return difference <= TOLERANCE * max(scale, 1e-300)  # false where something is not a number
+
+
+def _difference(one: Tensor, two: Tensor) -> str:
+    if one.shape != two.shape:
+        return f"shapes {tuple(one.shape)} and {tuple(two.shape)}"
+    return f"{float((one - two).detach().abs().max()):.2g}"

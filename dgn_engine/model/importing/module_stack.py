@@ -1,0 +1,98 @@
+"""The weights of a network that belong to a module: read from it at every pass, never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from dgn_engine.errors import UserError
+from dgn_engine.model import architecture as arch
+from dgn_engine.model.importing.module_calls import NormCall, ScaleCall, parameters_of
+from dgn_engine.model.stack import Stack
+
+
+@dataclass(frozen=True)
+class LayerSource:
+    """Where a weight layer comes from: names of its parameters in the module, and what is done to
+    each channel of it before its gate, in order."""
+
+    where: str
+    weight: str
+    bias: str | None
+    after: tuple[NormCall | ScaleCall, ...] = ()
+
+    def parameters(self) -> tuple[str, ...]:
+        """Of the layer and of its BatchNorms."""
+        own = () if self.bias is None else (self.bias,)
+        norms = [parameters_of(each) for each in self.after]
+        return (self.weight, *own, *chain.from_iterable(norms))
+
+    @property
+    def has_bias(self) -> bool:
+        return self.bias is not None or any(isinstance(each, NormCall) for each in self.after)
+
+
+class ModuleStack(Stack):
+    """A `Stack` whose weights and biases are those of `module` at the time of asking, with factors
+    and BatchNorms (as in evaluation, with the statistics gathered so far) folded in anew.
+
+    The module is not a part of the stack: it is neither moved nor saved with it.
+    """
+
+    def __init__(
+        self, architecture: arch.Architecture, sources: Sequence[LayerSource], module: nn.Module
+    ) -> None:
+        super().__init__(architecture, bias=[source.has_bias for source in sources])
+        self._sources = tuple(sources)
+        self._module = (module,)  # in a tuple, so that it is not registered
+        for place, source in enumerate(sources):
+            self.weights[place] = _parameter(self._held(source.weight))
+            if len(self.biases):
+                bias = source.bias
+                self.biases[place] = None if bias is None else _parameter(self._held(bias))
+
+    def _held(self, name: str) -> Tensor:
+        """The module's parameter or buffer of this name, now."""
+        owner, _, own = name.rpartition(".")
+        return cast(Tensor, getattr(self._module[0].get_submodule(owner), own))
+
+    def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        pairs = zip(self.architecture.weighted, self._sources, strict=True)
+        folded = [self._folded(layer, source) for layer, source in pairs]
+        return [weight for weight, _ in folded], [bias for _, bias in folded]
+
+    def _folded(self, layer: arch.Weighted, source: LayerSource) -> tuple[Tensor, Tensor | None]:
+        weight = self._held(source.weight)
+        bias = None if source.bias is None else self._held(source.bias)
+        if weight.shape != arch.weight_shape(layer):
+            raise UserError(
+                f"{source.where} has another shape by now, {tuple(weight.shape)}: adapt it again."
+            )
+        for each in source.after:
+            if isinstance(each, ScaleCall):
+                weight, bias = each.factor * weight, None if bias is None else each.factor * bias
+                continue
+            slope, mean, shift = self._norm(each)
+            weight = weight * slope.reshape(-1, *[1] * (weight.dim() - 1))
+            moved = -mean if bias is None else bias - mean
+            bias = moved * slope if shift is None else moved * slope + shift
+        return weight, bias
+
+    def _norm(self, norm: NormCall) -> tuple[Tensor, Tensor, Tensor | None]:
+        """γ / √(σ² + ε), μ and β, (C,) each."""
+        slope = torch.rsqrt(self._held(norm.variance) + norm.epsilon)
+        if norm.scale is not None:
+            slope = slope * self._held(norm.scale)
+        shift = None if norm.shift is None else self._held(norm.shift)
+        return slope, self._held(norm.mean), shift
+
+
+def _parameter(tensor: Tensor) -> nn.Parameter:
+    if isinstance(tensor, nn.Parameter):
+        return tensor
+    return nn.Parameter(tensor, requires_grad=False)  # a buffer
