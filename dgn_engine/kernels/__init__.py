@@ -24,6 +24,7 @@ from dgn_engine.kernels.large_kernels import (
     nu,
 )
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
+from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import (
     Normalise,
     gate_churn,
@@ -63,6 +64,7 @@ __all__ = [
     "Logits",
     "Normalise",
     "Nu",
+    "PathInputs",
     "SharedKernels",
     "Spectrum",
     "SubNetwork",

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels import cntk_slabs
+from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.positions import box_sum
 from dgn_engine.model import architecture as arch
@@ -19,8 +20,11 @@ from dgn_engine.model import architecture as arch
 TILE_BYTES = 32 << 20
 
 
-def convolutional_limit(architecture: arch.Architecture, x: Tensor) -> LimitKernels:
-    """The ReLU limit of a network with convolutions for x (n, C, H, W): (n, n), float64.
+def convolutional_limit(
+    architecture: arch.Architecture, x: Tensor, other: Tensor | None = None
+) -> LimitKernels:
+    """The ReLU limit of a network with convolutions for x (n, C, H, W): (n, n), float64; against
+    `other` (m, C, H, W) the block (n, m).
 
     Parametrisation: conv weights N(0, 2/(C·kernel²)) (the first N(0, 1/kernel²)), dense ones
     N(0, 2/inputs), each with gradients measured in units of its own standard deviation, every
@@ -40,36 +44,68 @@ def convolutional_limit(architecture: arch.Architecture, x: Tensor) -> LimitKern
                 "pooling or flattening."
             )
     images = x.detach().to("cpu", torch.float64)
+    n, block = len(images), KernelBlock.whole(len(images))
+    if other is not None:
+        images = torch.cat([images, other.detach().to("cpu", torch.float64)])
+        block = KernelBlock(slice(0, n), slice(n, len(images)))
     variances = _variances(architecture, images)
-    fast = cntk_slabs.map_limits(architecture, images, variances)
-    covariance, tangent = fast or _map_limits(architecture, images, variances)
-    for _ in range(sum(isinstance(node, arch.Dense) and node.gated for node in architecture.nodes)):
-        squares = covariance.diagonal().clone()
+    fast = cntk_slabs.map_limits(architecture, images, variances, block)
+    covariance, tangent = fast or _map_limits(architecture, images, variances, block)
+    gated = sum(isinstance(node, arch.Dense) and node.gated for node in architecture.nodes)
+    # Rectifying keeps 2E[χ²] equal to the variance, so that these are those of every dense layer.
+    own = _own_covariances(architecture, images, variances, covariance, block, gated > 0)
+    for _ in range(gated):
         tangent = tangent + covariance
-        covariance, slope = relu_moments(covariance, squares, squares, same=True)
+        covariance, slope = relu_moments(covariance, *own, block.symmetric)
         tangent = tangent * slope
     return LimitKernels(tangent + covariance, covariance)
 
 
-def _map_limits(
-    architecture: arch.Architecture, images: Tensor, variances: list[Tensor]
+def _own_covariances(
+    architecture: arch.Architecture,
+    images: Tensor,
+    variances: list[Tensor],
+    covariance: Tensor,
+    block: KernelBlock,
+    needed: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Σ and T (n, n) after the pooling or flattening."""
-    n = images.shape[0]
+    """Σ of every example with itself after the pooling or flattening: of the rows, (n,), and of the
+    columns, (m,)."""
+    if block.symmetric or not needed:
+        diagonal = covariance.diagonal().clone()
+        return diagonal, diagonal
     flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
-    covariance, tangent = (torch.zeros((n, n), dtype=torch.float64) for _ in range(2))
-    for row in range(n):
-        for columns in _columns(variances, row, n, flat):
+    found = [
+        _pairs(architecture, images, variances, row, slice(row, row + 1), flat)[0]
+        for row in range(len(images))
+    ]
+    own = torch.cat(found)
+    return own[block.rows], own[block.columns]
+
+
+def _map_limits(
+    architecture: arch.Architecture, images: Tensor, variances: list[Tensor], block: KernelBlock
+) -> tuple[Tensor, Tensor]:
+    """Σ and T (n, m) after the pooling or flattening."""
+    flat = any(isinstance(node, arch.Flatten) for node in architecture.nodes)
+    covariance, tangent = (torch.zeros(block.shape, dtype=torch.float64) for _ in range(2))
+    for row in range(block.rows.start, block.rows.stop):
+        for columns in _columns(variances, row, block, flat):
             S, T = _pairs(architecture, images, variances, row, columns, flat)
-            covariance[row, columns] = covariance[columns, row] = S
-            tangent[row, columns] = tangent[columns, row] = T
+            place, span = row - block.rows.start, block.column_places(columns)
+            covariance[place, span], tangent[place, span] = S, T
+            if block.symmetric:
+                covariance[span, place], tangent[span, place] = S, T
     return covariance, tangent
 
 
-def _columns(variances: list[Tensor], row: int, n: int, flat: bool) -> list[slice]:
+def _columns(variances: list[Tensor], row: int, block: KernelBlock, flat: bool) -> list[slice]:
     positions = max(layer[0].numel() for layer in variances)
     pairs = max(1, TILE_BYTES // (8 * (positions if flat else positions**2)))
-    return [slice(left, min(n, left + pairs)) for left in range(row, n, pairs)]
+    end = block.columns.stop
+    return [
+        slice(left, min(end, left + pairs)) for left in range(block.first_column(row), end, pairs)
+    ]
 
 
 def _variances(architecture: arch.Architecture, images: Tensor) -> list[Tensor]:

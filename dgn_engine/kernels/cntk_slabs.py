@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dgn_engine.kernels import slabs
 from dgn_engine.kernels.compiled import cntk_loops
+from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.model.architecture import Architecture
 
 # Numba compiles once per process, a few seconds; less work than this is done sooner without it.
@@ -21,18 +22,22 @@ WORTH_COMPILING = 1e8  # pairs of positions over all layers and pairs of example
 
 
 def map_limits(
-    architecture: Architecture, images: Tensor, variances: Sequence[Tensor]
+    architecture: Architecture,
+    images: Tensor,
+    variances: Sequence[Tensor],
+    block: KernelBlock | None = None,
 ) -> tuple[Tensor, Tensor] | None:
-    """Σ and T (n, n) after global average pooling, for images (n, C, H, W), float64 on the CPU.
+    """Σ and T of a block of pairs after global average pooling, for images (n, C, H, W), float64 on
+    the CPU.
 
     `variances[l]` (n, H, W) is E[q_l(p)²] of convolution l. Agrees with the plain road to 1e-12,
     and to 1e-8 where two different examples look the same through a window: there arccos near one
     halves the digits of either road. None where this road does not apply: no numba, little work,
     flattening (the plain road needs p = p' alone), paddings that alternate or exceed the window.
     """
-    n = images.shape[0]
+    block = block or KernelBlock.whole(len(images))
     route = slabs.route(architecture) if slabs.available() else None
-    if route is None or route.flat or not route.complete or route.work(n) < WORTH_COMPILING:
+    if route is None or route.flat or not route.complete or route.work(block) < WORTH_COMPILING:
         return None
     both = []
     for layer in variances:
@@ -42,16 +47,18 @@ def map_limits(
     deviations = np.ascontiguousarray(torch.cat(both, dim=1).numpy())
     inputs = np.ascontiguousarray(images.numpy())
     loop = cntk_loops.pairs()
-    covariance, tangent = np.zeros((n, n)), np.zeros((n, n))
+    covariance, tangent = np.zeros(block.shape), np.zeros(block.shape)
 
     def pairs(row: int, left: int, right: int) -> None:
+        place, span = row - block.rows.start, block.column_places(slice(left, right))
         loop(
             row, left, inputs, deviations, route.levels, route.layers, route.shifts, route.floats,
-            covariance[row, left:right], tangent[row, left:right],
+            covariance[place, span], tangent[place, span],
         )  # fmt: skip
-        covariance[left:right, row] = covariance[row, left:right]
-        tangent[left:right, row] = tangent[row, left:right]
+        if block.symmetric:
+            covariance[span, place] = covariance[place, span]
+            tangent[span, place] = tangent[place, span]
 
-    route.fill(pairs, n)
+    route.fill(pairs, block)
     pooled = float(variances[-1][0].numel()) ** 2
     return torch.from_numpy(covariance / pooled), torch.from_numpy(tangent / pooled)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.gram import accumulator, input_gram
+from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import Normalise, normalised
 from dgn_engine.kernels.recursion import check_layers
 from dgn_engine.model.architecture import Architecture, weight_shape
@@ -18,8 +19,8 @@ from dgn_engine.model.stack import run
 
 @dataclass(frozen=True)
 class KernelEstimate:
-    """`kernel` (n, n), unbiased; `error` (n, n), one standard error of each entry before the
-    normalisation's own scale varies; `relative` the same over the whole kernel (Frobenius)."""
+    """`kernel` (n, n) or a block (n, m), unbiased; `error`, one standard error of each entry before
+    the normalisation's own scale varies; `relative` the same over the whole kernel (Frobenius)."""
 
     kernel: Tensor
     error: Tensor
@@ -35,8 +36,10 @@ def estimate_path_kernel(
     generator: torch.Generator,
     normalise: Normalise = "none",
     masks: Sequence[Tensor] = (),
+    other: PathInputs | None = None,
 ) -> KernelEstimate:
-    """H (n, n) from `draws` ≥ 2 value networks with random ±σ weights and these gates.
+    """H (n, n) from `draws` ≥ 2 value networks with random ±σ weights and these gates; against
+    `other` the block (n, m).
 
     With zz' summed over the last hidden layer, E = H·Πσ²: the output weights are integrated out.
     σ_l² = 1/w_l, so that nothing overflows. The relative error falls as 1/√draws. Weights are
@@ -47,25 +50,36 @@ def estimate_path_kernel(
         raise UserError(f"{draws} draws were asked for; an error bar needs at least 2.")
     if architecture.residual and normalise != "width":
         raise UserError("For residual blocks the estimate is weighted by σ; use normalise 'width'.")
-    n, widths = x_value.shape[0], 1.0
+    inputs, block = PathInputs(gates, x_value, masks).joined(other)
+    assert inputs.x_value is not None
+    widths = 1.0
     for layer in architecture.weighted[:-1]:
         widths *= float(layer.outputs)
-    total = torch.zeros((n, n), dtype=accumulator(x_value), device=x_value.device)
+    total = torch.zeros(block.shape, dtype=accumulator(x_value), device=x_value.device)
     squares = torch.zeros_like(total)
     nothing: list[Tensor | None] = [None] * len(architecture.weighted)
     positions = architecture.pooled_paths
     for _ in range(draws):
         weights = _signs(architecture, generator, x_value)
-        trace = run(architecture, weights, nothing, x_value, lambda i, _: gates[i], masks)
+        trace = run(
+            architecture, weights, nothing, inputs.x_value, lambda i, _: inputs.gates[i],
+            inputs.masks,
+        )  # fmt: skip
         hidden = trace.inputs[-1]
-        sample = input_gram(hidden).to(total.dtype) * positions**2
+        sample = input_gram(hidden[block.rows], hidden[block.columns]).to(total.dtype)
+        sample = sample * positions**2
         total += sample
         squares += sample.square()
     mean = total / draws
     variance = (squares / draws - mean.square()).clamp(min=0) / (draws - 1)
     relative = float(variance.sum().sqrt() / mean.norm())
     plain = mean.clone()
-    kernel = normalised(mean, normalise, widths)
+    if not block.symmetric and normalise == "cosine":
+        raise ValueError(
+            "The estimate of a block has no 'cosine': its diagonals are not estimated; take 'none' "
+            "or 'width'."
+        )
+    kernel = normalised(mean, normalise, widths, block)
     scale = torch.where(plain != 0, kernel / plain, 0.0)
     return KernelEstimate(kernel, variance.sqrt() * scale.abs(), relative)
 

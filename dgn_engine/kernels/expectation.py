@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.kernels.walk import LayerScale
 from dgn_engine.model.architecture import Architecture
@@ -30,26 +32,25 @@ def expected_value_kernel(
     x_value: Tensor,
     sigmas: Sequence[float],
     masks: Sequence[Tensor] = (),
+    other: PathInputs | None = None,
 ) -> Tensor:
     """E[K^V_0] = βH (n, n), float64, per logit; exact at any width, for gates that do not depend
-    on Θ^v and independent zero-mean weights with the standard deviations `sigmas`.
+    on Θ^v and independent zero-mean weights with the standard deviations `sigmas`. Against `other`
+    the block (n, m).
 
     Computed in logarithms of β and Π w_l, so that deep wide networks do not overflow.
     Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
     """
+    inputs, block = PathInputs(gates, x_value, masks).joined(other)
     if architecture.residual:
-        return _residual_expectation(architecture, gates, x_value, sigmas, masks)
-    paths = path_recursion(architecture, gates, x_value, masks=masks)
+        return _residual_expectation(architecture, inputs, block, sigmas)
+    paths = path_recursion(architecture, inputs, block=block)
     widths = sum(math.log(layer.outputs) for layer in architecture.weighted[:-1])
     return paths.kernel.mul_(math.exp(_log_constant(architecture, sigmas) + widths))
 
 
 def _residual_expectation(
-    architecture: Architecture,
-    gates: Sequence[Tensor],
-    x_value: Tensor,
-    sigmas: Sequence[float],
-    masks: Sequence[Tensor],
+    architecture: Architecture, inputs: PathInputs, block: KernelBlock, sigmas: Sequence[float]
 ) -> Tensor:
     """Σ_J β_J H^J as Σ_l ∂/∂σ_l² of the path kernel in which each layer weighs σ_l²: dual
     numbers, as they give S, at the weight layers."""
@@ -59,7 +60,7 @@ def _residual_expectation(
     scales = [
         LayerScale(sigma**2 * width, width) for sigma, width in zip(sigmas, widths, strict=False)
     ]
-    paths = path_recursion(architecture, gates, x_value, masks=masks, by_width=True, scales=scales)
+    paths = path_recursion(architecture, inputs, by_width=True, scales=scales, block=block)
     assert paths.derivative is not None
     # The output layer weighs σ², too, and is the last term of the sum.
     total = paths.derivative.mul_(sigmas[-1] ** 2).add_(paths.kernel)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -61,6 +62,38 @@ def _seconds(call: object) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
+
+
+@dataclass(frozen=True)
+class KernelBlock:
+    """Which pairs of the examples given are wanted: `rows` with `columns`. Where they are the
+    same examples the block is symmetric, and its upper half is enough."""
+
+    rows: slice
+    columns: slice
+
+    @staticmethod
+    def whole(n: int) -> KernelBlock:
+        return KernelBlock(slice(0, n), slice(0, n))
+
+    @property
+    def symmetric(self) -> bool:
+        return self.rows == self.columns
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+    def first_column(self, row: int) -> int:
+        """Where the pairs of example `row` begin."""
+        return row if self.symmetric else self.columns.start
+
+    def row_places(self, rows: slice) -> slice:
+        """The rows of the block that these examples have."""
+        return slice(rows.start - self.rows.start, rows.stop - self.rows.start)
+
+    def column_places(self, columns: slice) -> slice:
+        return slice(columns.start - self.columns.start, columns.stop - self.columns.start)
 
 
 def row_tiles(n: int, row_items: int, spread: int = 1, symmetric: bool = True) -> Iterator[slice]:

@@ -81,6 +81,7 @@ def tangent_kernels(
     other: Tensor | None = None,
     budget_bytes: int | None = None,
     trace: NetworkTrace | None = None,
+    other_trace: NetworkTrace | None = None,
 ) -> TangentKernels:
     """The tangent kernels of a network at inputs x (n, *input_shape), in the weights' dtype.
 
@@ -89,12 +90,16 @@ def tangent_kernels(
     no cross term between disjoint weights. Biases count where they exist. The kernels are of the
     logits: 'mean' is Σ_k K[k,k]/C, 'sumlogit' the kernel of Σ_k ŷ_k, 'full' keeps every pair of
     logits, 'perclass' the pairs k = k. With `other` (m, *input_shape) the block K(x, other).
-    `trace`: the forward pass at x, where the caller has it already.
+    `trace`, `other_trace`: the forward passes, where the caller has them already.
     """
     if logits not in get_args(Logits):
         raise UserError(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
     one = _block(network, network.trace(x) if trace is None else trace, feature_trained)
-    two = one if other is None else _block(network, network.trace(other), feature_trained)
+    two = one
+    if other is not None:
+        check_gates_are_made(network)
+        other_trace = network.trace(other) if other_trace is None else other_trace
+        two = _block(network, other_trace, feature_trained)
     classes = network.architecture.classes
     how: Contraction = "total" if logits in ("mean", "sumlogit") else logits  # type: ignore[assignment]  # the two remaining words
     summed = logits == "sumlogit"
@@ -105,6 +110,16 @@ def tangent_kernels(
         )
     parts = [_sweep(one, two, output_delta(classes, c, summed, x), how) for c in chunks]
     return _joined(parts, logits, classes)
+
+
+def check_gates_are_made(network: GatedNetwork) -> None:
+    """Raise `ValueError` where the gates were given: they are those of the examples that they were
+    drawn for, and no other inputs have any."""
+    if network.given_gates is not None and not network.own_gates:
+        raise ValueError(
+            "No network makes these gates (FRG): they exist for the examples that they were drawn "
+            "for, so that there is no block with other inputs."
+        )
 
 
 def ntk_cost(architecture: Architecture, n: int) -> float:

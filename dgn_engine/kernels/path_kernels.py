@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import UserError
-from dgn_engine.kernels.recursion import pair_numbers, path_recursion
+from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.kernels.recursion import pair_numbers, path_diagonal, path_recursion
 from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
 
 Normalise = Literal["none", "trace", "width", "cosine"]
@@ -24,13 +26,16 @@ def neural_path_kernel(
     x_value: Tensor,
     normalise: Normalise = "none",
     masks: Sequence[Tensor] = (),
+    other: PathInputs | None = None,
 ) -> Tensor:
-    """H (n, n), float64, for x^v (n, *input_shape) and gates[l] (n, *gated_shapes[l]).
+    """H (n, n), float64, for x^v (n, *input_shape) and gates[l] (n, *gated_shapes[l]); against
+    `other` the block (n, m).
 
     Dense networks: Σ ⊙ Λ. Convolutions: the exact recursion over pairs of positions, any stride,
     zero or circular padding, average pooling (path counts: its 1/P² is left to β), max pooling
     (`masks` as in `Trace.masks`: one more hard gate), flattening, then τ of each dense layer. One
-    row of pairs at a time, symmetric half only.
+    row of pairs at a time, symmetric half only. A block has no 'trace': divide it by that of the
+    square kernel it belongs to.
     Source: [NPF] Lemma 2.1 and Theorem 5.1.
     """
     n = gates[0].shape[0] if gates else x_value.shape[0]
@@ -39,10 +44,7 @@ def neural_path_kernel(
             f"The inputs have shape {tuple(x_value.shape)}; "
             f"{(n, *architecture.input_shape)} is needed."
         )
-    result = path_recursion(
-        architecture, gates, x_value, masks=masks, by_width=normalise == "width"
-    )
-    return normalised(result.kernel, normalise, result.widths)
+    return paths(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]
 
 
 def overlap(
@@ -50,15 +52,16 @@ def overlap(
     gates: Sequence[Tensor],
     normalise: Normalise = "none",
     masks: Sequence[Tensor] = (),
+    other: PathInputs | None = None,
 ) -> Tensor:
-    """Λ (n, n), float64: the NPK recursion with K_0 ≡ 1; Π_l τ_l for dense networks.
+    """Λ (n, n), float64: the NPK recursion with K_0 ≡ 1; Π_l τ_l for dense networks. Against
+    `other` the block (n, m).
 
     `gates[l]` is (n, *gated_shapes[l]), after the wiring. 'none' counts active paths (per input
     unit) and overflows float64 only beyond 10³⁰⁸; 'width' divides each τ_l by its width. With
     max pooling its masks (`Trace.masks`) are needed too.
     """
-    result = path_recursion(architecture, gates, masks=masks, by_width=normalise == "width")
-    return normalised(result.kernel, normalise, result.widths)
+    return paths(architecture, PathInputs(gates, None, masks), normalise, other)[0]
 
 
 def sensitive_overlap(
@@ -67,18 +70,38 @@ def sensitive_overlap(
     sensitivities: Sequence[Tensor],
     normalise: Normalise = "none",
     masks: Sequence[Tensor] = (),
+    other: PathInputs | None = None,
 ) -> Tensor:
-    """S (n, n), float64: the derivative of Λ at ε = 0 under G_lG_lᵀ → G_lG_lᵀ + εD_lD_lᵀ.
+    """S (n, n), float64: the derivative of Λ at ε = 0 under G_lG_lᵀ → G_lG_lᵀ + εD_lD_lᵀ. Against
+    `other` the block (n, m).
 
     For dense networks Σ_l (D_lD_lᵀ) ⊙ Π_{l'≠l} τ_{l'}. Computed for every architecture with dual
     numbers in the recursion of Λ, O(d). `gates[l]`, `sensitivities[l]`: (n, *gated_shapes[l]).
     Max-pooling `masks` are held fixed.
     """
-    result = path_recursion(
-        architecture, gates, sensitivities=sensitivities, masks=masks, by_width=normalise == "width"
-    )
-    assert result.derivative is not None
-    return normalised(result.derivative, normalise, result.widths)
+    inputs = PathInputs(gates, None, masks, sensitivities)
+    found = paths(architecture, inputs, normalise, other)[1]
+    assert found is not None
+    return found
+
+
+def paths(
+    architecture: Architecture,
+    inputs: PathInputs,
+    normalise: Normalise = "none",
+    other: PathInputs | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """The recursion's kernel and, where there are sensitivities, its derivative, each scaled:
+    (n, n), or (n, m) against `other`."""
+    both, block = inputs.joined(other)
+    result = path_recursion(architecture, both, by_width=normalise == "width", block=block)
+    own: tuple[Tensor | None, Tensor | None] = (None, None)
+    if not block.symmetric and normalise == "cosine":
+        own = path_diagonal(architecture, both)
+    kernel = normalised(result.kernel, normalise, result.widths, block, own[0])
+    if result.derivative is None:
+        return kernel, None
+    return kernel, normalised(result.derivative, normalise, result.widths, block, own[1])
 
 
 def unit_diagonal(kernel: Tensor) -> Tensor:
@@ -93,38 +116,57 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
     return scaled
 
 
-def normalised(kernel: Tensor, how: Normalise, widths: float) -> Tensor:
+def normalised(
+    kernel: Tensor,
+    how: Normalise,
+    widths: float,
+    block: KernelBlock | None = None,
+    own: Tensor | None = None,
+) -> Tensor:
     """Scale a kernel (n, n), in place, whose every τ_l was already divided by its width.
 
     'width' leaves it so, 'none' multiplies by `widths` = Π w_l, 'trace' divides by the trace
-    (zero stays zero), 'cosine' makes the diagonal one. Raises `UserError` for any other word.
+    (zero stays zero), 'cosine' makes the diagonal one. Of two sets of examples it is their `block`
+    (n, m), and `own` the kernel of each example of both with itself, for 'cosine'.
+    Raises `UserError` for any other word.
     """
     match how:
         case "width":
             return kernel
         case "none":
             return kernel.mul_(widths)
+        case "trace" if block is not None and not block.symmetric:
+            raise ValueError(
+                "A block of two sets of examples has no trace; take 'none' or 'width' and divide "
+                "by the trace of the square kernel that it belongs to."
+            )
         case "trace":
             trace = kernel.trace()
             return kernel.div_(torch.where(trace > 0, trace, 1.0))
+        case "cosine" if block is not None and own is not None:
+            root = torch.where(own > 0, own, torch.nan).sqrt()
+            return kernel / root[block.rows, None] / root[None, block.columns]
         case "cosine":
             return unit_diagonal(kernel)
     raise UserError(f"normalise is {how!r}; it must be one of {', '.join(get_args(Normalise))}.")
 
 
-def layer_overlap(gates: Tensor) -> Tensor:
-    """τ_l = G_l G_lᵀ (n, n) for gates (n, w) or, averaged over positions, (n, C, H, W).
+def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
+    """τ_l = G_l G_lᵀ (n, n) for gates (n, w) or, averaged over positions, (n, C, H, W); against
+    `other` (m, ...) the block (n, m).
 
     For convolutions Σ_{c,p} G(s,c,p)G(s',c,p)/P: for display only, Λ does not factor into it.
     """
     flat = gates.flatten(1)
     positions = flat.shape[1] // gates.shape[1]
-    return (flat @ flat.T) / positions
+    columns = flat if other is None else other.flatten(1)
+    return (flat @ columns.T) / positions
 
 
-def layer_sensitivity(sensitivities: Tensor) -> Tensor:
-    """D_l D_lᵀ (n, n) of one layer, averaged over positions for convolutions."""
-    return layer_overlap(sensitivities)
+def layer_sensitivity(sensitivities: Tensor, other: Tensor | None = None) -> Tensor:
+    """D_l D_lᵀ (n, n) of one layer, averaged over positions for convolutions; against `other`
+    (m, ...) the block (n, m)."""
+    return layer_overlap(sensitivities, other)
 
 
 def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float, list[float]]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from dgn_engine.kernels import slabs
 from dgn_engine.kernels.compiled import popcount_loops
+from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.model.architecture import Architecture
 
 Bits = npt.NDArray[np.uint64]
@@ -24,9 +25,13 @@ WORTH_COMPILING = 1e9  # pairs of positions over all layers and pairs of example
 
 
 def map_kernel(
-    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor | None
+    architecture: Architecture,
+    gates: Sequence[Tensor],
+    x_value: Tensor | None,
+    block: KernelBlock | None = None,
 ) -> Tensor | None:
-    """The map part of the recursion, upper half of (n, n), every τ divided by its width; float64.
+    """The map part of the recursion, of a symmetric block the upper half, every τ divided by its
+    width; float64.
 
     None where this road does not apply: soft gates, another device, no numba, little work,
     pooling between the layers, or paddings that alternate so that slabs would mix.
@@ -34,8 +39,9 @@ def map_kernel(
     if not gates or gates[0].device.type != "cpu" or not slabs.available():
         return None
     n = gates[0].shape[0]
+    block = block or KernelBlock.whole(n)
     route = slabs.route(architecture)
-    if route is None or route.work(n) < WORTH_COMPILING:
+    if route is None or route.work(block) < WORTH_COMPILING:
         return None
     gates = gates[: len(route.layers)]
     if not all(((layer == 0) | (layer == 1)).all() for layer in gates):  # soft gates
@@ -50,17 +56,18 @@ def map_kernel(
     table = np.array(layers, dtype=np.int64)
     bits = np.concatenate([_packed(layer) for layer in gates], axis=1)
     scales = np.array([1.0 / layer.shape[1] for layer in gates])
-    kernel_NN = np.zeros((n, n))
+    kernel = np.zeros(block.shape)
     loop = popcount_loops.pairs()
 
     def pairs(row: int, left: int, right: int) -> None:
+        out = kernel[row - block.rows.start, block.column_places(slice(left, right))]
         loop(
             row, left, bits, images, route.levels, table, scales, route.shifts, route.floats,
-            route.flat, kernel_NN[row, left:right],
+            route.flat, out,
         )  # fmt: skip
 
-    route.fill(pairs, n)
-    return torch.from_numpy(kernel_NN)
+    route.fill(pairs, block)
+    return torch.from_numpy(kernel)
 
 
 def _words(gates: Tensor) -> int:

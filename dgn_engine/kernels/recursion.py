@@ -17,7 +17,15 @@ from torch.nn import functional as F
 
 from dgn_engine.errors import UserError
 from dgn_engine.kernels import popcount
-from dgn_engine.kernels.gram import accumulator, input_gram, mirror, row_tiles
+from dgn_engine.kernels.gram import (
+    ROWS_AT_LEAST,
+    KernelBlock,
+    accumulator,
+    input_gram,
+    mirror,
+    row_tiles,
+)
+from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.positions import box_sum, position_gram, same_place, total
 from dgn_engine.kernels.terms import GateLayers, MapPairs, Tile
 from dgn_engine.kernels.walk import LayerScale, Walk, keeps_channels, widths_outside_blocks
@@ -29,9 +37,9 @@ TILE_BYTES = 4 << 20  # one tile of pairs stays in the cache: measured faster th
 
 @dataclass(frozen=True)
 class PathKernels:
-    """`kernel`: the recursion's result (n, n); `derivative`: its derivative under
-    GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l over the weight
-    layers outside residual blocks, the output layer left out."""
+    """`kernel`: the recursion's result (n, n), or the block that was asked for; `derivative`: its
+    derivative under GGᵀ → GGᵀ + εDDᵀ at ε = 0, where sensitivities D were given; `widths` = Π w_l
+    over the weight layers outside residual blocks, the output layer left out."""
 
     kernel: Tensor
     derivative: Tensor | None
@@ -40,23 +48,21 @@ class PathKernels:
 
 def path_recursion(
     architecture: arch.Architecture,
-    gates: Sequence[Tensor],
-    x_value: Tensor | None = None,
-    sensitivities: Sequence[Tensor] | None = None,
-    tile_bytes: int = TILE_BYTES,
-    masks: Sequence[Tensor] = (),
+    inputs: PathInputs,
     by_width: bool = False,
     scales: Sequence[LayerScale] | None = None,
+    block: KernelBlock | None = None,
+    tile_bytes: int = TILE_BYTES,
 ) -> PathKernels:
-    """Run the recursion for gates (n, *gated_shape) of each gate layer.
+    """Run the recursion for the gates of n examples, or for a `block` of their pairs alone.
 
     `by_width`: inside residual blocks, too, each τ stays divided by its width; otherwise a block
     is added to its skip as path counts.
-    `masks`: the arg-max positions of each max pooling, as `Trace.masks` holds them.
     `scales`: a number for each weight layer but the last, and its derivative by a dual number.
-    `x_value` (n, *input_shape) starts it at Σ; None starts it at K_0 ≡ 1, which gives Λ.
+    x^v starts it at Σ; without it K_0 ≡ 1, which gives Λ.
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
     """
+    gates, sensitivities, masks = inputs.gates, inputs.sensitivities, inputs.masks
     check_layers(architecture, gates, "gates")
     if sensitivities is not None:
         check_layers(architecture, sensitivities, "sensitivities")
@@ -64,15 +70,33 @@ def path_recursion(
         raise UserError(
             f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
         )
-    plan = _RecursionInputs(
-        architecture, GateLayers(gates, sensitivities), x_value, masks, by_width, scales
-    )
+    block = block or KernelBlock.whole(len(gates[0]))
+    layers = GateLayers(gates, sensitivities)
+    plan = _RecursionInputs(architecture, layers, inputs.x_value, masks, by_width, scales, block)
     kernel, derivative = _map_part(plan, tile_bytes)
     _vector_part(plan, kernel, derivative)
-    mirror(kernel)
-    if derivative is not None:
-        mirror(derivative)
+    if block.symmetric:
+        mirror(kernel)
+        if derivative is not None:
+            mirror(derivative)
     return PathKernels(kernel, derivative, widths_outside_blocks(architecture))
+
+
+def path_diagonal(
+    architecture: arch.Architecture, inputs: PathInputs, by_width: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Kernel and derivative of each example with itself, (n,), as `path_recursion` gives them."""
+    n = len(inputs.gates[0])
+    maps = any(isinstance(node, arch.Conv) for node in architecture.nodes)
+    step = 1 if maps else ROWS_AT_LEAST
+    values, changes = [], []
+    for left in range(0, n, step):
+        part = slice(left, min(n, left + step))
+        found = path_recursion(architecture, inputs, by_width, block=KernelBlock(part, part))
+        values.append(found.kernel.diagonal())
+        if found.derivative is not None:
+            changes.append(found.derivative.diagonal())
+    return torch.cat(values), torch.cat(changes) if changes else None
 
 
 def check_layers(architecture: arch.Architecture, layers: Sequence[Tensor], name: str) -> None:
@@ -98,6 +122,7 @@ class _RecursionInputs:
     masks: Sequence[Tensor]
     by_width: bool
     scales: Sequence[LayerScale] | None
+    block: KernelBlock
 
     @property
     def dual(self) -> bool:
@@ -146,25 +171,29 @@ def _linear(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
 
 
 def _vector_part(plan: _RecursionInputs, kernel: Tensor, derivative: Tensor | None) -> None:
-    """Multiply the upper half of (n, n) by Σ, where no map came before, and each dense τ_l."""
-    n, first = kernel.shape[0], plan.map_nodes
+    """Multiply the block by Σ, where no map came before, and each dense τ_l; of a symmetric one
+    the upper half."""
+    block, first = plan.block, plan.map_nodes
+    n, m = block.shape
     x_value = None if first or plan.x_value is None else _entered(plan)
     nodes = plan.architecture.nodes
     pooling = (arch.GlobalAveragePool, arch.AveragePool, arch.Flatten)
     start = first or next(i for i, node in enumerate(nodes) if not isinstance(node, pooling))
-    for rows in row_tiles(n, n):
-        columns = slice(rows.start, n)
-        K = kernel[rows, columns]
+    for places in row_tiles(n, m, symmetric=block.symmetric):
+        rows = slice(block.rows.start + places.start, block.rows.start + places.stop)
+        columns = slice(block.first_column(rows.start), block.columns.stop)
+        target = (places, block.column_places(columns))
+        K = kernel[target]
         if x_value is not None:
             K = K * input_gram(x_value[rows], x_value[columns])
         walk = Walk(plan.layers, Tile(rows, columns), plan.by_width, K)
         if derivative is not None:
-            walk.start_dual(derivative[rows, columns])
+            walk.start_dual(derivative[target])
         plan.walk(walk, slice(start, len(nodes) - 1))
         K, dual = walk.kernels()
-        kernel[rows, columns] = K
+        kernel[target] = K
         if derivative is not None and dual is not None:
-            derivative[rows, columns] = dual
+            derivative[target] = dual
 
 
 def _entered(plan: _RecursionInputs) -> Tensor:
@@ -186,35 +215,35 @@ def _entered(plan: _RecursionInputs) -> Tensor:
 
 
 def _map_part(plan: _RecursionInputs, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
-    """The convolutions and the pooling after them, the upper half of (n, n) each; 1 and 0 where
-    there are none."""
-    gates, fast = plan.layers.gates, None
+    """The convolutions and the pooling after them, of a symmetric block the upper half; 1 and 0
+    where there are none."""
+    gates, block, fast = plan.layers.gates, plan.block, None
     if not plan.dual:
-        fast = popcount.map_kernel(plan.architecture, gates, plan.x_value)
+        fast = popcount.map_kernel(plan.architecture, gates, plan.x_value, block)
     if fast is not None:
         return fast, None
     first = gates[0]
-    n = first.shape[0]
-    kernel = torch.ones((n, n), dtype=accumulator(first), device=first.device)
+    kernel = torch.ones(block.shape, dtype=accumulator(first), device=first.device)
     derivative = torch.zeros_like(kernel) if plan.dual else None
     if not plan.map_nodes:
         return kernel, derivative
-    for row, columns in _tiles(plan.architecture, n, first.element_size(), tile_bytes):
+    for row, columns in _tiles(plan.architecture, block, first.element_size(), tile_bytes):
         tile, change = _pairs(plan, row, columns)
-        kernel[row, columns] = tile
+        target = (row - block.rows.start, block.column_places(columns))
+        kernel[target] = tile
         if derivative is not None and change is not None:
-            derivative[row, columns] = change
+            derivative[target] = change
     return kernel, derivative
 
 
 def _tiles(
-    architecture: arch.Architecture, n: int, item: int, tile_bytes: int
+    architecture: arch.Architecture, block: KernelBlock, item: int, tile_bytes: int
 ) -> Iterator[tuple[int, slice]]:
-    """Row s with columns s' ≥ s: the symmetric half, a bounded number of pairs at a time."""
+    """Row s with columns s' (s' ≥ s where symmetric), a bounded number of pairs at a time."""
     pairs = max(1, tile_bytes // (item * pair_numbers(architecture)))
-    for row in range(n):
-        for left in range(row, n, pairs):
-            yield row, slice(left, min(n, left + pairs))
+    for row in range(block.rows.start, block.rows.stop):
+        for left in range(block.first_column(row), block.columns.stop, pairs):
+            yield row, slice(left, min(block.columns.stop, left + pairs))
 
 
 def pair_numbers(architecture: arch.Architecture) -> int:

@@ -9,6 +9,7 @@ from itertools import combinations
 from torch import Tensor
 
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import neural_path_kernel
 from dgn_engine.model import architecture as arch
 
@@ -89,12 +90,20 @@ def sub_network_kernel(
     x_value: Tensor,
     kept: Collection[int],
     masks: Sequence[Tensor] = (),
+    other: PathInputs | None = None,
 ) -> Tensor:
-    """H^J (n, n), float64, its factor Γ(J)² included; H is the sum over all 2ᵇ choices of J."""
+    """H^J (n, n), float64, its factor Γ(J)² included; H is the sum over all 2ᵇ choices of J.
+    Against `other` the block (n, m)."""
     part = sub_network(architecture, kept)
     own = [gates[place] for place in part.gates]
     pooled = [masks[place] for place in part.masks]
-    kernel = neural_path_kernel(part.architecture, own, x_value, masks=pooled)
+    if other is not None:
+        other = PathInputs(
+            [other.gates[place] for place in part.gates],
+            other.x_value,
+            [other.masks[place] for place in part.masks],
+        )
+    kernel = neural_path_kernel(part.architecture, own, x_value, masks=pooled, other=other)
     return kernel.mul_(part.factor)
 
 

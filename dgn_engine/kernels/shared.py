@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -9,10 +10,11 @@ from torch import Tensor
 
 from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.expectation import expected_value_kernel, weight_sigmas
-from dgn_engine.kernels.gram import accumulator, input_gram
-from dgn_engine.kernels.ntk import Logits, TangentKernels, tangent_kernels
-from dgn_engine.kernels.path_kernels import Normalise, neural_path_kernel, normalised
-from dgn_engine.kernels.recursion import PathKernels, path_recursion
+from dgn_engine.kernels.gram import KernelBlock, accumulator, input_gram
+from dgn_engine.kernels.ntk import Logits, TangentKernels, check_gates_are_made, tangent_kernels
+from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised, paths
+from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 
@@ -20,11 +22,13 @@ KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
 
 
 class SharedKernels:
-    """Kernels of `network` at x (n, *input_shape), each computed when first asked for.
+    """Kernels of `network` at x (n, *input_shape), each computed when first asked for; with `other`
+    (m, *input_shape) the blocks (n, m) of x with these, the corner of the kernel of both.
 
-    What several of them need is computed once: the forward pass by all, the recursion by Λ, S and
+    What several of them need is computed once: the forward passes by all, the recursion by Λ, S and
     (dense networks) H, the delta sweep by K^V, K^F and K^X. The network must not change meanwhile.
-    Raises `UserError` where all of them for these inputs exceed `budget_bytes`.
+    Raises `UserError` where all of them for these inputs exceed `budget_bytes`, `ValueError` for
+    `other` where no network makes the gates: those exist for their own examples only.
     """
 
     def __init__(
@@ -32,14 +36,19 @@ class SharedKernels:
         network: GatedNetwork,
         x: Tensor,
         *,
+        other: Tensor | None = None,
         logits: Logits = "mean",
         feature_trained: bool = True,
         budget_bytes: int | None = None,
     ) -> None:
         if budget_bytes is not None:
-            check_budget(network, len(x), budget_bytes, logits)
+            count = len(x) + (0 if other is None else len(other))
+            check_budget(network, count, budget_bytes, logits)
+        if other is not None:
+            check_gates_are_made(network)
         self.network = network
         self.x = x
+        self.other = other
         self._logits: Logits = logits
         self._feature_trained = feature_trained
 
@@ -47,6 +56,13 @@ class SharedKernels:
     def trace(self) -> NetworkTrace:
         with torch.no_grad():
             return self.network.trace(self.x)
+
+    @cached_property
+    def other_trace(self) -> NetworkTrace | None:
+        if self.other is None:
+            return None
+        with torch.no_grad():
+            return self.network.trace(self.other)
 
     @property
     def gates(self) -> tuple[Tensor, ...]:
@@ -57,15 +73,14 @@ class SharedKernels:
         """x^v: what the value network is fed."""
         return self.network.input_of_value(self.x)
 
-    @cached_property
+    @property
     def sensitivities(self) -> tuple[Tensor, ...]:
-        """D_l of every gate (THEORY §5)."""
-        gate = self.network.gate
-        return tuple(gate.sensitivity(q, KAPPA) for q in self.trace.gate_pre)
+        """D_l of every gate (THEORY §5); a hard gate's is relative to x and `other` together."""
+        return tuple(layer[: len(self.x)] for layer in self._all_sensitivities)
 
     @cached_property
     def gram(self) -> Tensor:
-        return input_gram(self.x_value)
+        return input_gram(self.x_value, self._other_value)
 
     @cached_property
     def tangent(self) -> TangentKernels:
@@ -75,30 +90,37 @@ class SharedKernels:
             self.x,
             logits=self._logits,
             feature_trained=self._feature_trained,
+            other=self.other,
             trace=self.trace,
+            other_trace=self.other_trace,
         )
+
+    def layer_overlap(self, layer: int) -> Tensor:
+        """τ_l, as `kernels.layer_overlap`."""
+        trace = self.other_trace
+        return layer_overlap(self.gates[layer], None if trace is None else trace.value.gates[layer])
 
     def overlap(self, normalise: Normalise = "none") -> Tensor:
         """Λ, as `kernels.overlap`."""
-        found = self._paths(normalise)
-        return normalised(found.kernel.clone(), normalise, found.widths)
+        found, own = self._paths(normalise), self._own(normalise)[0]
+        return normalised(found.kernel.clone(), normalise, found.widths, self._both[1], own)
 
     def sensitive(self, normalise: Normalise = "none") -> Tensor:
         """S, as `kernels.sensitive_overlap`."""
-        found = self._paths(normalise)
+        found, own = self._paths(normalise), self._own(normalise)[1]
         assert found.derivative is not None
-        return normalised(found.derivative.clone(), normalise, found.widths)
+        return normalised(found.derivative.clone(), normalise, found.widths, self._both[1], own)
 
     def npk(self, normalise: Normalise = "none") -> Tensor:
         """H, as `kernels.neural_path_kernel`; Σ ⊙ Λ where every node is dense."""
-        if all(isinstance(node, Dense) for node in self.network.architecture.nodes):
+        block = self._both[1]
+        dense = all(isinstance(node, Dense) for node in self.network.architecture.nodes)
+        if dense and (block.symmetric or normalise != "cosine"):
             found = self._paths(normalise)
             kernel = found.kernel * self.gram.to(accumulator(self.x))
-            return normalised(kernel, normalise, found.widths)
-        masks = self.trace.value.masks
-        return neural_path_kernel(
-            self.network.architecture, self.gates, self.x_value, normalise, masks
-        )
+            return normalised(kernel, normalise, found.widths, block)
+        plain = PathInputs(self.gates, self.x_value, self.trace.value.masks)
+        return paths(self.network.architecture, plain, normalise, self._other_inputs)[0]
 
     def expected_value(self) -> Tensor:
         """βH (n, n), float64: E[K^V_0] per logit, to be held beside `tangent.value` in mode 'mean'.
@@ -109,8 +131,41 @@ class SharedKernels:
         sigmas = weight_sigmas(self.network.value.tensors()[0])
         masks = self.trace.value.masks
         return expected_value_kernel(
-            self.network.architecture, self.gates, self.x_value, sigmas, masks
+            self.network.architecture, self.gates, self.x_value, sigmas, masks, self._other_inputs
         )
+
+    @property
+    def _other_value(self) -> Tensor | None:
+        return None if self.other is None else self.network.input_of_value(self.other)
+
+    @property
+    def _other_inputs(self) -> PathInputs | None:
+        trace = self.other_trace
+        if trace is None:
+            return None
+        return PathInputs(trace.value.gates, self._other_value, trace.value.masks)
+
+    @cached_property
+    def _all_sensitivities(self) -> tuple[Tensor, ...]:
+        pre = self.trace.gate_pre
+        if self.other_trace is not None:
+            pairs = zip(pre, self.other_trace.gate_pre, strict=True)
+            pre = tuple(torch.cat(pair) for pair in pairs)
+        return tuple(self.network.gate.sensitivity(q, KAPPA) for q in pre)
+
+    @cached_property
+    def _both(self) -> tuple[PathInputs, KernelBlock]:
+        """Gates, masks and sensitivities of x and `other`, and the block of the two."""
+        plain = PathInputs(self.gates, None, self.trace.value.masks)
+        both, block = plain.joined(self._other_inputs)
+        return replace(both, sensitivities=self._all_sensitivities), block
+
+    def _own(self, normalise: Normalise) -> tuple[Tensor | None, Tensor | None]:
+        """Λ and S of each example with itself, where a block needs them for its scale."""
+        both, block = self._both
+        if block.symmetric or normalise != "cosine":
+            return None, None
+        return path_diagonal(self.network.architecture, both)
 
     def _paths(self, normalise: Normalise) -> PathKernels:
         return self._paths_by_width if normalise == "width" else self._path_counts
@@ -124,10 +179,5 @@ class SharedKernels:
         return self._recursion(by_width=True)
 
     def _recursion(self, by_width: bool) -> PathKernels:
-        return path_recursion(
-            self.network.architecture,
-            self.gates,
-            sensitivities=self.sensitivities,
-            masks=self.trace.value.masks,
-            by_width=by_width,
-        )
+        both, block = self._both
+        return path_recursion(self.network.architecture, both, by_width, block=block)

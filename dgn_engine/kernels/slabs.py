@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.model.architecture import Architecture, Conv, Flatten, GlobalAveragePool
 
 Whole = npt.NDArray[np.int64]
@@ -40,17 +41,20 @@ class SlabRoute:
     floats: int
     flat: bool
 
-    def work(self, n: int) -> float:
-        """Pairs of positions, over all layers and pairs of n examples."""
+    def work(self, block: KernelBlock) -> float:
+        """Pairs of positions, over all layers and the pairs of examples of a block."""
         positions = (self.levels[1:, 0] * self.levels[1:, 1]).astype(float)
-        return float((positions**2).sum()) * n * (n + 1) / 2
+        n, m = block.shape
+        return float((positions**2).sum()) * n * ((n + 1) / 2 if block.symmetric else m)
 
-    def fill(self, pairs: Callable[[int, int, int], None], n: int) -> None:
-        """Call `pairs(row, left, right)` for stretches of the upper half, on torch's threads."""
+    def fill(self, pairs: Callable[[int, int, int], None], block: KernelBlock) -> None:
+        """Call `pairs(row, left, right)` for stretches of the block, of a symmetric one for the
+        upper half, on torch's threads; the numbers are those of the examples."""
+        end = block.columns.stop
         places = [
-            (row, left, min(n, left + PAIRS_AT_ONCE))
-            for row in range(n)
-            for left in range(row, n, PAIRS_AT_ONCE)
+            (row, left, min(end, left + PAIRS_AT_ONCE))
+            for row in range(block.rows.start, block.rows.stop)
+            for left in range(block.first_column(row), end, PAIRS_AT_ONCE)
         ]
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             for _ in pool.map(lambda place: pairs(*place), places):

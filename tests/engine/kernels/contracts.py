@@ -18,35 +18,35 @@ import dgn_engine.kernels as k
 
 Contract = tuple[dict[str, str], dict[str, str]]  # arguments, fields of the result ('' is itself)
 
-GATES = {"gates": "n ...", "sensitivities": "n ...", "masks": "n ...", "x_value": "n ..."}
-LIMIT = {"tangent": "n n", "covariance": "n n"}
+PATHS = {"gates": "n ...", "sensitivities": "n ...", "masks": "n ...", "x_value": "n ..."}
+GATES = PATHS | {"other": "m ..."}
 BLOCK = {"tangent": "n m", "covariance": "n m"}
 
 CONTRACTS: dict[str, Contract] = {
     "class_targets": ({"labels": "n"}, {"": "n c"}),
     "contradictory_examples": ({"x": "n ...", "labels": "n"}, {"": "k"}),
-    "convolutional_limit": ({"x": "n c h w"}, LIMIT),
-    "estimate_path_kernel": (GATES, {"kernel": "n n", "error": "n n"}),
+    "convolutional_limit": ({"x": "n c h w", "other": "m c h w"}, BLOCK),
+    "estimate_path_kernel": (GATES, {"kernel": "n m", "error": "n m"}),
     "input_gram": ({"x": "n ...", "other": "m ..."}, {"": "n m"}),
     "kernel_regression": (
         {"kernel": "n n", "targets": "n ...", "train": "a", "test": "b"},
         {},
     ),
-    "layer_overlap": ({"gates": "n ..."}, {"": "n n"}),
-    "layer_sensitivity": ({"sensitivities": "n ..."}, {"": "n n"}),
+    "layer_overlap": ({"gates": "n ...", "other": "m ..."}, {"": "n m"}),
+    "layer_sensitivity": ({"sensitivities": "n ...", "other": "m ..."}, {"": "n m"}),
     "leading_spectrum": (
         {"kernel": "n n"},
         {"eigenvalues": "k", "vectors": "n k", "cumulative": "k"},
     ),
     "linear_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
-    "neural_path_kernel": (GATES, {"": "n n"}),
+    "neural_path_kernel": (GATES, {"": "n m"}),
     "nu": ({"kernel": "n n", "targets": "n ..."}, {}),
-    "overlap": (GATES, {"": "n n"}),
-    "expected_value_kernel": (GATES, {"": "n n"}),
+    "overlap": (GATES, {"": "n m"}),
+    "expected_value_kernel": (GATES, {"": "n m"}),
     "random_gating_eigenvalues": ({}, {"": "n"}),
     "random_gating_kernel": ({}, {"": "n n"}),
     "relu_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
-    "sensitive_overlap": (GATES, {"": "n n"}),
+    "sensitive_overlap": (GATES, {"": "n m"}),
     "soft_relu_limit": (
         {"x": "n ...", "other": "m ..."},
         {**BLOCK, "value": "n m", "feature": "n m", "cross": "n m"},
@@ -55,8 +55,8 @@ CONTRACTS: dict[str, Contract] = {
         {"kernel": "n n", "targets": "n ..."},
         {"eigenvalues": "n", "cumulative": "n", "alignment": "n"},
     ),
-    "sub_network_kernel": (GATES, {"": "n n"}),
-    "sub_network_shares": (GATES, {}),
+    "sub_network_kernel": (GATES, {"": "n m"}),
+    "sub_network_shares": (PATHS, {}),
     "unit_diagonal": ({"kernel": "n n"}, {"": "n n"}),
 }
 # The modes of `tangent_kernels`: the shape of each part for blocks of n and m examples.
@@ -96,7 +96,7 @@ def check(name: str, arguments: Mapping[str, Any], result: Any) -> None:
     """Hold one call against its contract; arguments that were refused never come here."""
     taken, given = _contract(name, arguments)
     sizes: dict[str, int] = {}
-    symmetric = arguments.get("other") is None and "other" in arguments
+    symmetric = arguments.get("other") is None and "other" in taken
     for argument, axes in taken.items():
         _fit(f"{name}: {argument}", axes, arguments.get(argument), sizes)
     if symmetric and "n" in sizes:
@@ -115,6 +115,8 @@ def _contract(name: str, arguments: Mapping[str, Any]) -> Contract:
 
 
 def _fit(what: str, axes: str, value: Any, sizes: dict[str, int]) -> None:
+    if isinstance(value, k.PathInputs):
+        value = [*value.gates, *value.masks, *([] if value.x_value is None else [value.x_value])]
     if isinstance(value, Sequence):
         for one in value:
             _fit(what, axes, one, sizes)

@@ -60,6 +60,17 @@ def test_slabs_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("compiled")
+def test_slabs_give_the_same_block_of_two_sets() -> None:
+    nodes = (Conv(2, 4), Conv(4, 4), GlobalAveragePool(), Dense(4, 3), Dense(3, 1, gated=False))
+    architecture = Architecture((2, 6, 5), nodes)
+    x = images(architecture, 5)
+    whole = cntk.convolutional_limit(architecture, x)
+    block = cntk.convolutional_limit(architecture, x[3:], other=x[:3])
+    torch.testing.assert_close(block.tangent, whole.tangent[3:, :3], rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(block.covariance, whole.covariance[3:, :3], rtol=1e-13, atol=0.0)
+
+
+@pytest.mark.usefixtures("compiled")
 def test_examples_that_look_the_same_agree_to_half_the_digits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

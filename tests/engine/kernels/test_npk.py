@@ -179,8 +179,9 @@ def test_the_size_of_a_tile_changes_nothing(name: str, bytes_per_tile: int) -> N
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 5), random_gates(architecture, 5, hard=False)
     masks = random_masks(architecture, 5)
-    whole = path_recursion(architecture, gates, x, masks=masks).kernel
-    tiled = path_recursion(architecture, gates, x, tile_bytes=bytes_per_tile, masks=masks).kernel
+    inputs = k.PathInputs(gates, x, masks)
+    whole = path_recursion(architecture, inputs).kernel
+    tiled = path_recursion(architecture, inputs, tile_bytes=bytes_per_tile).kernel
     torch.testing.assert_close(tiled, whole, **TIGHT)
 
 

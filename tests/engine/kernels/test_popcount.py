@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+import torch
 from torch import Tensor
 
 import dgn_engine.kernels as k
@@ -27,7 +28,7 @@ def plain(
 ) -> Tensor:
     with patch.context() as within:
         within.setattr(popcount, "map_kernel", lambda *_: None)
-        return recursion.path_recursion(architecture, gates, x).kernel
+        return recursion.path_recursion(architecture, k.PathInputs(gates, x)).kernel
 
 
 def relative(one: Tensor, two: Tensor) -> float:
@@ -50,6 +51,18 @@ def geometries() -> Iterator[Architecture]:
 
 
 @pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize("name", ["gap-circular-dense", "stride-flatten"])
+def test_packed_bits_give_the_same_block_of_two_sets(name: str) -> None:
+    architecture = ARCHITECTURES[name]
+    x, gates = images(architecture, 5), random_gates(architecture, 5, hard=True)
+    assert popcount.map_kernel(architecture, gates, x) is not None
+    train, test = (k.PathInputs([g[s] for g in gates], x[s]) for s in (slice(3), slice(3, 5)))
+    whole = k.neural_path_kernel(architecture, gates, x)
+    block = k.neural_path_kernel(architecture, test.gates, x[3:], other=train)
+    torch.testing.assert_close(block, whole[3:, :3], rtol=1e-13, atol=0.0)
+
+
+@pytest.mark.usefixtures("compiled")
 def test_packed_bits_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = 0
     for architecture in geometries():
@@ -58,7 +71,7 @@ def test_packed_bits_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -
         if found is None:
             continue
         taken += 1
-        kernel = recursion.path_recursion(architecture, gates, x).kernel
+        kernel = recursion.path_recursion(architecture, k.PathInputs(gates, x)).kernel
         assert relative(kernel, plain(architecture, gates, x, monkeypatch)) < 1e-12
     assert taken > 70
 
@@ -85,7 +98,7 @@ def test_a_mid_size_network_in_single_precision_with_two_threads(
     x = images(architecture, 20).float()
     gates = [layer.float() for layer in random_gates(architecture, 20, hard=True)]
     monkeypatch.setattr(slabs.torch, "get_num_threads", lambda: 2)
-    found = recursion.path_recursion(architecture, gates, x).kernel
+    found = recursion.path_recursion(architecture, k.PathInputs(gates, x)).kernel
     exact = [layer.double() for layer in gates]
     assert relative(found, plain(architecture, exact, x.double(), monkeypatch)) < 1e-12
 

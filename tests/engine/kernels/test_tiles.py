@@ -141,16 +141,14 @@ def test_path_kernels_in_many_tiles_are_products_of_overlaps(
     monkeypatch.setattr(gram, "ROWS_AT_LEAST", 4)
     small = 3 * 8 * recursion.pair_numbers(architecture)
     for spare in (0, 7):
-        found = recursion.path_recursion(
-            architecture, gates, x, gates, tile_bytes=small + spare, masks=masks
-        )
+        inputs = k.PathInputs(gates, x, masks, gates)
+        found = recursion.path_recursion(architecture, inputs, tile_bytes=small + spare)
         assert found.derivative is not None
         for s, t in itertools.product(range(N), repeat=2):
             rows = [s, t]
-            pair = recursion.path_recursion(
-                architecture, [g[rows] for g in gates], x[rows], [g[rows] for g in gates],
-                masks=[mask[rows] for mask in masks],
-            )  # fmt: skip
+            some = [g[rows] for g in gates]
+            inputs = k.PathInputs(some, x[rows], [mask[rows] for mask in masks], some)
+            pair = recursion.path_recursion(architecture, inputs)
             assert pair.derivative is not None
             torch.testing.assert_close(found.kernel[s, t], pair.kernel[0, 1], **TIGHT)
             torch.testing.assert_close(found.derivative[s, t], pair.derivative[0, 1], **TIGHT)
@@ -159,13 +157,15 @@ def test_path_kernels_in_many_tiles_are_products_of_overlaps(
 def test_pairs_are_tiled_row_by_row_and_bounded() -> None:
     chain = ARCHITECTURES["conv-gap"]
     numbers = recursion.pair_numbers(chain)
-    tiles = list(recursion._tiles(chain, 5, 8, 2 * 8 * numbers))
+    tiles = list(recursion._tiles(chain, gram.KernelBlock.whole(5), 8, 2 * 8 * numbers))
     by_hand = [
         (0, (0, 2)), (0, (2, 4)), (0, (4, 5)), (1, (1, 3)), (1, (3, 5)),
         (2, (2, 4)), (2, (4, 5)), (3, (3, 5)), (4, (4, 5)),
     ]  # fmt: skip
     assert [(row, (columns.start, columns.stop)) for row, columns in tiles] == by_hand
-    assert len(list(recursion._tiles(chain, 5, 8, 2 * 8 * numbers - 1))) == 15
+    assert (
+        len(list(recursion._tiles(chain, gram.KernelBlock.whole(5), 8, 2 * 8 * numbers - 1))) == 15
+    )
 
 
 GAP = Architecture(
@@ -187,7 +187,7 @@ def test_a_convolutional_limit_in_many_tiles_is_the_one_of_each_pair(
     monkeypatch.setattr(cntk, "TILE_BYTES", 3 * 8 * positions + 5)
     variances = cntk._variances(architecture, x)
     flat = architecture is FLAT
-    assert edges(cntk._columns(variances, 2, 7, flat)) == [(2, 5), (5, 7)]
+    assert edges(cntk._columns(variances, 2, gram.KernelBlock.whole(7), flat)) == [(2, 5), (5, 7)]
     found = k.convolutional_limit(architecture, x)
     for (s, t), pair in pairs.items():
         for one, two in ((found.tangent, pair.tangent), (found.covariance, pair.covariance)):
@@ -200,9 +200,12 @@ def test_slabs_take_every_pair_once_and_count_their_work(monkeypatch: pytest.Mon
     monkeypatch.setattr(slabs, "PAIRS_AT_ONCE", 3)
     route = slabs.route(GAP)
     assert route is not None
-    assert route.work(7) == (16**2 + 16**2) * 28  # positions squared, two layers, pairs with s ≤ t
+    whole = gram.KernelBlock.whole(7)
+    assert (
+        route.work(whole) == (16**2 + 16**2) * 28
+    )  # positions squared, two layers, pairs with s ≤ t
     seen: list[tuple[int, int]] = []
-    route.fill(lambda row, left, right: seen.extend((row, t) for t in range(left, right)), 7)
+    route.fill(lambda row, left, right: seen.extend((row, t) for t in range(left, right)), whole)
     assert sorted(seen) == [(s, t) for s in range(7) for t in range(s, 7)]
 
 

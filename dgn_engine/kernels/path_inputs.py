@@ -1,0 +1,67 @@
+"""What path kernels need to know of examples, and the block that two sets of them make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.model.network import GatedNetwork
+
+
+@dataclass(frozen=True)
+class PathInputs:
+    """`gates[l]` (n, *gated_shapes[l]) after the wiring, `x_value` x^v (n, *input_shape), `masks`
+    as in `Trace.masks`, `sensitivities[l]` as the gates. Λ needs no x^v, only S needs
+    sensitivities, only networks with max pooling have masks."""
+
+    gates: Sequence[Tensor]
+    x_value: Tensor | None = None
+    masks: Sequence[Tensor] = ()
+    sensitivities: Sequence[Tensor] | None = None
+
+    @staticmethod
+    @torch.no_grad()
+    def of(network: GatedNetwork, x: Tensor) -> PathInputs:
+        """Those of a network at inputs x (n, *input_shape), without sensitivities: a hard gate's
+        depends on all examples that it is compared on (`SharedKernels` gives them)."""
+        trace = network.trace(x).value
+        return PathInputs(trace.gates, network.input_of_value(x), trace.masks)
+
+    def joined(self, other: PathInputs | None) -> tuple[PathInputs, KernelBlock]:
+        """Both sets one after the other, and the block of these with the others."""
+        n = len(self.gates[0])
+        if other is None:
+            return self, KernelBlock.whole(n)
+        both = PathInputs(
+            _joined(self.gates, other.gates, "layers of gates"),
+            _joined_inputs(self.x_value, other.x_value),
+            _joined(self.masks, other.masks, "max-pooling masks"),
+            None
+            if self.sensitivities is None
+            else _joined(self.sensitivities, other.sensitivities or (), "layers of sensitivities"),
+        )
+        return both, KernelBlock(slice(0, n), slice(n, n + len(other.gates[0])))
+
+
+def _joined(one: Sequence[Tensor], two: Sequence[Tensor], what: str) -> tuple[Tensor, ...]:
+    if len(one) != len(two):
+        raise ValueError(f"`other` has {len(two)} {what}; the first inputs have {len(one)}.")
+    for place, (a, b) in enumerate(zip(one, two, strict=True)):
+        if a.shape[1:] != b.shape[1:]:
+            raise ValueError(
+                f"`other` has {what} that do not fit: number {place} is {tuple(b.shape)}, of the "
+                f"first inputs it is {tuple(a.shape)}."
+            )
+    return tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
+
+
+def _joined_inputs(one: Tensor | None, two: Tensor | None) -> Tensor | None:
+    if one is None:
+        return None
+    if two is None:
+        raise ValueError("`other` has no `x_value`, which this kernel needs.")
+    return _joined((one,), (two,), "inputs")[0]

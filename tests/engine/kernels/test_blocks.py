@@ -1,0 +1,169 @@
+"""A kernel between two sets of examples is the corner of the kernel of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import dgn_engine.kernels as k
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
+from dgn_engine.model.network import GatedNetwork
+from tests.engine.kernels.routed import NETWORKS as ROUTED
+from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+
+EXACT = {"rtol": 1e-12, "atol": 1e-13}
+TRAIN, TEST = 3, 2
+
+Made = Callable[[], GatedNetwork]
+
+WIRED: dict[str, Made] = {
+    **ROUTED,
+    "permuted": lambda: make_network(
+        ARCHITECTURES["fc-deep"], own=False, soft=True, wiring=(2, 0, 1)
+    ),
+    "ones": lambda: make_network(ARCHITECTURES["conv-gap"], own=False, value_input="ones"),
+    "random": lambda: make_network(ARCHITECTURES["conv-gap"], own=False, value_input="random"),
+    "own soft gates": lambda: make_network(ARCHITECTURES["fc-deep"], bias=True, soft=True),
+}
+
+
+def check_corners(network: GatedNetwork) -> None:
+    """Every kernel of the door, for each scale that a block has."""
+    both = images(network.architecture, TRAIN + TEST)
+    test, train = both[TRAIN:], both[:TRAIN]
+    whole, block = k.SharedKernels(network, both), k.SharedKernels(network, test, other=train)
+
+    def equal(corner: Tensor, found: Tensor) -> None:
+        torch.testing.assert_close(found, corner[TRAIN:, :TRAIN], **EXACT, equal_nan=True)
+
+    how: k.Normalise
+    for how in ("none", "width", "cosine"):
+        equal(whole.overlap(how), block.overlap(how))
+        equal(whole.sensitive(how), block.sensitive(how))
+        equal(whole.npk(how), block.npk(how))
+    equal(whole.gram, block.gram)
+    equal(whole.expected_value(), block.expected_value())
+    for layer in range(len(whole.gates)):
+        equal(whole.layer_overlap(layer), block.layer_overlap(layer))
+    for part in ("value", "feature", "cross", "whole"):
+        one, two = getattr(whole.tangent, part), getattr(block.tangent, part)
+        assert (one is None) == (two is None)
+        if one is not None:
+            equal(one, two)
+
+
+@every_architecture
+@pytest.mark.parametrize("soft", [False, True])
+def test_every_block_is_the_corner_of_the_kernel_of_both(name: str, soft: bool) -> None:
+    check_corners(make_network(ARCHITECTURES[name], own=False, soft=soft))
+
+
+@pytest.mark.parametrize("name", list(WIRED))
+def test_every_block_follows_the_wiring_of_the_gates(name: str) -> None:
+    check_corners(WIRED[name]())
+
+
+@pytest.mark.parametrize("logits", ["full", "perclass", "sumlogit"])
+def test_a_block_of_tangent_kernels_keeps_its_pairs_of_logits(logits: k.Logits) -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+    both = images(network.architecture, TRAIN + TEST)
+    shared = k.SharedKernels(network, both[TRAIN:], other=both[:TRAIN], logits=logits)
+    whole = k.SharedKernels(network, both, logits=logits).tangent.whole
+    corner = whole[TRAIN:, :, :TRAIN] if logits == "full" else whole[..., TRAIN:, :TRAIN]
+    torch.testing.assert_close(shared.tangent.whole, corner, **EXACT)
+
+
+@pytest.mark.parametrize("name", ["fc-deep", "max-gap", "basic-blocks"])
+def test_path_kernels_take_the_gates_of_the_other_examples(name: str) -> None:
+    network = make_network(ARCHITECTURES[name], own=False)
+    architecture = network.architecture
+    both = images(architecture, TRAIN + TEST)
+    all_, test, train = (k.PathInputs.of(network, x) for x in (both, both[TRAIN:], both[:TRAIN]))
+    one, two = ((p.gates, p.x_value, "none", p.masks) for p in (all_, test))
+    corner = (slice(TRAIN, None), slice(None, TRAIN))
+    expected = k.neural_path_kernel(architecture, *one)
+    torch.testing.assert_close(
+        k.neural_path_kernel(architecture, *two, other=train), expected[corner], **EXACT
+    )
+    generators = [torch.Generator().manual_seed(0) for _ in range(2)]
+    estimates = [
+        k.estimate_path_kernel(
+            architecture, part.gates, part.x_value, 5, generator, "width", part.masks, other
+        )
+        for part, generator, other in zip((all_, test), generators, (None, train), strict=True)
+    ]
+    torch.testing.assert_close(estimates[1].kernel, estimates[0].kernel[corner], **EXACT)
+    torch.testing.assert_close(estimates[1].error, estimates[0].error[corner], **EXACT)
+
+
+def test_sub_networks_of_a_block_add_up_to_its_path_kernel() -> None:
+    network = make_network(ARCHITECTURES["residual-dense"], own=False)
+    architecture = network.architecture
+    x = images(architecture, TRAIN + TEST)
+    test, train = k.PathInputs.of(network, x[TRAIN:]), k.PathInputs.of(network, x[:TRAIN])
+    parts = [
+        k.sub_network_kernel(architecture, test.gates, x[TRAIN:], kept, other=train)
+        for kept in ((), (0,), (1,), (0, 1))
+    ]
+    whole = k.neural_path_kernel(architecture, test.gates, x[TRAIN:], other=train)
+    torch.testing.assert_close(sum(parts), whole, **EXACT)
+
+
+CONVOLUTIONAL = {
+    "pooled": (Conv(2, 1), Conv(1, 1), GlobalAveragePool(), Dense(1, 1, gated=False)),
+    "flattened": (Conv(2, 1), Flatten(), Dense(12, 1), Dense(1, 1, gated=False)),
+    "dense after pooling": (
+        Conv(2, 1, circular=True), GlobalAveragePool(), Dense(1, 1), Dense(1, 1),
+        Dense(1, 1, gated=False),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(CONVOLUTIONAL))
+def test_a_block_of_the_convolutional_limit_is_the_corner_of_that_of_both(name: str) -> None:
+    architecture = Architecture((2, 3, 4), CONVOLUTIONAL[name])
+    x = images(architecture, TRAIN + TEST)
+    whole = k.convolutional_limit(architecture, x)
+    block = k.convolutional_limit(architecture, x[TRAIN:], other=x[:TRAIN])
+    torch.testing.assert_close(block.tangent, whole.tangent[TRAIN:, :TRAIN], **EXACT)
+    torch.testing.assert_close(block.covariance, whole.covariance[TRAIN:, :TRAIN], **EXACT)
+
+
+def test_a_block_has_no_trace() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False)
+    x = images(network.architecture, TRAIN)
+    shared = k.SharedKernels(network, x, other=x)
+    for kernel in (shared.npk, shared.overlap, shared.sensitive):
+        with pytest.raises(ValueError, match="has no trace"):
+            kernel("trace")
+
+
+def test_gates_that_no_network_makes_have_no_block_with_other_inputs() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False)
+    x = images(network.architecture, TRAIN)
+    drawn = network.with_gates(tuple(torch.ones(TRAIN, *s) for s in ((3,), (3,), (3,))))
+    with pytest.raises(ValueError, match=r"No network makes these gates \(FRG\)"):
+        k.SharedKernels(drawn, x, other=x)
+    with pytest.raises(ValueError, match=r"No network makes these gates \(FRG\)"):
+        k.tangent_kernels(drawn, x, other=x)
+
+
+def test_other_inputs_that_do_not_fit_are_refused() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False)
+    architecture = network.architecture
+    paths = k.PathInputs.of(network, images(architecture, TRAIN))
+    few = k.PathInputs(paths.gates[:2], paths.x_value)
+    with pytest.raises(ValueError, match="`other` has 2 layers of gates; the first inputs have 3"):
+        k.overlap(architecture, paths.gates, other=few)
+    narrow = k.PathInputs([gates[:, :2] for gates in paths.gates], paths.x_value)
+    with pytest.raises(ValueError, match=r"number 0 is \(3, 2\), of the first inputs it is \(3, 3"):
+        k.overlap(architecture, paths.gates, other=narrow)
+    with pytest.raises(ValueError, match="no `x_value`"):
+        k.neural_path_kernel(
+            architecture, paths.gates, paths.x_value, other=k.PathInputs(paths.gates)
+        )
+    with pytest.raises(ValueError, match="0 layers of sensitivities"):
+        k.sensitive_overlap(architecture, paths.gates, paths.gates, other=paths)
