@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from dgn_engine.errors import UserError
 if TYPE_CHECKING:
     import torch
 
+    from dgn_engine.model.importing.from_file import ImportedNetwork
     from dgn_engine.model.importing.saved_network import NetworkState
     from dgn_engine.model.network import GatedNetwork
     from dgn_engine.protocol.frames import Array
@@ -38,6 +38,9 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise UserError(f"--eps is {eps:g}; it must be at least 0 and finite.")
     if not (math.isfinite(memory) and memory > 0):
         raise UserError(f"--memory is {memory:g}; it must be greater than 0 and finite.")
+    norm = arguments.norm_eps
+    if norm is not None and not 0 < norm < math.inf:
+        raise UserError(f"--norm-eps is {norm:g}; it must be greater than 0 and finite.")
     if eps > 0 and beta is None:
         raise UserError("--eps needs --beta: hard gates have no ε.")
     if arguments.option and not arguments.net:
@@ -122,8 +125,8 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     x, labels = (own.images, own.labels) if own else read_inputs(arguments.inputs, arguments.labels)
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
-    network, notes = read_network(listing, arguments, x.shape)
-    return OpenedNetwork(network, x, labels, notes)
+    found = read_network(listing, arguments, x.shape)
+    return OpenedNetwork(found.network, x, labels, list(found.remarks))
 
 
 def _open_ours(
@@ -150,36 +153,32 @@ def _open_ours(
 
 def read_network(
     listing: CheckpointContents, arguments: argparse.Namespace, shape: tuple[int, ...]
-) -> tuple[GatedNetwork, list[str]]:
-    """The network for inputs of this shape (n, ...), and notes on what the files gave."""
+) -> ImportedNetwork:
+    """The network for inputs of this shape (n, ...), as every command reads it, under the gates
+    that the options ask for."""
     import torch
 
     from dgn_engine.config import NetConfig
     from dgn_engine.model.gates import Gate
-    from dgn_engine.model.importing import from_tensors
-    from dgn_engine.model.network import GatedNetwork
+    from dgn_engine.model.importing.fold_batchnorm import EPSILON
+    from dgn_engine.model.importing.from_file import gates_for, network_of
     from dgn_engine.model.wiring import check_wiring
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     dtype: torch.dtype = getattr(torch, arguments.dtype)
-    listing = from_tensors.in_order(listing)
-    if arguments.net:
-        options = tuple(value_of(text) for text in arguments.option)
-        net = NetConfig(name=arguments.net, options=options)
-        architecture = from_tensors.named_architecture(listing, net, shape[1:])
-    else:
-        architecture = from_tensors.dense_architecture(listing)
-    _check_inputs(shape, architecture.input_shape, arguments)
-    network = GatedNetwork(architecture).to(dtype)
-    network.value = from_tensors.imported_stack(listing, architecture, dtype)
-    notes = from_tensors.import_notes(listing, architecture, gates=False)
-    network.own_gates = arguments.gates is None
+    options = tuple(value_of(text) for text in arguments.option)
+    net = NetConfig(name=arguments.net, options=options) if arguments.net else None
+    epsilon = EPSILON if arguments.norm_eps is None else arguments.norm_eps
+    found = network_of(listing, shape[1:], net, dtype, epsilon)
+    network, remarks = found.network, found.remarks
+    architecture = network.architecture
     if arguments.gates is None:
         _only_with_gates(arguments)
     else:
-        other = from_tensors.in_order(read_tensors(arguments.gates))
-        network.feature = from_tensors.imported_gates(other, architecture, dtype)
-        notes += from_tensors.import_notes(other, architecture, gates=True)
+        other = read_tensors(arguments.gates)
+        network.feature, notes = gates_for(other, architecture, dtype, epsilon)
+        network.own_gates = False
+        remarks += notes
     soft = arguments.beta is not None
     network.gate = Gate(soft, arguments.beta if soft else 1.0, arguments.eps)
     network.value_input = arguments.value_input
@@ -187,7 +186,8 @@ def read_network(
     if arguments.permute is not None:
         check_wiring(architecture, arguments.permute)
         network.wiring = arguments.permute
-    return network, [note for note in notes if note]
+    said = soft or arguments.gates is not None
+    return replace(found, remarks=remarks, assuming="" if said else found.assuming)
 
 
 def _only_with_plain_weights(arguments: argparse.Namespace) -> None:
@@ -231,13 +231,3 @@ def _array(path: Path, *names: str) -> Array:
     raise UserError(
         f"{path.name} holds {len(arrays)} arrays; it must hold one, or one named {names[0]}."
     )
-
-
-def _check_inputs(
-    shape: tuple[int, ...], wanted: tuple[int, ...], arguments: argparse.Namespace
-) -> None:
-    if prod(shape[1:]) != prod(wanted):
-        raise UserError(
-            f"{arguments.inputs.name} has inputs of shape {shape[1:]}; "
-            f"{arguments.network.name} takes {wanted}."
-        )

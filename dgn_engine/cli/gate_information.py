@@ -65,19 +65,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
-    """The options, with the network that they name, else the file's, else CONFIG.toml's."""
+    """The options, with the network that the file is of; where it does not say it, the one that
+    --net or CONFIG.toml names."""
     from dgn_engine.config import GatingConfig
+    from dgn_engine.data import load_examples
     from dgn_engine.experiments._gate_information import net_of
 
     config = run_config(arguments)
     net = config.net
+    named = net if arguments.net or arguments.config else None
+    shape = load_examples(config.data).train_x.shape[1:]
+    found = net_of(file, shape, otherwise=named)
     if not arguments.net:
-        try:
-            in_file = net_of(file)
-            net = replace(net, name=in_file.name, options=in_file.options)
-        except UserError:
-            if not arguments.config:
-                raise
+        net = replace(net, name=found.name, options=found.options)
     gating = GatingConfig(beta=config.gating.beta, value_input=config.gating.value_input)
     training = replace(config.training, weights_from="", pace=0.0)
     return replace(config, net=net, gating=gating, training=training)

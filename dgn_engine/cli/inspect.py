@@ -80,11 +80,9 @@ def _lines(tree: dict[str, Any]) -> str:
     shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
     wide = min(max(len(t["name"]) for t in tensors), 60)
     shaped = max(len(shape) for shape in shapes)
-    lines = [
-        _head(tree),
-        f"understood as {tree['understood_as']}",
-        "",
-    ]
+    title = tree["understood_as"]
+    guess = title.startswith("taken as")
+    lines = [_head(tree), title if guess else f"understood as {title}", ""]
     for tensor, shape in zip(tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
         lines.append(f"  {tensor['name']:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")

@@ -41,12 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--feature-activation", choices=("relu", "linear"), default="relu")
     parser.add_argument("--net", help="fc, cnn4, … (dense layers need no name)")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument(
         "--logits", choices=("mean", "full", "perclass", "sumlogit"), default="mean"
     )
     parser.add_argument(
-        "--normalise",
+        "--scale",
         choices=("none", "trace", "width", "cosine"),
         default="none",
         help="of overlap, sensitive overlap and NPK",
@@ -73,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     shape = (len(x), *network.architecture.input_shape)
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
-    settings = KernelSettings(arguments.logits, arguments.normalise, int(arguments.memory * 2**30))
+    settings = KernelSettings(arguments.logits, arguments.scale, int(arguments.memory * 2**30))
     arrays = kernel_arrays(opened.placed(device, dtype), images, classes, settings)
     said = _settings(arguments) | opened.settings
     if arguments.out:

@@ -18,12 +18,12 @@ from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import with_gating
 from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, gaps, training
-from dgn_engine.model.architecture import Dense
-from dgn_engine.model.importing import from_tensors, saved_network
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.importing import saved_network
+from dgn_engine.model.importing.from_file import OF_FILE, ImportedNetwork, network_of
+from dgn_engine.model.nets import build_architecture
 from dgn_engine.setting import OptionValue
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
-from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.device_data import to_device
@@ -62,12 +62,23 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
     )
 
 
-def net_of(file: Path) -> NetConfig:
-    """Return the network that the file's gates fit; raises `UserError` where it is not said."""
+def net_of(
+    file: Path, input_shape: tuple[int, ...], otherwise: NetConfig | None = None
+) -> NetConfig:
+    """Return the network that the file's gates fit: a network of ours by its name, else that of
+    the file itself ('file:PATH'), else `otherwise`; raises `UserError` where the file cannot be
+    read as a network for such inputs."""
     listing = read_tensors(file)
     if saved_network.is_ours(listing):
         return RunConfig.from_toml(listing.metadata["config"]).net
-    return _dense_net(from_tensors.in_order(listing))
+    try:
+        architecture = network_of(listing, input_shape, None).network.architecture
+    except UserError:
+        if otherwise is None:
+            raise
+        network_of(listing, input_shape, otherwise)
+        return otherwise
+    return _dense_net(architecture) or NetConfig(f"{OF_FILE}{file}")
 
 
 def own_accuracy(work: CalculationInputs) -> Any:
@@ -87,9 +98,11 @@ def own_accuracy(work: CalculationInputs) -> Any:
 
 
 def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwork:
-    """Return the network in a file; raises `UserError` where it does not fit these examples."""
+    """Return the network in a file, where it does not say it itself the one that was named; raises
+    `UserError` where it does not fit these examples."""
     listing = read_tensors(file)
-    found = network_of(listing, examples.train_x.shape[1:], net)
+    otherwise = None if net.name.startswith(OF_FILE) else net
+    found = network_of(listing, examples.train_x.shape[1:], None, otherwise=otherwise)
     if found.regime.drawn_gates:
         raise UserError(f"{listing.file_name} has coins for gates: it cannot be tested.")
     wanted = 1 if examples.signed else len(examples.class_names)
@@ -137,16 +150,16 @@ def _choices(file: Path, config: RunConfig) -> tuple[str, ...]:
     )
 
 
-def _dense_net(listing: CheckpointContents) -> NetConfig:
-    nodes = from_tensors.dense_architecture(listing).nodes
-    widths = {node.outputs for node in nodes[:-1] if isinstance(node, Dense)}
-    if len(widths) != 1:
-        raise UserError(
-            f"The hidden layers of {listing.file_name} differ in width; name its network with "
-            "--net."
-        )
-    options: dict[str, OptionValue] = {"width": widths.pop(), "depth": len(nodes)}
-    return NetConfig("fc", tuple(options.items()))
+def _dense_net(architecture: Architecture) -> NetConfig | None:
+    """Return `fc` where the architecture is one; None where it is another."""
+    layers = architecture.nodes
+    widths = {node.outputs for node in layers[:-1] if isinstance(node, Dense) and node.gated}
+    if len(widths) != 1 or not all(isinstance(node, Dense) for node in layers):
+        return None
+    options: dict[str, OptionValue] = {"width": widths.pop(), "depth": len(layers)}
+    net = NetConfig("fc", tuple(options.items()))
+    same = build_architecture(net, architecture.input_shape, architecture.classes) == architecture
+    return net if same else None
 
 
 def _digest(file: Path) -> str:

@@ -108,7 +108,7 @@ def _check_finite(found: dict[str, Tensor], normalise: k.Normalise) -> None:
             if kernel.dtype == torch.float32:
                 remedy = "use --dtype float64"
             elif name in ("overlap", "sensitive", "npk"):
-                remedy = "use --normalise width"
+                remedy = "use --scale width"
             raise UserError(
                 f"The kernel '{name}' is not finite: its entries are too large; {remedy}."
             )

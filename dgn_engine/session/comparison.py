@@ -104,7 +104,7 @@ def _of_its_own(request: ProbeRequest) -> ProbeRequest:
 
 def of_listing(listing: CheckpointContents) -> ComparisonSource:
     def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        imported = network_of(listing, inputs.shape, inputs.net)
+        imported = network_of(listing, inputs.shape, None, otherwise=inputs.net, door="window")
         return imported, ComparisonOpened(listing.file_name, "", "", ())
 
     return source

@@ -133,7 +133,8 @@ class InspectedNetwork:
         self.device = choose_device(config.device)
         examples = load_examples(data, report)
         self.examples = (len(examples.train_y), len(examples.test_y))
-        found = network_of(listing, examples.train_x.shape[1:], config.net)
+        shape = examples.train_x.shape[1:]
+        found = network_of(listing, shape, None, otherwise=config.net, door="window")
         set_threads(found.network.architecture)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
         chosen = list(self.probe_set.indices)

@@ -219,7 +219,7 @@ def _copied(name: str, match: LayerMatching) -> str:
 def _alone(file: _File, target: FileTarget) -> events.FileUseCheck:
     listing = picked(file.listing, file.picked) if file.picked else file.listing
     try:
-        found = network_of(listing, target.input_shape, target.net)
+        found = network_of(listing, target.input_shape, None, otherwise=target.net, door="window")
     except UserError as refusal:
         return events.FileUseCheck(False, str(refusal))
     layers = len(found.network.architecture.gated_shapes)

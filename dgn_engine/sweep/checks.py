@@ -11,7 +11,7 @@ import torch
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, data_sets, load_examples, quiet
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.importing.from_file import OF_FILE, architecture_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import filled
 from dgn_engine.sweep.unit import Training, Unit
@@ -56,8 +56,8 @@ def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
             _check_names(wanted.config)
             if here:
                 _check_here(wanted, loaded)
-            else:
-                build_architecture(wanted.config.net, _SHAPE, _CLASSES)
+            elif not wanted.config.net.name.startswith(OF_FILE):  # it lies there, not here
+                architecture_for(wanted.config.net, _SHAPE, _CLASSES)
         except UserError as refusal:
             raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
 
@@ -104,7 +104,7 @@ def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
         loaded[data] = _few(load_examples(data))
     examples = loaded[data]
     logits = 1 if examples.signed else len(examples.class_names)
-    architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
+    architecture = architecture_for(config.net, examples.train_x.shape[1:], logits)
     regime, cpu = find_regime(config.gating.regime), torch.device("cpu")
     copies = read_initial_weights(config, regime, architecture, quiet)
     learns = regime.takes_gates and not config.gating.gates_from and unit.gates_from is None

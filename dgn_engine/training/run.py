@@ -11,8 +11,8 @@ import torch
 from dgn_engine.config import RunConfig, ValueInput
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
+from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.importing.match_layers import LayerMatching
-from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import layer_infos
 from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
@@ -67,7 +67,7 @@ class Run:
         self.device = choose_device(config.device)
         examples = examples or load_examples(config.data, report)
         logits = 1 if examples.signed else len(examples.class_names)
-        self.architecture = build_architecture(config.net, examples.train_x.shape[1:], logits)
+        self.architecture = architecture_for(config.net, examples.train_x.shape[1:], logits)
         set_threads(self.architecture)
         copies = InitialWeights(None, None)
         if not recorded:

@@ -15,7 +15,7 @@ from dgn_engine.experiments.report.reproduce import plan_of
 from dgn_engine.experiments.report.reproduction_progress import work_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.architecture import Architecture, weight_shape
-from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.workers.batched_workers import find_stacks
@@ -102,7 +102,7 @@ def _run_cost(unit: Training, stack: int = 1) -> tuple[float, float]:
     """Return seconds and bytes of one run, trained in a stack of so many."""
     config = unit.config
     sizes = _sizes(config.data)
-    architecture = build_architecture(config.net, sizes.shape, sizes.classes)
+    architecture = architecture_for(config.net, sizes.shape, sizes.classes)
     regime = find_regime(config.gating.regime)
     feature = 0 if regime.own_gates or regime.open_gates else 3 if regime.trains_feature else 1
     tabled = stack > 1 and feature == 1  # a stack computes frozen gates once

@@ -1,40 +1,53 @@
-"""Make a network of a checkpoint: recognise its architecture and put its weights in place."""
+"""Make a network of a checkpoint: recognise its architecture and put its weights in place.
+
+The one reader of every command and of the window: what one of them opens, all of them open.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 
+import numpy as np
 import torch
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.architecture import Architecture, Dense, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import EPSILON
+from dgn_engine.model.importing.foreign_keys import WAYS_OUT, Door, UnnamedNetwork, check_keys
 from dgn_engine.model.importing.from_sequential import stack_of_layers
 from dgn_engine.model.importing.from_tensors import (
     dense_architecture,
     import_notes,
+    imported_gates,
     imported_stack,
     in_order,
     named_architecture,
 )
 from dgn_engine.model.importing.infer_sequential import infer
+from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.importing.numbered_keys import numbered_sequence
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
+from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
 from dgn_engine.regimes import Regime, only_regime
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
-from dgn_engine.storage.checkpoints.stated_layers import KINDS
+
+OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
 
 
 @dataclass(frozen=True)
 class ImportedNetwork:
     """A network from a file, the regime that it is shown in and the step that it belongs to.
 
-    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed.
+    `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed;
+    `assuming`: the activation that the file does not state ('ReLU'), or '' where it states it.
     """
 
     network: GatedNetwork
@@ -42,6 +55,17 @@ class ImportedNetwork:
     step: int = 0
     title: str = ""
     remarks: tuple[str, ...] = ()
+    assuming: str = ""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The weights in their architecture; fields as in `ImportedNetwork`."""
+
+    stack: Stack
+    remarks: tuple[str, ...] = ()
+    title: str = ""
+    assuming: str = "ReLU"
 
 
 def network_of(
@@ -50,99 +74,216 @@ def network_of(
     net: NetConfig | None,
     dtype: torch.dtype | None = None,
     epsilon: float = EPSILON,
+    *,
+    otherwise: NetConfig | None = None,
+    door: Door = "command",
 ) -> ImportedNetwork:
     """The network that a file holds, for inputs of this shape (C, H, W) or (d,).
 
-    A file of ours knows what it is, and so does a saved `nn.Sequential`; ResNets, VGGs and
-    AlexNet are known by their names; others are the network `net` if they fit it, the sequence
-    that their numbers tell, or a chain of dense layers. All but ours are ReLU networks that make
-    their own gates. `epsilon`: of BatchNorm, where the file does not say it. Raises `UserError`
-    where the file is none of these, or takes other inputs.
+    A file of ours knows what it is, and so does a saved `nn.Sequential`; then the network `net`
+    that the user named; ResNets, VGGs and AlexNet are known by their names; others are the sequence
+    that their numbers tell, a chain of dense layers, or else the network `otherwise` if they fit
+    it. All but ours are taken for ReLU networks that make their own gates, which a state dict does
+    not say (`assuming`). `epsilon`: of BatchNorm, where the file does not say it. `door`: for whom
+    refusals are worded. Raises `UserError` where the file is none of these, or takes other inputs.
     """
     dtype = torch.get_default_dtype() if dtype is None else dtype
-    title = understood_as(listing)
     if is_ours(listing):
-        state = state_of(listing)
+        _check_unnamed(listing, net)
+        state, title = state_of(listing), understood_as(listing)
         network = our_network(listing, input_shape, dtype)
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
-    if listing.layers and not _needs_named_net(net, listing, input_shape):
+    if listing.layers:
+        _check_unnamed(listing, net)
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
-    elif known := recognise(listing, input_shape, epsilon):
-        stack = imported_stack(known.listing, known.architecture, dtype)
-        title, remarks = known.title, known.remarks
-    elif numbered := _by_numbers(listing, input_shape, net, dtype, epsilon):
-        stack, remarks = numbered
+        found = _Found(stack, remarks, understood_as(listing), assuming="")
     else:
-        ordered = in_order(listing)
-        architecture, stack = _chain(ordered, input_shape, net, dtype)
-        notes = import_notes(ordered, architecture, gates=False)
-        remarks = tuple(note for note in notes if note)
-    return ImportedNetwork(_relu_network(stack), only_regime("standard"), 0, title, remarks)
+        check_keys(listing.file_name, listing.arrays)
+        if net is not None:
+            found = _named(listing, input_shape, net, dtype, epsilon)
+        else:
+            found = _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
+    title = found.title or taken_as(found.stack.architecture)
+    return ImportedNetwork(
+        _relu_network(found.stack), only_regime("standard"), 0, title, found.remarks, found.assuming
+    )
+
+
+def taken_as(architecture: Architecture) -> str:
+    """What was made of a file that does not say it: 'taken as 64-8-8-3 with ReLU between'."""
+    weighted = architecture.weighted
+    dense = [layer for layer in weighted if isinstance(layer, Dense)]
+    if len(dense) == len(weighted):
+        what = "-".join(str(size) for size in (dense[0].inputs, *(d.outputs for d in dense)))
+    else:
+        convolutions = len(weighted) - len(dense)
+        plural = ("s" * (convolutions > 1), "s" * (len(dense) > 1))
+        what = f"{convolutions} convolution{plural[0]} and {len(dense)} dense layer{plural[1]}"
+    bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not layer.gated]
+    but = f" but not behind layer {', '.join(bare)}" if bare and not architecture.residual else ""
+    return f"taken as {what} with ReLU between{but}"
+
+
+def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int) -> Architecture:
+    """The architecture of a configuration, also of 'file:PATH': that of a checkpoint's network.
+
+    Raises `UserError` where there is no such network, or the file's has other outputs.
+    """
+    if not net.name.startswith(OF_FILE):
+        return build_architecture(net, input_shape, classes)
+    path = Path(net.name.removeprefix(OF_FILE))
+    try:
+        changed = path.stat().st_mtime_ns
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    architecture = _architecture_of_file(path, changed, input_shape)
+    if architecture.classes != classes:
+        raise UserError(
+            f"{path.name} has {architecture.classes} outputs; these data need {classes}."
+        )
+    return architecture
+
+
+@lru_cache(maxsize=8)
+def _architecture_of_file(path: Path, _changed: int, input_shape: tuple[int, ...]) -> Architecture:
+    return network_of(read_tensors(path), input_shape, None).network.architecture
+
+
+def matched_gates(listing: CheckpointContents, architecture: Architecture) -> LayerMatching:
+    """The gates of a file for a network of this architecture: as the reader has them where it finds
+    that very network in the file, else layer by layer in the order of the file.
+
+    The reader knows what the order does not: which tensors a ResNet's shortcuts are, and the ε of
+    a saved module's BatchNorm.
+    """
+    if not is_ours(listing):
+        try:
+            found = network_of(listing, architecture.input_shape, None).network
+        except UserError:
+            return match_layers(listing, architecture)
+        if found.architecture.nodes[:-1] == architecture.nodes[:-1]:
+            return match_layers(_as_listing(found.value, listing), architecture)
+    return match_layers(listing, architecture)
+
+
+def gates_for(
+    listing: CheckpointContents,
+    architecture: Architecture,
+    dtype: torch.dtype,
+    epsilon: float = EPSILON,
+) -> tuple[Stack, tuple[str, ...]]:
+    """The network of another file that makes the gates of this architecture, and notes on it."""
+    if not is_ours(listing) and listing.layers:
+        found = network_of(listing, architecture.input_shape, None, dtype, epsilon)
+        listing = _as_listing(found.network.value, listing)
+    ordered = in_order(listing)
+    check_keys(listing.file_name, listing.arrays)
+    stack = imported_gates(ordered, architecture, dtype, epsilon)
+    notes = import_notes(ordered, architecture, gates=True, epsilon=epsilon)
+    return stack, tuple(note for note in notes if note)
+
+
+def _as_listing(stack: Stack, listing: CheckpointContents) -> CheckpointContents:
+    """The weights and biases of a network in the order of its layers, as if a file held them."""
+    arrays = {}
+    for place, (weight, bias) in enumerate(zip(*stack.tensors(), strict=True)):
+        arrays[f"{place}.weight"] = np.asarray(weight.detach().numpy())
+        if bias is not None:
+            arrays[f"{place}.bias"] = np.asarray(bias.detach().numpy())
+    dtypes = {name: array.dtype.name for name, array in arrays.items()}
+    return replace(listing, arrays=arrays, dtypes=dtypes, metadata={}, layers=())
+
+
+def _check_unnamed(listing: CheckpointContents, net: NetConfig | None) -> None:
+    if net is not None:
+        raise UserError(
+            f"{listing.file_name} says itself what its network is; leave out --net {net.name}."
+        )
+
+
+def _named(
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    net: NetConfig,
+    dtype: torch.dtype,
+    epsilon: float,
+) -> _Found:
+    """The network that the user named; raises `UserError` with the shapes that it wants."""
+    ordered = in_order(listing)
+    architecture = named_architecture(ordered, net, input_shape)
+    try:
+        stack = imported_stack(ordered, architecture, dtype, epsilon)
+    except UserError as refusal:
+        came = [a.shape for a in listing.arrays.values() if a.ndim in (2, 4)]
+        wanted = [weight_shape(layer) for layer in architecture.weighted]
+        raise UserError(
+            f"{refusal} {net.name} on these examples wants {_shapes(wanted)}; "
+            f"the file has {_shapes(came)}."
+        ) from None
+    notes = import_notes(ordered, architecture, gates=False, epsilon=epsilon)
+    return _Found(stack, tuple(note for note in notes if note))
+
+
+def _unnamed(
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    otherwise: NetConfig | None,
+    dtype: torch.dtype,
+    epsilon: float,
+    door: Door,
+) -> _Found:
+    """What names, numbers or shapes tell; else the network `otherwise`, where it fits."""
+    try:
+        if known := recognise(listing, input_shape, epsilon):
+            stack = imported_stack(known.listing, known.architecture, dtype, epsilon)
+            return _Found(stack, known.remarks, known.title)
+        return _by_numbers(listing, input_shape, dtype, epsilon) or _chain(
+            listing, input_shape, dtype, epsilon
+        )
+    except UnnamedNetwork as doubt:
+        if otherwise is not None:
+            try:
+                return _named(listing, input_shape, otherwise, dtype, epsilon)
+            except UserError:
+                pass
+        raise UserError(f"{doubt} {WAYS_OUT[door]}") from None
 
 
 def _by_numbers(
-    listing: CheckpointContents,
-    input_shape: tuple[int, ...],
-    net: NetConfig | None,
-    dtype: torch.dtype,
-    epsilon: float,
-) -> tuple[Stack, tuple[str, ...]] | None:
-    """The network of numbered keys and what was assumed. None where the keys are not numbered, or
-    where the named network says how its convolutions are padded and strided."""
-    if listing.picked or listing.layers:
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype, epsilon: float
+) -> _Found | None:
+    """The network of numbered keys and what was assumed; None where the keys are not numbered."""
+    if listing.picked:
         return None
     chain = numbered_sequence(listing.arrays, listing.file_name)
     if chain is None or (not chain.convolutions and any(gap.least > 2 for gap in chain.gaps)):
         return None
-    if chain.convolutions and net is not None and _fits(listing, input_shape, net):
-        return None
     found = infer(chain, input_shape, listing.file_name, epsilon)
     stack, remarks = stack_of_layers(listing, found.layers, input_shape, dtype)
-    return stack, (*found.remarks, *remarks)
-
-
-def _needs_named_net(
-    net: NetConfig | None, listing: CheckpointContents, input_shape: tuple[int, ...]
-) -> bool:
-    """Whether the file states unsupported layers while a network that fits its tensors is named."""
-    strange = any(layer.kind not in KINDS for layer in listing.layers)
-    return strange and net is not None and _fits(listing, input_shape, net)
-
-
-def _fits(listing: CheckpointContents, input_shape: tuple[int, ...], net: NetConfig) -> bool:
-    try:
-        imported_stack(
-            listing, named_architecture(listing, net, input_shape), torch.get_default_dtype()
-        )
-    except UserError:
-        return False
-    return True
+    return _Found(stack, (*found.remarks, *remarks))
 
 
 def _chain(
-    listing: CheckpointContents,
-    input_shape: tuple[int, ...],
-    net: NetConfig | None,
-    dtype: torch.dtype,
-) -> tuple[Architecture, Stack]:
-    """Dense layers as they follow each other, else the network that was named."""
-    try:
-        architecture = dense_architecture(listing)
-        inputs = math.prod(architecture.input_shape)
-        if inputs != math.prod(input_shape):
-            raise UserError(
-                f"{listing.file_name} takes {inputs} inputs, but these examples have "
-                f"{math.prod(input_shape)}."
-            )
-    except UserError as refusal:
-        if net is None:
-            raise
-        try:
-            architecture = named_architecture(listing, net, input_shape)
-            return architecture, imported_stack(listing, architecture, dtype)
-        except UserError:
-            raise refusal from None
-    return architecture, imported_stack(listing, architecture, dtype)
+    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype, epsilon: float
+) -> _Found:
+    """Dense layers as they follow each other."""
+    ordered = in_order(listing)
+    architecture = dense_architecture(ordered)
+    inputs = math.prod(architecture.input_shape)
+    if inputs != math.prod(input_shape):
+        raise UserError(
+            f"{listing.file_name} takes {inputs} inputs, but these examples have "
+            f"{math.prod(input_shape)}."
+        )
+    stack = imported_stack(ordered, architecture, dtype, epsilon)
+    notes = import_notes(ordered, architecture, gates=False, epsilon=epsilon)
+    return _Found(stack, tuple(note for note in notes if note))
+
+
+def _shapes(shapes: list[tuple[int, ...]]) -> str:
+    """'16×8, 16×16 …', the first ten of them."""
+    words = ["×".join(str(side) for side in shape) for shape in shapes]
+    return ", ".join(words[:10]) + (", …" if len(words) > 10 else "") if words else "none"
 
 
 def _relu_network(stack: Stack) -> GatedNetwork:

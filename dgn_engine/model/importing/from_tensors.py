@@ -11,6 +11,8 @@ import torch
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.importing.fold_batchnorm import EPSILON
+from dgn_engine.model.importing.foreign_keys import UnnamedNetwork, shortcut_in
 from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
@@ -39,24 +41,27 @@ def _chains(listing: CheckpointContents) -> bool:
 def dense_architecture(listing: CheckpointContents) -> Architecture:
     """The fully connected network that the file's matrices make in their order.
 
-    Raises `UserError` where there are none, where others stand between, or where they do not chain.
+    Raises `UnnamedNetwork` where there are none, where others stand between, where one goes past
+    others, or where they do not chain.
     """
     arrays = listing.arrays.items()
     matrices = [(name, a.shape) for name, a in arrays if a.ndim == 2 and a.dtype.kind == "f"]
     other = next((name for name, a in listing.arrays.items() if a.ndim > 2), "")
     if other:
-        raise UserError(
-            f"{listing.file_name} holds '{other}', which is no dense layer; "
-            "name the network with --net."
-        )
+        raise UnnamedNetwork(f"{listing.file_name} holds '{other}', which is no dense layer.")
     if len(matrices) < 2:
-        raise UserError(
+        raise UnnamedNetwork(
             f"{listing.file_name} holds {len(matrices)} weight matrices; "
             "a network with gates needs two or more."
         )
+    if shortcut := shortcut_in(name for name, _ in matrices):
+        raise UnnamedNetwork(
+            f"{listing.file_name} holds '{shortcut}', a layer that goes past others by its name: "
+            "the layers are no chain."
+        )
     for (before, first), (after, second) in pairwise(matrices):
         if second[1] != first[0]:
-            raise UserError(
+            raise UnnamedNetwork(
                 f"The layers of {listing.file_name} do not chain: '{after}' takes {second[1]} "
                 f"inputs, but '{before}' gives {first[0]}."
             )
@@ -76,10 +81,13 @@ def named_architecture(
 
 
 def imported_stack(
-    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
+    listing: CheckpointContents,
+    architecture: Architecture,
+    dtype: torch.dtype,
+    epsilon: float = EPSILON,
 ) -> Stack:
     """All weights of the file as a network, biases where there are any; the head must fit too."""
-    match = match_layers(listing, architecture)
+    match = match_layers(listing, architecture, epsilon=epsilon)
     if not match.fits:
         raise UserError(_plain_verdict(match).replace("Gates of", "The weights of", 1))
     given = sum(a.ndim in (2, 4) and a.dtype.kind == "f" for a in listing.arrays.values())
@@ -96,18 +104,26 @@ def imported_stack(
 
 
 def imported_gates(
-    listing: CheckpointContents, architecture: Architecture, dtype: torch.dtype
+    listing: CheckpointContents,
+    architecture: Architecture,
+    dtype: torch.dtype,
+    epsilon: float = EPSILON,
 ) -> Stack:
     """The weights that make the gates; an output layer that does not fit stays zero."""
-    match = match_layers(listing, architecture)
+    match = match_layers(listing, architecture, epsilon=epsilon)
     if not match.fits:
         raise UserError(_plain_verdict(match))
     return _filled(match, architecture, dtype)
 
 
-def import_notes(listing: CheckpointContents, architecture: Architecture, gates: bool) -> list[str]:
+def import_notes(
+    listing: CheckpointContents,
+    architecture: Architecture,
+    gates: bool,
+    epsilon: float = EPSILON,
+) -> list[str]:
     """What a user should know of weights that were taken: what was folded, what biases mean."""
-    match = match_layers(listing, architecture)
+    match = match_layers(listing, architecture, epsilon=epsilon)
     verdict = _plain_verdict(match)
     return [verdict if gates else verdict.partition(". ")[2]]
 

@@ -18,6 +18,7 @@ from dgn_engine.model.importing.conventions import (
     flat,
 )
 from dgn_engine.model.importing.fold_batchnorm import EPSILON
+from dgn_engine.model.importing.foreign_keys import UnnamedNetwork
 from dgn_engine.model.importing.numbered_keys import NumberedLayer
 from dgn_engine.model.importing.numbered_keys import NumberedSequence as Chain
 from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
@@ -34,11 +35,11 @@ class InferredLayers:
 def infer(
     chain: Chain, input_shape: tuple[int, ...], file: str, epsilon: float = EPSILON
 ) -> InferredLayers:
-    """The layers of a sequence for inputs of this shape; raises `UserError` where none or several
-    usual ones fit."""
+    """The layers of a sequence for inputs of this shape; raises `UnnamedNetwork` where none or
+    several usual ones fit, and `UserError` where it takes other inputs."""
     found = _first_that_fits(chain, input_shape)
     if len(found) != 1:
-        raise UserError(_doubt(chain, input_shape, file, found))
+        raise _doubt(chain, input_shape, file, found)
     choices = found[0]
     remarks = [_assumed(chain, choices, input_shape)] if chain.convolutions else []
     bare = [
@@ -196,31 +197,30 @@ def _doubt(
     input_shape: tuple[int, ...],
     file: str,
     found: Sequence[tuple[LayerConvention, ...]],
-) -> str:
+) -> UserError:
     """Why none of these ways (two, or none) is taken."""
     if not chain.convolutions:
         first = chain.weighted[0]
-        return (
+        return UserError(
             f"{file} takes {first.shape[1]} inputs, but these examples have {flat(input_shape)[0]}."
         )
     if len(input_shape) != 3:
-        return f"{file} takes images, but these examples are vectors."
+        return UserError(f"{file} takes images, but these examples are vectors.")
     if input_shape[0] != chain.weighted[0].shape[1]:
-        return (
+        return UserError(
             f"{file} takes images with {chain.weighted[0].shape[1]} channels, but these have "
             f"{input_shape[0]}."
         )
     inputs = chain.weighted[chain.convolutions]
     what = f"from {_sides(input_shape)} to the {inputs.shape[1]:,} inputs of layer {inputs.name}"
     if not found:
-        return (
-            f"{file} is a numbered sequence, but no usual padding, stride and pooling lead {what}; "
-            "name the network with --net."
+        return UnnamedNetwork(
+            f"{file} is a numbered sequence, but no usual padding, stride and pooling lead {what}."
         )
     one, other = (_ways(chain, choices) for choices in found)
-    return (
+    return UnnamedNetwork(
         f"{file} is a numbered sequence, and more than one usual padding, stride and pooling lead "
-        f"{what} ({one}; or {other}): name the network with --net."
+        f"{what} ({one}; or {other})."
     )
 
 

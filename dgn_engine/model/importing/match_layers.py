@@ -20,6 +20,7 @@ from dgn_engine.model.importing.fold_batchnorm import (
     fold_normalisation,
     fold_ours,
 )
+from dgn_engine.model.importing.foreign_keys import foreign_keys
 from dgn_engine.model.importing.torchvision_nets import has_skips, known_network
 from dgn_engine.protocol.events import LayerMatch
 from dgn_engine.regimes import Regime, find_regime
@@ -63,15 +64,19 @@ class _Pair:
 
 
 def match_layers(
-    listing: CheckpointContents, architecture: Architecture, part: Part = "gates"
+    listing: CheckpointContents,
+    architecture: Architecture,
+    part: Part = "gates",
+    epsilon: float = EPSILON,
 ) -> LayerMatching:
     """Match weight tensors with weight layers by their order, and check their shapes.
 
     Every gated layer must fit. No gate depends on the output layer: where it does not fit it is
     left out. Of the two networks in our own files the one that made the gates is matched, or with
-    `part` 'values' the value network. Raises `UserError` where the file names an unknown regime.
+    `part` 'values' the value network. `epsilon`: of BatchNorm. Raises `UserError` where the file
+    names an unknown regime.
     """
-    folding = fold_normalisation(_part(listing, part))
+    folding = fold_normalisation(_part(listing, part), epsilon)
     arrays = folding.arrays
     names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
     layers = architecture.weighted
@@ -96,6 +101,13 @@ def match_layers(
             f"{_known(listing)} Nothing was changed."
         )
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
+    foreign = foreign_keys(names)
+    if foreign is not None:
+        verdict = (
+            f"Gates of {file} cannot be taken: it holds '{plain(foreign.name, 80)}', which is of "
+            f"{foreign.what}. {foreign.remedy} Nothing was changed.".replace("  ", " ")
+        )
+        return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if misfit is not None:
         verdict = (
             f"Gates of {file} do not fit layer {misfit + 1}: {pairs[misfit].reason}."
@@ -109,7 +121,11 @@ def match_layers(
         rows=tuple(pair.row for pair in pairs),
         fits=True,
         verdict=_praise(
-            file, len(architecture.gated), len(names) - len(layers), biases, bool(norms)
+            file,
+            len(architecture.gated),
+            len(names) - len(layers),
+            biases,
+            epsilon if norms else None,
         ),
         weights=tuple(pair.weight for pair in taken if pair.weight is not None),
         biases=biases,
@@ -246,7 +262,11 @@ def _known(listing: CheckpointContents) -> str:
 
 
 def _praise(
-    file: str, gated: int, over: int, biases: tuple[Weights | None, ...], norms: bool
+    file: str,
+    gated: int,
+    over: int,
+    biases: tuple[Weights | None, ...],
+    epsilon: float | None,
 ) -> str:
     verdict = f"Gates of {file} fit all {gated} gate layers."
     if over > 0:
@@ -254,10 +274,11 @@ def _praise(
             "1 more weight layer in it is" if over == 1 else f"{over} more weight layers in it are"
         )
         verdict += f" {more} not used."
-    if norms:
+    if epsilon is not None:
+        usual = "its usual" if epsilon == EPSILON else "an"
         verdict += (
             " BatchNorm is folded in as in evaluation, each into the layer before it, "
-            f"with its usual ε of {EPSILON:g}."
+            f"with {usual} ε of {epsilon:g}."
         )
     if any(bias is not None for bias in biases):
         verdict += " Its biases move the gates; path kernels count weights only."

@@ -14,6 +14,7 @@ import numpy as np
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, fold_normalisation
+from dgn_engine.model.importing.foreign_keys import foreign_keys, shortcut_in
 from dgn_engine.model.importing.resnet_keys import (
     ConvolutionalPart,
     Shapes,
@@ -58,7 +59,15 @@ def understood_as(listing: CheckpointContents) -> str:
         return network
     if listing.layers and (chain := _chain(shapes)):
         return f"a saved nn.Sequential, {chain}"
-    return _chain(shapes) or _counted(len(shapes), "tensor") + " of no network that is known here"
+    unknown = _counted(len(shapes), "tensor") + " of no network that is known here"
+    if foreign := foreign_keys(shapes):
+        return f"{unknown}: '{plain(foreign.name, 80)}' is of {foreign.what}"
+    if shortcut_in(shapes) or not (chain := _chain(shapes)):
+        return unknown
+    weights = [shape for shape in shapes.values() if len(shape) in (2, 4)]
+    if all(len(shape) == 2 for shape in weights):
+        chain = "-".join(str(size) for size in (weights[0][1], *(shape[0] for shape in weights)))
+    return f"taken as {chain} with ReLU between, which the file does not say"
 
 
 def known_network(shapes: Shapes) -> str:

@@ -223,10 +223,10 @@ def gpus(units: Sequence[Unit]) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _convolves(net: NetConfig) -> bool:
     from dgn_engine.model.architecture import Conv
-    from dgn_engine.model.nets import build_architecture
+    from dgn_engine.model.importing.from_file import architecture_for
 
     try:
-        architecture = build_architecture(net, _SHAPE, _CLASSES)
+        architecture = architecture_for(net, _SHAPE, _CLASSES)
     except UserError:  # the run itself will say so
         return False
     return any(isinstance(node, Conv) for node in architecture.nodes)

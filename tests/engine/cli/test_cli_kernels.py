@@ -93,7 +93,7 @@ def test_a_relu_network_has_the_kernels_of_its_definition(files):
     signs = 2.0 * np.eye(3)[y] - 1.0
     nu = np.trace(signs.T @ np.linalg.inv(scaled) @ signs) / 3
     assert found["nu"] == pytest.approx(nu, rel=1e-8)
-    assert json.loads(str(found["settings"]))["normalise"] == "none"
+    assert json.loads(str(found["settings"]))["scale"] == "none"
 
 
 def test_nu_of_contradictory_inputs_says_what_it_leaves_out(files, capsys):
@@ -190,9 +190,9 @@ def test_every_logit_mode_has_its_shape(files, mode, shape):
 
 
 @pytest.mark.parametrize("how", ["trace", "width", "cosine"])
-def test_normalisation_leaves_tangent_kernels_alone(files, how):
+def test_the_scale_leaves_tangent_kernels_alone(files, how):
     _, plain = run(files[0])
-    _, found = run(files[0], "--normalise", how)
+    _, found = run(files[0], "--scale", how)
     close(found["ntk"], plain["ntk"])
     assert not np.allclose(found["npk"], plain["npk"])
 
@@ -274,7 +274,10 @@ def test_options_that_do_not_fit_are_refused(files, capsys, options, named):
 
 def test_inputs_that_are_not_finite_or_of_the_wrong_size_are_refused(files, capsys):
     folder = files[0]
-    for bad, named in ((np.full((3, 6), np.inf), "finite"), (np.zeros((3, 5)), "(5,)")):
+    for bad, named in (
+        (np.full((3, 6), np.inf), "finite"),
+        (np.zeros((3, 5)), "takes 6 inputs, but these examples have 5"),
+    ):
         np.save(folder / "x.npy", bad)
         code, _ = run(folder)
         assert code == 2
@@ -381,7 +384,7 @@ def test_layers_follow_the_file_or_else_their_names(files, names, kind):
 def test_empty_entries_are_null_in_the_json(files, capsys):
     folder, _, _, x, _ = files
     np.save(folder / "x.npy", np.where(np.arange(N)[:, None] == 2, 0.0, x))
-    code, _ = run(folder, "--normalise", "cosine", "--json")
+    code, _ = run(folder, "--scale", "cosine", "--json")
     assert code == 0
 
     def refuse(word):

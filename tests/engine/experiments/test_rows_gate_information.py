@@ -87,10 +87,12 @@ def test_rows_are_the_file_itself_its_gates_and_random_ones(tmp_path: Path) -> N
 
 def test_the_network_of_a_state_dict_is_that_of_its_layers(tmp_path: Path) -> None:
     file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
-    found = net_of(file)
+    found = net_of(file, (1, 8, 8))
     assert (found.name, dict(found.options)) == ("fc", {"width": 7, "depth": 3})
-    with pytest.raises(UserError, match=r"The hidden layers of y.pt differ in width"):
-        net_of(dense_file(tmp_path / "y.pt", 64, 7, 8, 10))
+    uneven = dense_file(tmp_path / "y.pt", 64, 7, 8, 10)
+    assert net_of(uneven, (1, 8, 8)).name == f"file:{uneven}"
+    with pytest.raises(UserError, match=r"takes 64 inputs, but these examples have 49"):
+        net_of(file, (49,))
 
 
 def test_a_file_with_another_number_of_outputs_is_refused(tmp_path: Path) -> None:

@@ -204,13 +204,15 @@ def test_numbers_that_tell_too_little_are_refused_in_a_sentence(
     assert str(refusal.value).count("\n") == 0
 
 
-def test_a_network_that_is_named_says_how_its_convolutions_go() -> None:
+def test_a_network_that_is_named_and_does_not_fit_says_what_it_wants() -> None:
     network = in_use(pooled(nn.AdaptiveAvgPool2d(1)))
     arrays = arrays_of(network)
     listing = CheckpointContents("net.pth", arrays, dict.fromkeys(arrays, "float64"))
     net = NetConfig(name="cnn4", options=(("channels", 4),))
-    with pytest.raises(UserError, match="name the network with --net"):
-        network_of(listing, SHAPE, net)  # it has four convolutions: the first verdict stands
+    with pytest.raises(UserError, match=r"cnn4 on these examples wants 4×3×3×3, 4×4×3×3"):
+        network_of(listing, SHAPE, net)
+    with pytest.raises(UserError, match="Name the network with --net"):
+        network_of(listing, SHAPE, None, otherwise=net)  # nobody named it: the first verdict stands
 
 
 class Loud(nn.Module):
