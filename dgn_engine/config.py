@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ Device = Literal["auto", "cpu", "cuda", "mps"]
 _SEEDS = (0, 2**31 - 1)
 _TENTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _WIRED: dict[str, object] = {"regime.own_gates": False}
+_TESTED: dict[str, object] = {"regime.drawn_gates": False}
 
 # fmt: off
 
@@ -41,11 +43,11 @@ class DataConfig:
     root: str = setting(  # empty: DGN_DATA_ROOT, then the user's cache
         "", "kept in", option="data-root", metavar="DIR", help="where data sets lie",
         tip="Where data sets lie on this machine", path="folder", title="Folder of data sets",
-        hint="DGN_DATA_ROOT, then the cache", when={"dataset.takes_path": False},
-        shown={"dataset.drawn": False},
+        hint="DGN_DATA_ROOT, then the cache", when={"dataset.rooted": True},
     )
     download: bool = setting(
         False, "download it", help="fetch if missing", order=-1, when={"dataset.missing": True},
+        effect={"dataset.rooted": True},
     )
     binary: tuple[int, int] | None = setting(  # first class is -1, second +1
         None, "two classes ±1", metavar="A,B", help="two classes as -1 and +1",
@@ -57,7 +59,7 @@ class DataConfig:
     )
     test_limit: int = setting(
         0, "test examples", least=0, metavar="N", help="use N test examples", zero="all",
-        tip="So many, balanced over the classes", advanced=True,
+        tip="So many, balanced over the classes", advanced=True, effect=_TESTED,
     )
     options: tuple[tuple[str, OptionValue], ...] = ()  # of the data set itself, sorted
     label_noise: float = setting(
@@ -103,9 +105,9 @@ class NetConfig:
     )
     init: Initialisation = setting("kaiming", "initial weights")
     sigma: float = setting(  # 0 chooses √(2/fan_in)
-        0.0, "σ", least=0, help="of the ±σ initialisation",
-        tip="Of the symmetric ±σ initialisation", span=(1e-6, 1000), zero="√(2/fan-in)",
-        when={"net.init": "bernoulli"},
+        0.0, "σ", least=0, help="of the weights: ±σ (bernoulli), N(0, σ²) (kaiming)",
+        tip="Weights begin as ±σ (bernoulli) or as N(0, σ²) (kaiming)", span=(1e-6, 1000),
+        zero="√(2/fan-in)", when={"net.init": ("bernoulli", "kaiming")},
     )
 
     def __post_init__(self) -> None:
@@ -133,7 +135,9 @@ class GatingConfig:
         "image", "value input", tip="What the value network is fed", order=1, shown=_WIRED,
     )
     # π, 0-based: value layer l uses gate layer π(l); empty: identity
-    wiring: tuple[int, ...] = setting((), metavar="2,0,1", help="0-based permutation")
+    wiring: tuple[int, ...] = setting(
+        (), metavar="2,0,1", help="0-based permutation", when=_WIRED,
+    )
     rotation: tuple[int, ...] = setting(  # G_π(l) is shifted cyclically by so many units
         (), "rotated", metavar="0,1,2", help="units, for each layer",
         tip="Each layer's gates, cyclically by so many units", advanced=True,
@@ -148,6 +152,7 @@ class GatingConfig:
         (), "tiled", metavar="2,2,2", help="units repeated so often",
         tip="So many times the units; each layer's gates are repeated", advanced=True, order=-1,
         changed="tiled gates", title="Tiling", hint="1 1 … for each layer", when=_WIRED,
+        effect={},  # own gates are tiled by a wider network
     )
     gate_probability: float = setting(  # of each Bernoulli gate to be open
         0.5, "open with p", share=True, metavar="P", help="FRG: p of each gate",
@@ -201,7 +206,7 @@ class TrainingConfig:
     keep_epochs: tuple[int, ...] = setting(  # 0: the initial weights
         (), least=0, metavar="0,10", help="keep the weights after these epochs",
     )
-    keep_best: bool = setting(False, help="and the best")  # of test accuracy
+    keep_best: bool = setting(False, help="and the best", effect=_TESTED)  # of test accuracy
     until: float = setting(  # 0: never
         0.0, "stop at", share=True, help="stop at this train accuracy of an epoch",
         tip="After an epoch of at least this train accuracy", advanced=True,
@@ -295,6 +300,23 @@ SETTINGS: dict[str, dict[str, Setting]] = {
     part: dict(settings_of(kind)) for part, kind in (PARTS | {"": RunConfig}).items()
 }
 """Every setting of a run: by its part ('data', 'net', 'gating', 'training', ''), then its name."""
+_PLACE = re.compile(
+    rf"(?<![\w./])(?P<part>(?:{'|'.join(PARTS)})(?:\.options)?)\.(?P<name>[a-z_]+)\b"
+)
+
+
+def with_places_as(text: str, words: Callable[[str, str], str]) -> str:
+    """A sentence in which places of settings ('training.momentum') stand in other words.
+
+    `words(part, name)` says them; an option of a plug-in has the part 'net.options'.
+    """
+
+    def said(match: re.Match[str]) -> str:
+        part, name = match["part"], match["name"]
+        known = part.endswith(".options") or name in SETTINGS[part]
+        return words(part, name) if known else match[0]
+
+    return _PLACE.sub(said, text)
 
 
 def _check(part: Any, where: str) -> None:

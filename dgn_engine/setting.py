@@ -19,6 +19,7 @@ from dgn_engine.errors import UserError, did_you_mean
 
 OptionValue = int | float | str | bool
 Conditions = Mapping[str, object]  # {'net.init': 'bernoulli'}: every one of them holds
+# {'net.init': ('kaiming', 'bernoulli')}: one of these
 
 _Default = TypeVar("_Default")
 
@@ -30,6 +31,7 @@ class Setting:
     `when` and `shown` compare other settings by their place ('net.init'), or properties of the
     chosen regime and data set ('regime.soft', 'dataset.missing'), with a value. A setting whose
     `when` does not hold has no row and its default; one that is not `shown` only has no row.
+    It changes a run only where both hold, or where `effect` holds, if that says something else.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Setting:
     path: Literal["", "file", "folder"] = ""
     when: Conditions = field(default_factory=dict, hash=False)
     shown: Conditions = field(default_factory=dict, hash=False)
+    effect: Conditions | None = field(default=None, hash=False)
 
     def typed(self, place: str, value: Any) -> Any:
         """A value from a file in the setting's type; raises `UserError` naming `place`.
@@ -102,6 +105,11 @@ class Setting:
             raise UserError(f"{place} is {number}; it must be at least {self.least:g}.")
         if self.most is not None and not number <= self.most:
             raise UserError(f"{place} is {number}; it must be at most {self.most:g}.")
+
+
+def meets(value: object, wanted: object) -> bool:
+    """Whether a value is what a condition wants, or one of what it wants."""
+    return value in wanted if isinstance(wanted, tuple) else value == wanted
 
 
 def setting(default: _Default, label: str = "", **declared: Any) -> _Default:

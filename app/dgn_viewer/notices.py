@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from dgn_engine.config import SETTINGS, with_places_as
 from dgn_engine.protocol import events
 
 Kind = Literal["info", "refused", "failed"]
@@ -48,11 +49,26 @@ class Notice:
     offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
 
 
+def in_form_words(text: str) -> str:
+    """A sentence that names settings as the form of a run does: 'learning rate'."""
+
+    def words(part: str, name: str) -> str:
+        if part.endswith(".options"):
+            return f"'{name}'"
+        label = SETTINGS[part][name].label
+        return f"'{label}'" if label else f"{part}.{name}"
+
+    return with_places_as(text, words)
+
+
 def notice_of(event: events.Event) -> Notice | None:
     """What an event says to the user, if anything."""
     match event:
         case events.Refused(what=what, reason=reason):
+            reason = in_form_words(reason)
             return Notice("refused", f"Cannot {what}: {reason}" if what else reason)
+        case events.SettingsIgnored(sentences=sentences):
+            return Notice("refused", in_form_words(" ".join(sentences)))
         case events.Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
         case events.RegimeSwapped() | events.WeightsTaken():

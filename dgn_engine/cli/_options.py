@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.config import SETTINGS, RunConfig
+from dgn_engine.config import SETTINGS, RunConfig, with_places_as
 from dgn_engine.errors import UserError
 from dgn_engine.setting import OptionValue, Setting
 
 _GROUPS = {"data": "data", "net": "network", "gating": "gating", "training": "training"}
-_SHORT = ("width", "depth", "channels", "stride")  # options of networks with an option of their own
+SHORT = ("width", "depth", "channels", "stride")  # options of networks with an option of their own
 
 _PAIR: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
 
@@ -45,7 +46,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_net_options(group: argparse._ArgumentGroup) -> None:
-    for name in _SHORT:
+    for name in SHORT:
         group.add_argument(f"--{name}", type=int, help=f"short for --option {name}=…")
     group.add_argument("--option", **_PAIR)
 
@@ -77,11 +78,63 @@ def run_config(arguments: argparse.Namespace) -> RunConfig:
     if arguments.net not in (None, base.net.name):
         tree["net"]["options"] = {}
     tree["net"]["options"].update(_net_options(arguments))
-    return RunConfig.from_dict(tree)
+    with options_named(arguments):
+        return RunConfig.from_dict(tree)
+
+
+def typed_places(arguments: argparse.Namespace) -> frozenset[str]:
+    """The places of the settings that were given on the command line."""
+    return frozenset(
+        f"{part}.{name}".lstrip(".")
+        for option, (part, name) in PLACES.items()
+        if getattr(arguments, option) is not None
+    )
+
+
+@contextmanager
+def options_named(arguments: argparse.Namespace) -> Iterator[None]:
+    """Let refusals name options as they were typed, not the places of their settings."""
+    try:
+        yield
+    except UserError as refusal:
+        raise UserError(as_typed(str(refusal), arguments)) from None
+
+
+def as_typed(text: str, arguments: argparse.Namespace) -> str:
+    """A sentence that names '--momentum' instead of 'training.momentum'.
+
+    What stands in a configuration file and was not typed keeps its key.
+    """
+    typed = typed_places(arguments)
+
+    def words(part: str, name: str) -> str:
+        place = f"{part}.{name}"
+        if part.endswith(".options"):
+            return _plug_in_option(part, name, arguments) or place
+        option = _option(SETTINGS[part][name])
+        known = option and (place in typed or arguments.config is None)
+        return f"--{option}" if known else place
+
+    for name in SETTINGS[""]:  # 'seed is -1'
+        if name in typed and text.startswith(f"{name} "):
+            return f"--{_option(SETTINGS[''][name])}{text.removeprefix(name)}"
+    return with_places_as(text, words)
+
+
+def _plug_in_option(part: str, name: str, arguments: argparse.Namespace) -> str:
+    """How an option of the network or the data set was typed; '' where it was not."""
+    if part == "net.options" and name in SHORT and getattr(arguments, name) is not None:
+        return f"--{name}"
+    option, given = (
+        ("--option", arguments.option)
+        if part == "net.options"
+        else ("--data-option", arguments.data_option)
+    )
+    return f"{option} {name}" if any(one.startswith(f"{name}=") for one in given) else ""
 
 
 def _net_options(arguments: argparse.Namespace) -> Iterator[tuple[str, OptionValue]]:
-    for name in _SHORT:
+    for name in SHORT:
         value = getattr(arguments, name)
         if value is not None:
             yield name, value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -78,7 +79,9 @@ class _ProgressBar:
 class TrainProgressBar(_ProgressBar):
     """A run: its rate, time left and losses; without a terminal one line an epoch."""
 
-    def __init__(self, stream: TextIO, quiet: bool) -> None:
+    def __init__(self, stream: TextIO, quiet: bool, warn: Callable[[str], None]) -> None:
+        """`warn` says a sentence also where all else is quiet."""
+        self._warn = warn
         super().__init__(
             stream,
             quiet,
@@ -114,6 +117,9 @@ class TrainProgressBar(_ProgressBar):
                 self._console.print(event.sentence)
             case events.Measured():
                 self._scores(event)
+            case events.SettingsIgnored():
+                for sentence in event.sentences:
+                    self._warn(sentence)
             case events.RecordingPaused():
                 self._console.print(f"{event.reason} Training goes on.")
             case events.RecordingResumed():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli import FAILED, INTERRUPTED, Subcommand
-from dgn_engine.cli._execution import STOP_SIGNALS, add_executor_options, checked_executor
+from dgn_engine.cli._execution import STOP_SIGNALS, add_executor_options
 from dgn_engine.storage.runs.folder_layout import results_root
 
 if TYPE_CHECKING:
@@ -47,13 +47,17 @@ def run(arguments: argparse.Namespace) -> int:
 def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.cli._progress_bar import Interrupt, UnitProgressBar
     from dgn_engine.experiments.report.reproduction_progress import ProgressTally
-    from dgn_engine.sweep.checks import check_folder
+    from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
     from dgn_engine.sweep.schedule import OVER, UnitProgress
     from dgn_engine.sweep.summary import rows_of, write_results
+    from dgn_engine.sweep.workers import find_executor, works_here
 
     units = [run.unit for run in sweep.runs]
     check_folder(root)
-    executor = checked_executor(arguments, units, root)
+    sizes = check_start(units, root, works_here(arguments.cluster))
+    executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
+    for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
+        print(f"dgn sweep: {sentence}", file=sys.stderr)
     tally = ProgressTally("sweep", units)
     with (
         Interrupt(*STOP_SIGNALS) as interrupt,

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dgn_engine.cli import FAILED, INTERRUPTED, UNSAVED, Subcommand
-from dgn_engine.cli._options import PLACES, add_run_options, run_config
+from dgn_engine.cli._options import (
+    PLACES,
+    SHORT,
+    add_run_options,
+    as_typed,
+    options_named,
+    run_config,
+    typed_places,
+)
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
 
@@ -58,6 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--checkpoint-every {every:g}: must be a number of seconds, 0 or more.")
     if arguments.resume is not None:
         return _resume(arguments)
+    if arguments.no_record and (arguments.out or arguments.record):
+        other = "--out names a folder for it" if arguments.out else "--record writes frames of it"
+        raise UserError(f"--no-record writes nothing of the run, and {other}; leave one out.")
     config = run_config(arguments)
     if arguments.print_config:
         print(config.to_toml(), end="")
@@ -65,7 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = _new_folder(arguments, config)
     try:
-        return _train(arguments, folder, lambda headless: headless.train(config, folder))
+        with options_named(arguments):
+            return _train(arguments, folder, lambda headless: headless.train(config, folder))
     except UserError:
         if folder is not None and not folder.begun:
             folder.discard()  # it never began
@@ -90,6 +102,8 @@ def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder |
 def _resume(arguments: argparse.Namespace) -> int:
     given = [name for name in PLACES if getattr(arguments, name) is not None]
     given += [name for name in ("config", "out") if getattr(arguments, name) is not None]
+    given += [name for name in ("option", "data_option", *SHORT) if getattr(arguments, name)]
+    given += ["no_record"] if arguments.no_record else []
     if given:
         option = given[0].replace("_", "-")
         raise UserError(
@@ -128,8 +142,13 @@ def _train(
 
     stop = Interrupt(signal.SIGINT)
     probes = [name for name in arguments.record.split(",") if name]
-    with TrainProgressBar(sys.stderr, quiet=arguments.quiet) as progress, stop:
-        outcome = work(HeadlessRun(progress, stop.requested, probes, arguments.checkpoint_every))
+    every, named = arguments.checkpoint_every, typed_places(arguments)
+
+    def warn(sentence: str) -> None:
+        print(f"dgn train: {as_typed(sentence, arguments)}", file=sys.stderr)
+
+    with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
+        outcome = work(HeadlessRun(progress, stop.requested, probes, every, named))
     print(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
         print(f"Recorded in {folder.path}.", file=sys.stderr)

@@ -65,7 +65,13 @@ def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:
     """What can be chosen, and whether it is there already."""
     return tuple(
         DataEntry(
-            name, entry.title, entry.available(root), entry.hint, entry.options, entry.takes_path
+            name,
+            entry.title,
+            entry.available(root),
+            entry.hint,
+            entry.options,
+            entry.takes_path,
+            entry.rooted,
         )
         for name, entry in data_sets().items()
     )

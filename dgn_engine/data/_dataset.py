@@ -46,6 +46,10 @@ class Examples:
         return replace(self, fingerprint=fingerprint)
 
 
+def _always(_root: Path | None) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class DataSet:
     """A plug-in: how to load it, whether that needs a download first, and what it asks.
@@ -59,7 +63,17 @@ class DataSet:
     hint: str  # how to get it, one sentence
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # a configuration names it as name:PATH
-    available: Callable[[Path | None], bool] = lambda _root: True
+    available: Callable[[Path | None], bool] = _always
+
+    @property
+    def rooted(self) -> bool:
+        """Whether it lies in the folder that data sets lie in."""
+        return self.available is not _always
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it is made from its options instead of read from files."""
+        return bool(self.options)
 
 
 def examples_from_levels(

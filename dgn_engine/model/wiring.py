@@ -93,12 +93,17 @@ def need_wires(regime: Regime, what: str) -> None:
         )
 
 
-def check_wiring(architecture: Architecture, order: tuple[int, ...]) -> None:
-    """Raise `UserError` unless `order` is a permutation that respects the shapes of the layers."""
+def check_wiring(
+    architecture: Architecture, order: tuple[int, ...], name: str = "The order"
+) -> None:
+    """Raise `UserError` unless `order` is a permutation that respects the shapes of the layers.
+
+    `name`: what the refusal calls it.
+    """
     shapes = architecture.gated_shapes
     if sorted(order) != list(range(len(shapes))):
         raise UserError(
-            f"The order {list(order)} does not name each of the {len(shapes)} gate layers once."
+            f"{name} {list(order)} does not name each of the {len(shapes)} gate layers once."
         )
     for layer, source in enumerate(order):
         if shapes[source] != shapes[layer]:

@@ -43,15 +43,11 @@ class DataEntry:
     hint: str  # how to get it where it is not available
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # it is written name:PATH
+    rooted: bool = False  # it lies in the folder that data sets lie in
 
     @property
     def missing(self) -> bool:
         return not self.available
-
-    @property
-    def drawn(self) -> bool:
-        """Whether it is made from its options instead of read from files."""
-        return bool(self.options)
 
 
 @dataclass(frozen=True)

@@ -226,6 +226,13 @@ class Refused(Event):
 
 
 @dataclass(frozen=True)
+class SettingsIgnored(Event):
+    """Settings of the run that begins have no effect in it; a sentence for each."""
+
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Working(Event):
     """Something slow is in progress (reading data, downloading); `fraction` None: unknown."""
 

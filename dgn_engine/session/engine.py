@@ -210,6 +210,9 @@ class Engine:
         """The old run goes on unless the new one can begin."""
         run = Run(self._runs + 1, command.config, self._emit, self._report, live=True)
         self._replace_run(run, command.paused)
+        ignored = run.ignored(live=True, recorded=bool(self._runs_root))
+        if ignored:
+            self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
         if self._runs_root:
             try:
                 folder = create_named(Path(self._runs_root), command.config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +14,16 @@ from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.model.importing.from_file import OF_FILE, architecture_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import filled
+from dgn_engine.sweep.sweep_file import SweepRun
 from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import state_of
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device
+from dgn_engine.training.ignored_settings import (
+    RunFacts,
+    check_contradictions,
+    ignored_settings,
+)
 from dgn_engine.training.initial_weights import read_initial_weights
 from dgn_engine.training.trainer import Trainer
 
@@ -36,18 +42,22 @@ def check_folder(folder: Path) -> None:
         raise UserError(f"{there} is not a folder; choose a folder with --out.")
 
 
-def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
+def check_start(
+    units: Sequence[Unit], root: Path, here: bool = True
+) -> Mapping[DataConfig, tuple[int, int]]:
     """Raise `UserError`, one sentence with the id, for the first training that cannot be done.
 
     Regime, network, options and epochs are checked; and, where the work is done on this machine
     (`here`), device, data, the files that it names, and that all of them fit each other. What is
-    done already needs nothing any more. Calculations are taken as they are.
+    done already needs nothing any more. Calculations are taken as they are. Returns the numbers of
+    training and test examples of the data that were looked at.
     """
     alike: dict[object, list[Training]] = {}
     for unit in units:
         if isinstance(unit, Training):
             alike.setdefault(_what_counts(unit), []).append(unit)
     loaded: dict[DataConfig, Examples] = {}
+    sizes: dict[DataConfig, tuple[int, int]] = {}
     for trainings in alike.values():
         wanted = next((unit for unit in trainings if not _is_done(unit, root)), None)
         if wanted is None:
@@ -55,11 +65,30 @@ def check_start(units: Sequence[Unit], root: Path, here: bool = True) -> None:
         try:
             _check_names(wanted.config)
             if here:
-                _check_here(wanted, loaded)
+                _check_here(wanted, loaded, sizes)
             elif not wanted.config.net.name.startswith(OF_FILE):  # it lies there, not here
                 architecture_for(wanted.config.net, _SHAPE, _CLASSES)
         except UserError as refusal:
             raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None
+    return sizes
+
+
+def ignored_in(
+    runs: Sequence[SweepRun], fields: Collection[str], sizes: Mapping[DataConfig, tuple[int, int]]
+) -> list[str]:
+    """Return a sentence for each setting that has no effect in some of the runs, and in how many.
+
+    `fields`: what is varied, also to a default; `sizes`: of data that are known.
+    """
+    told: dict[str, list[str]] = {}
+    for run in runs:
+        facts = RunFacts(sizes.get(_whole(run.unit.config.data)))
+        for one in ignored_settings(run.unit.config, facts, fields):
+            told.setdefault(one.sentence, []).append(run.unit.id)
+    return [
+        f"In {len(ids):,} of {len(runs):,} runs ({ids[0]}{', …' * (len(ids) > 1)}) {sentence}"
+        for sentence, ids in told.items()
+    ]
 
 
 def _what_counts(unit: Training) -> object:
@@ -85,7 +114,7 @@ def _is_done(unit: Training, root: Path) -> bool:
 def _check_names(config: RunConfig) -> None:
     if not config.training.epochs:
         raise UserError("training.epochs is 0, which never ends; say how many.")
-    find_regime(config.gating.regime)
+    check_contradictions(config)  # and that the regime is known
     known, data = data_sets(), config.data.name.partition(":")[0]
     if data not in known:
         raise UserError(
@@ -95,13 +124,19 @@ def _check_names(config: RunConfig) -> None:
     filled(f"Data set '{data}'", "data.options", known[data].options, config.data.options)
 
 
-def _check_here(unit: Training, loaded: dict[DataConfig, Examples]) -> None:
+def _check_here(
+    unit: Training,
+    loaded: dict[DataConfig, Examples],
+    sizes: dict[DataConfig, tuple[int, int]],
+) -> None:
     """Begin the run on the CPU with next to no examples."""
     config = unit.config
     choose_device(config.device)
     data = _whole(config.data)
     if data not in loaded:
-        loaded[data] = _few(load_examples(data))
+        whole = load_examples(data)
+        sizes[data] = (len(whole.train_y), len(whole.test_y))
+        loaded[data] = _few(whole)
     examples = loaded[data]
     logits = 1 if examples.signed else len(examples.class_names)
     architecture = architecture_for(config.net, examples.train_x.shape[1:], logits)

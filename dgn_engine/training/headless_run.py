@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -61,7 +61,8 @@ class Outcome:
 class HeadlessRun:
     """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
-    `probes`: what is read while training and written as frames; none by default.
+    `probes`: what is read while training and written as frames; none by default. `named`: places of
+    settings that the user wrote ('training.momentum'); where one has no effect, that is said.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class HeadlessRun:
         interrupted: Callable[[], bool],
         probes: Sequence[str] = (),
         checkpoint_every: float = CHECKPOINT_EVERY,
+        named: Collection[str] = (),
     ) -> None:
+        self._named = named
         self._watcher = watcher
         self._interrupted = interrupted
         self._probes = tuple(ProbeRequest(name) for name in probes)
@@ -83,10 +86,13 @@ class HeadlessRun:
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
         """A new run; raises `UserError` where it cannot be carried out or has no end."""
         if config.training.epochs == 0:
-            raise UserError("training.epochs is 0, which never ends; say how many with --epochs.")
+            raise UserError("training.epochs is 0, which never ends; say how many.")
         run = Run(1, config, self._emit, self._report, live=False)
         run.probe_schedule.watch(self._probes)
         self._emit(run.started(paused=False))
+        ignored = run.ignored(live=False, recorded=folder is not None, named=self._named)
+        if ignored:
+            self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
         self._keep(run, folder)
         if folder is not None:
             self._recording = begin_recording(folder, run, self._emit, self._every)
@@ -110,7 +116,8 @@ class HeadlessRun:
             return
         if folder is None:
             raise UserError(
-                "keep_best and keep_epochs need a folder to keep weights in; record it."
+                "training.keep_best and training.keep_epochs need a folder to keep weights in; "
+                "record the run."
             )
         self._run = run
         self._keeper = WeightKeeper(folder.path / KEPT, training, run.pretrain_steps)

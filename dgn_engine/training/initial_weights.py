@@ -27,6 +27,14 @@ class InitialWeights:
     gates: LayerMatching | None
     values: LayerMatching | None
 
+    def complete(self, regime: Regime) -> bool:
+        """Whether no weight that the regime uses is drawn."""
+        values = self.values
+        makes_gates = not (regime.own_gates or regime.drawn_gates)
+        if values is None or (makes_gates and self.gates is None):
+            return False
+        return len(values.weights) == len(values.rows)
+
     def copy_into(self, trainer: Trainer) -> None:
         """Θ^f and Θ^v := what the files hold."""
         if self.gates is not None:
@@ -44,7 +52,7 @@ def read_initial_weights(
         if not regime.takes_gates:
             takers = " or ".join(each.name for each in all_regimes() if each.takes_gates)
             raise UserError(
-                f"gates_from needs {takers}, not {regime.name}: its gates are not copied."
+                f"gating.gates_from needs {takers}, not {regime.name}: its gates are not copied."
             )
         report(f"reading {config.gating.gates_from}", None)
         gates = matched_gates(read_tensors(Path(config.gating.gates_from)), architecture)

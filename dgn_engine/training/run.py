@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +22,12 @@ from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.device_data import choose_probe_set, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
+from dgn_engine.training.ignored_settings import (
+    IgnoredSetting,
+    RunFacts,
+    check_contradictions,
+    ignored_settings,
+)
 from dgn_engine.training.initial_weights import (
     InitialWeights,
     read_initial_weights,
@@ -63,6 +69,7 @@ class Run:
         self.recorded = recorded  # there is a folder that holds it
         self.config = config
         self._emit = emit
+        check_contradictions(config)
         self.target = find_regime(config.gating.regime)
         self.device = choose_device(config.device)
         examples = examples or load_examples(config.data, report)
@@ -72,6 +79,7 @@ class Run:
         copies = InitialWeights(None, None)
         if not recorded:
             copies = read_initial_weights(config, self.target, self.architecture, report)
+        self._weights_given = copies.complete(self.target)
         self.pretrain_steps = 0
         pretrains = self.target.takes_gates and not config.gating.gates_from
         regime = find_regime(self.target.pretrains_as) if pretrains else self.target
@@ -122,6 +130,13 @@ class Run:
             rotation=rotation,
             shift=shift,
         )
+
+    def ignored(
+        self, *, live: bool, recorded: bool, named: Collection[str] = ()
+    ) -> tuple[IgnoredSetting, ...]:
+        """Settings of the configuration that have no effect in this run; see `ignored_settings`."""
+        facts = RunFacts(self.examples, self._weights_given, live, recorded)
+        return ignored_settings(self.config, facts, named)
 
     @property
     def step_count(self) -> int:

@@ -54,6 +54,8 @@ class Trainer:
         self.network.get_buffer("random_input").copy_(random_input)
         self.network.set_gate(beta=gating.beta, epsilon=gating.epsilon)
         self.network.value_input = gating.value_input
+        if gating.wiring:
+            check_wiring(self.base, gating.wiring, "gating.wiring")
         self.rewire(gating.wiring or self.network.wiring)
         self.reroute(gating.rotation, gating.shift)
         self.network.to(device)

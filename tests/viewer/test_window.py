@@ -14,10 +14,10 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, Watch
-from dgn_engine.protocol.events import Failed
+from dgn_engine.protocol.events import Failed, Refused, SettingsIgnored
 from dgn_engine.training import probe_schedule
 from dgn_viewer.application import Viewer
-from dgn_viewer.notices import Notice
+from dgn_viewer.notices import Notice, in_form_words, notice_of
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.settings import Settings
 from dgn_viewer.style.theme import DARK, LIGHT
@@ -144,6 +144,16 @@ def test_a_refusal_becomes_a_notice_and_nothing_changes(viewer: Viewer, qtbot: Q
     assert notice.kind == "refused"
     assert "learning rate" in notice.text
     assert viewer.window.run_state.running
+
+
+def test_a_notice_names_settings_as_the_form_does() -> None:
+    refused = notice_of(Refused("start a run", "training.learning_rate is -1; see data.options.n."))
+    assert refused == Notice("refused", "Cannot start a run: 'learning rate' is -1; see 'n'.")
+    ignored = notice_of(
+        SettingsIgnored(("training.momentum has no effect.", "gating.wiring has none."))
+    )
+    assert ignored == Notice("refused", "'momentum' has no effect. gating.wiring has none.")
+    assert in_form_words("Cannot read runs/data.root.toml") == "Cannot read runs/data.root.toml"
 
 
 def test_a_failure_shows_its_traceback_one_click_away(viewer: Viewer) -> None:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QWidget
 from dgn_engine.config import PARTS, SETTINGS, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry
-from dgn_engine.setting import Conditions, Setting
+from dgn_engine.setting import Conditions, Setting, meets
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, value_of
@@ -99,7 +99,7 @@ class RunForm(QWidget):
         self._basic["gating"].show_row(self.keep_wiring, wired)
 
     def _holds(self, conditions: Conditions) -> bool:
-        return all(self._fact(place) == wanted for place, wanted in conditions.items())
+        return all(meets(self._fact(place), wanted) for place, wanted in conditions.items())
 
     def _fact(self, place: str) -> object:
         subject, _, name = place.partition(".")

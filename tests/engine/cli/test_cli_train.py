@@ -58,14 +58,14 @@ def test_the_result_is_on_stdout_and_progress_is_not(capsys):
         (["--option", "colour=3"], "colour"),
         (["--width", "0"], "width"),
         (["--epochs", "0"], "--epochs"),
-        (["--lr", "-1"], "learning_rate"),
+        (["--lr", "-1"], "--lr is -1.0; it must"),
         (["--checkpoint-every", "nan"], "--checkpoint-every"),
         (["--checkpoint-every", "-5"], "--checkpoint-every"),
         (["no-such-file.toml"], "no-such-file.toml"),
         (["--regime", "FL", "--gates-from", "no-such-file.pt"], "no-such-file.pt"),
         (["--regime", "DL", "--gates-from", "no-such-file.pt"], "FL"),
         (["--binary", "4,99"], "99"),
-        (["--wiring", "1,0"], "5 gate layers"),
+        (["--wiring", "1,0"], "--wiring [1, 0] does not name each of the 5 gate layers"),
     ],
 )
 def test_bad_input_is_one_sentence_on_stderr_and_exit_2(arguments, named, capsys):
@@ -139,3 +139,48 @@ def test_help_does_not_load_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_refusal_names_the_option_that_was_typed_or_the_key_in_the_file(tmp_path, capsys):
+    file = tmp_path / "x.toml"
+    file.write_text("[training]\nlearning_rate = -1.0\n")
+    assert main(["train", str(file)]) == 2
+    assert "x.toml: training.learning_rate is -1.0" in capsys.readouterr().err
+    file.write_text('[gating]\ngates_from = "x.pt"\n')
+    assert main(["train", str(file), "--no-record"]) == 2
+    assert "gating.gates_from needs FL" in capsys.readouterr().err
+    assert main(["train", "--gates-from", "x.pt", "--no-record"]) == 2
+    assert "--gates-from needs FL" in capsys.readouterr().err
+    assert main(["train", "--option", "width=0", "--no-record"]) == 2
+    assert "--option width is 0" in capsys.readouterr().err
+    assert main(["train", "--seed", "-1", "--no-record"]) == 2
+    assert "--seed is -1" in capsys.readouterr().err
+
+
+def test_a_setting_without_effect_is_said_also_where_all_else_is_quiet(tmp_path, capsys):
+    file = tmp_path / "x.toml"
+    file.write_text("[gating]\nbeta = 4.0\n[training]\nmomentum = 0.5\n")
+    idle = ["--momentum", "0.9", "--data-root", "x", "--batch", "2000", "--regime", "FR-II"]
+    assert main(["train", str(file), *SMALL, *idle, "--no-record", "--quiet"]) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "dgn train: --data-root has no effect: digits does not lie in a folder of data sets.",
+        "dgn train: gating.beta has no effect: the gates of FR-II are not soft.",
+        "dgn train: --momentum has no effect: it counts only with training.optimiser sgd.",
+        "dgn train: --batch 2,000 is more than the data: there are 1,437 training examples, and "
+        "each step takes all of them.",
+    ]
+    assert main(["train", *SMALL, "--no-record", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("other", [["--out", "x"], ["--record", "gates"]])
+def test_a_run_that_is_not_recorded_has_no_folder_and_no_frames(other, capsys):
+    assert main(["train", *SMALL, "--no-record", *other]) == 2
+    assert f"--no-record writes nothing of the run, and {other[0]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--width", "--option", "--data-option"])
+def test_a_resumed_run_takes_no_options_of_its_network_or_data(option, capsys):
+    value = "3" if option == "--width" else "n=3"
+    assert main(["train", "--resume", "x", option, value]) == 2
+    assert f"leave out {option}," in capsys.readouterr().err

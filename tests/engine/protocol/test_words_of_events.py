@@ -203,7 +203,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "open_gates": False,
         "trains_value": True,
     },
-    catalogue.DataEntry: {"options": (), "takes_path": False},
+    catalogue.DataEntry: {"options": (), "takes_path": False, "rooted": False},
     catalogue.ExperimentEntry: {"rows": (), "asks": ()},
     catalogue.Catalogue: {"experiments": ()},
     results.Printed: {"half_width": None},
@@ -261,12 +261,8 @@ def test_a_frozen_array_is_a_contiguous_copy_that_nobody_can_write_to() -> None:
     assert read_only is not copy
 
 
-def test_a_data_set_is_missing_or_drawn() -> None:
+def test_a_data_set_is_there_or_missing() -> None:
     there = catalogue.DataEntry("digits", "Digits", available=True, hint="")
-    assert (there.missing, there.drawn) == (False, False)
+    assert not there.missing
     gone = catalogue.DataEntry("mnist", "MNIST", available=False, hint="dgn data")
-    assert (gone.missing, gone.drawn) == (True, False)
-    from dgn_engine.setting import Setting
-
-    made = catalogue.DataEntry("circles", "", True, "", (Setting("noise", "noise", 0.1),))
-    assert made.drawn
+    assert gone.missing

@@ -97,6 +97,21 @@ def test_a_session_trains_probes_swaps_and_stops(talk):
     talk.wait_for(told.Stopped)
 
 
+def test_a_run_of_the_window_says_which_settings_it_ignores(thread_talk):
+    talk = thread_talk
+    config = replace(
+        CONFIG,
+        data=DataConfig(train_limit=50),
+        training=TrainingConfig(epochs=0, batch=60, momentum=0.5),
+    )
+    talk.session.send(do.StartRun(config, paused=True))
+    assert talk.wait_for(told.SettingsIgnored).sentences == (
+        "training.momentum has no effect: it counts only with training.optimiser sgd.",
+        "training.batch 60 is more than the data: there are 50 training examples, and each step "
+        "takes all of them.",
+    )
+
+
 def test_a_paused_run_shows_the_step_it_stands_at(thread_talk):
     talk = thread_talk
     talk.session.send(do.Watch(ALL))

@@ -183,3 +183,25 @@ def test_another_sweep_in_its_folder_is_refused(
     other = one.replace("epochs = 2", "epochs = 3")
     assert sweep(file(tmp_path, other), tmp_path / "out", "--quiet") == 2
     assert "another configuration; choose another folder" in capsys.readouterr().err
+
+
+def test_fields_that_change_nothing_in_some_runs_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    varied = """
+[grid]
+"gating.regime" = ["FR-II", "DL"]
+"gating.beta" = [4.0, 8.0]
+"training.batch" = [20, 500]
+"""
+    path = file(tmp_path, BASE.replace("epochs = 2", "epochs = 1") + varied)
+    assert sweep(path, tmp_path / "out", "--quiet") == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line for line in said if "gating.beta" in line] == [
+        "dgn sweep: In 4 of 8 runs (regime=FR-II+beta=4+batch=20, …) gating.beta has no effect: "
+        "the gates of FR-II are not soft."
+    ]
+    (batch,) = [line for line in said if "training.batch" in line]
+    assert batch.startswith(
+        "dgn sweep: In 4 of 8 runs (regime=FR-II+beta=4+batch=500, …) training."
+    )

@@ -12,6 +12,7 @@ from dgn_engine.protocol.commands import Command, StartRun
 from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, RunStarted, Working
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.run_form import RunForm
+from dgn_viewer.notices import in_form_words
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
 
@@ -47,7 +48,7 @@ class RunPage(QFrame):
                 if first:
                     self.form.fill(event.config)
             case Refused(reason=reason) if self.awaiting:
-                self._answered(reason)
+                self._answered(in_form_words(reason))
             case Failed(what=what) if self.awaiting:
                 self._answered(f"{what}.")
             case Working() if self.awaiting:
@@ -61,7 +62,7 @@ class RunPage(QFrame):
         try:
             config = self.form.config()
         except UserError as refusal:
-            self._say(str(refusal), "refused")
+            self._say(in_form_words(str(refusal)), "refused")
             return
         self.awaiting = True
         self._say("Starting…", "muted")

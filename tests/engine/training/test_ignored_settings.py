@@ -1,0 +1,266 @@
+"""A setting changes the result of a run, or the run says that it has no effect: for every setting.
+
+The twin is the run itself, trained with the default and with another value: what is the same to
+the last bit has not been changed by the setting, and only that may be said to be ignored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from dgn_engine.config import SETTINGS, DataConfig, RunConfig
+from dgn_engine.data import Examples, data_sets, load_examples
+from dgn_engine.errors import UserError
+from dgn_engine.model.nets import all_nets
+from dgn_engine.protocol.events import Event, Measured, RunStarted
+from dgn_engine.regimes import all_regimes
+from dgn_engine.training.ignored_settings import RunFacts, ignored_settings
+from dgn_engine.training.run import Run
+
+BASE = RunConfig.from_dict(
+    {
+        "data": {"train_limit": 30, "test_limit": 20},
+        "net": {"options": {"width": 5, "depth": 4}},
+        "training": {"batch": 8, "epochs": 2, "learning_rate": 0.02},
+        "device": "cpu",
+        "probe_examples": 10,
+    }
+)
+# A value other than the default. What is left out says where data and results lie, and how fast.
+OTHER: dict[str, Any] = {
+    "data.binary": (3, 8),
+    "data.train_limit": 24,
+    "data.test_limit": 15,
+    "data.label_noise": 0.9,
+    "data.pixels": "random",
+    "data.variant_seed": 3,
+    "net.bias": True,
+    "net.init": "glorot",
+    "net.sigma": 0.7,
+    "gating.beta": 3.0,
+    "gating.epsilon": 0.3,
+    "gating.value_input": "ones",
+    "gating.wiring": (2, 0, 1),
+    "gating.rotation": (1, 0, 2),
+    "gating.tiling": (1, 2, 1),
+    "gating.gate_probability": 0.3,
+    "gating.pretrain_epochs": 1,
+    "training.loss": "squared",
+    "training.optimiser": "sgd",
+    "training.learning_rate": 0.03,
+    "training.momentum": 0.9,
+    "training.batch": 7,
+    "training.epochs": 3,
+    "seed": 1,
+    "probe_examples": 8,
+}
+ELSEWHERE = {
+    "data.name": "another network's data",
+    "data.root": "said by the data set, below",
+    "data.download": "said by the data set, below",
+    "net.name": "another network",
+    "gating.regime": "another regime",
+    "gating.shift": "of maps: refused here",
+    "gating.gates_from": "refused where gates are not taken",
+    "training.until": "counts where it is reached",
+    "training.augmentation": "of images: refused here",
+    "training.weights_from": "below",
+    "training.keep_epochs": "kept beside the run",
+    "training.keep_best": "kept beside the run",
+    "training.pace": "below",
+    "device": "of the machine",
+}
+
+
+@cache
+def examples_of(config: DataConfig) -> Examples:
+    return load_examples(config)
+
+
+def result_of(config: RunConfig) -> tuple[list[bytes], object]:
+    """Every weight that a run ends with, and all that it says."""
+    said: list[Event] = []
+    run = Run(1, config, said.append, lambda *_: None, False, examples=examples_of(config.data))
+    said.append(run.started(paused=False))
+    while not run.finished and not run.diverged:
+        run.advance()
+    weights = [p.detach().numpy().tobytes() for p in run.trainer.network.parameters()]
+    told = [
+        event.probe_set if isinstance(event, RunStarted) else event
+        for event in said
+        if isinstance(event, Measured | RunStarted)
+    ]
+    return weights, repr(told)
+
+
+def with_setting(config: RunConfig, place: str, value: object) -> RunConfig:
+    part, _, name = place.rpartition(".")
+    if not part:
+        return replace(config, **{name: value})  # type: ignore[arg-type]
+    return replace(config, **{part: replace(getattr(config, part), **{name: value})})  # type: ignore[arg-type]
+
+
+def in_regime(regime: str, **settings: object) -> RunConfig:
+    config = with_setting(BASE, "gating.regime", regime)
+    for place, value in settings.items():
+        config = with_setting(config, place.replace("__", "."), value)
+    return config
+
+
+def situations() -> Iterator[Any]:
+    for regime in all_regimes():
+        yield pytest.param(in_regime(regime.name), id=regime.name)
+    for optimiser, init in itertools.product(("sgd", "rmsprop"), ("bernoulli", "kaiming")):
+        config = in_regime("DL", training__optimiser=optimiser, net__init=init)
+        yield pytest.param(config, id=f"{optimiser}-{init}")
+    yield pytest.param(in_regime("DL", data__label_noise=0.5), id="noise")
+    yield pytest.param(in_regime("ReLU", data__pixels="random"), id="pixels")
+    for name, entry in data_sets().items():
+        if entry.drawn:
+            sizes = {s.name: 12 for s in entry.options if s.name == "n"}
+            data = DataConfig(name, options=tuple(sizes.items()))
+            yield pytest.param(replace(in_regime("FR-II"), data=data), id=name)
+
+
+@cache
+def base_result(config: RunConfig) -> tuple[list[bytes], object]:
+    return result_of(config)
+
+
+def test_every_setting_is_tried_here_or_elsewhere() -> None:
+    places = {f"{part}.{name}".lstrip(".") for part, found in SETTINGS.items() for name in found}
+    assert places == OTHER.keys() | ELSEWHERE.keys()
+    assert not OTHER.keys() & ELSEWHERE.keys()
+
+
+@pytest.mark.parametrize("config", list(situations()))
+def test_a_setting_changes_the_result_or_is_said_to_be_ignored(config: RunConfig) -> None:
+    wrong = []
+    for place, value in OTHER.items():
+        changed = with_setting(config, place, value)
+        if changed == config:
+            continue
+        try:
+            same = result_of(changed) == base_result(config)
+        except UserError:
+            continue  # refused: it was said
+        sizes = tuple(len(labels) for labels in _labels(changed.data))
+        facts = RunFacts((sizes[0], sizes[1]))
+        said = place in {one.place for one in ignored_settings(changed, facts)}
+        if same != said:
+            wrong.append((place, value, "changes nothing" if same else "changes the result"))
+    assert wrong == []
+
+
+def _labels(data: DataConfig) -> tuple[Any, Any]:
+    examples = examples_of(data)
+    return examples.train_y, examples.test_y
+
+
+def sentences(config: RunConfig, facts: RunFacts, *named: str) -> list[str]:
+    return [one.sentence for one in ignored_settings(config, facts, named)]
+
+
+def test_a_batch_that_is_larger_than_the_data_takes_all_of_them() -> None:
+    facts = RunFacts((30, 20))
+    larger, whole = (with_setting(BASE, "training.batch", size) for size in (31, 30))
+    assert result_of(larger) == result_of(whole)
+    assert sentences(whole, facts) == []
+    assert sentences(larger, facts) == [
+        "training.batch 31 is more than the data: there are 30 training examples, and each step "
+        "takes all of them."
+    ]
+
+
+def test_limits_that_leave_all_examples_are_said() -> None:
+    limited = with_setting(with_setting(BASE, "data.train_limit", 9999), "data.test_limit", 999)
+    assert sentences(limited, RunFacts((1437, 360))) == [
+        "data.train_limit has no effect: digits has 1,437 of them.",
+        "data.test_limit has no effect: digits has 360 of them.",
+    ]
+
+
+def test_a_folder_of_data_sets_is_ignored_by_sets_that_do_not_lie_there() -> None:
+    for name, entry in data_sets().items():
+        data = DataConfig(f"{name}:x" if entry.takes_path else name, root="x", download=True)
+        said = {one.place for one in ignored_settings(replace(BASE, data=data), RunFacts())}
+        rooted = name in ("mnist", "fashion-mnist", "cifar10", "cifar100")
+        assert ({"data.root", "data.download"} <= said) == (not rooted)
+
+
+def test_momentum_is_said_whatever_has_none() -> None:
+    with_momentum = with_setting(BASE, "training.momentum", 0.9)
+    assert sentences(with_momentum, RunFacts()) == [
+        "training.momentum has no effect: it counts only with training.optimiser sgd."
+    ]
+    assert sentences(with_setting(with_momentum, "training.optimiser", "sgd"), RunFacts()) == []
+
+
+def test_a_default_is_ignored_in_silence_unless_the_user_wrote_it() -> None:
+    hard = in_regime("FR-II")
+    assert sentences(hard, RunFacts()) == []
+    assert sentences(hard, RunFacts(), "gating.beta") == [
+        "gating.beta has no effect: the gates of FR-II are not soft."
+    ]
+
+
+def test_a_window_may_come_to_use_what_the_first_regime_does_not() -> None:
+    hard = with_setting(in_regime("FR-II"), "gating.beta", 3.0)
+    assert sentences(hard, RunFacts(live=True)) == []
+    assert sentences(with_setting(hard, "training.pace", 5.0), RunFacts(live=True)) == []
+    assert sentences(with_setting(BASE, "training.pace", 5.0), RunFacts()) == [
+        "training.pace has no effect: only a window keeps a pace."
+    ]
+
+
+def test_an_initial_law_is_ignored_where_every_weight_comes_from_a_file(tmp_path: Path) -> None:
+    shapes = [(5, 64), (5, 5), (5, 5), (10, 5)]
+    file = tmp_path / "x.safetensors"
+    save_file({f"{i}.weight": torch.randn(shape) for i, shape in enumerate(shapes)}, file)
+    for regime, ignored in (("ReLU", True), ("DL", False)):
+        config = in_regime(regime, training__weights_from=str(file))
+        other = with_setting(config, "net.init", "glorot")
+        assert _used_weights(other) == _used_weights(config) if ignored else True
+        run = Run(1, other, lambda _: None, lambda *_: None, live=False)
+        said = [one.place for one in run.ignored(live=False, recorded=True)]
+        assert said == (["net.init"] if ignored else [])
+
+
+def _used_weights(config: RunConfig) -> list[bytes]:
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    run.step()
+    return [p.detach().numpy().tobytes() for p in run.trainer.network.value.parameters()]
+
+
+def test_weights_of_an_epoch_that_never_comes_are_refused() -> None:
+    late = with_setting(BASE, "training.keep_epochs", (1, 3))
+    with pytest.raises(UserError, match=r"keep_epochs names epoch 3, and .* after epoch 2"):
+        Run(1, late, lambda _: None, lambda *_: None, live=False)
+    learnt = with_setting(late, "gating.regime", "FL")  # two epochs of ReLU come first
+    Run(1, learnt, lambda _: None, lambda *_: None, live=False)
+
+
+@pytest.mark.parametrize("net", all_nets())
+def test_every_option_of_a_network_changes_it(net: str) -> None:
+    plugin = all_nets()[net]
+    defaults = {option.name: option.default for option in plugin.options}
+    shape = (3, 32, 32)
+    for option in plugin.options:
+        if isinstance(option.default, bool):
+            value: Any = not option.default
+        elif option.choices:
+            value = next(one for one in option.choices if one != option.default)
+        else:
+            most = option.most is not None and option.default >= option.most
+            value = option.default - 1 if most else option.default + 1
+        changed = plugin.build(shape, 10, defaults | {option.name: value})
+        assert changed != plugin.build(shape, 10, defaults), option.name
