@@ -2,6 +2,7 @@
 
 from dgn_engine.kernels.budget import check_budget, kernel_bytes
 from dgn_engine.kernels.cntk import convolutional_limit
+from dgn_engine.kernels.empirical import empirical_ntk
 from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
 from dgn_engine.kernels.expectation import (
     expected_value_kernel,
@@ -74,6 +75,7 @@ __all__ = [
     "class_targets",
     "contradictory_examples",
     "convolutional_limit",
+    "empirical_ntk",
     "estimate_path_kernel",
     "expected_value_kernel",
     "gate_churn",

@@ -59,8 +59,9 @@ CONTRACTS: dict[str, Contract] = {
     "sub_network_shares": (PATHS, {}),
     "unit_diagonal": ({"kernel": "n n"}, {"": "n n"}),
 }
-# The modes of `tangent_kernels`: the shape of each part for blocks of n and m examples.
+# The modes of tangent kernels: the shape of each part for blocks of n and m examples.
 LOGITS = {"mean": "n m", "sumlogit": "n m", "perclass": "c n m", "full": "n c m c"}
+TANGENTS = ("tangent_kernels", "empirical_ntk")
 # Numbers, names and modules in, no tensors out.
 WITHOUT_SHAPES = {
     "adapt",
@@ -107,9 +108,11 @@ def check(name: str, arguments: Mapping[str, Any], result: Any) -> None:
 
 
 def _contract(name: str, arguments: Mapping[str, Any]) -> Contract:
-    if name != "tangent_kernels":
+    if name not in TANGENTS:
         return CONTRACTS[name]
     axes = LOGITS[arguments["logits"]]
+    if name == "empirical_ntk":
+        return {"x": "n ...", "other": "m ..."}, {"": axes}
     parts = dict.fromkeys(("value", "feature", "cross", "whole"), axes)
     return {"x": "n ...", "other": "m ..."}, parts
 
@@ -134,7 +137,7 @@ def _fit(what: str, axes: str, value: Any, sizes: dict[str, int]) -> None:
 
 def switch_on() -> None:
     """Check every public function of `dgn_engine.kernels` from now on."""
-    for name in (*CONTRACTS, "tangent_kernels"):
+    for name in (*CONTRACTS, *TANGENTS):
         function = getattr(k, name)
         if not hasattr(function, "__wrapped__"):
             setattr(k, name, checked(name, function))

@@ -37,3 +37,16 @@ def jacobian(network: GatedNetwork, part: str, x: Tensor, frozen_gates: bool) ->
     }
     tree = jacrev(lambda p: functional_call(wrapped, p, (x,)))(parameters)
     return torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2).detach()
+
+
+def contracted(one: Tensor, two: Tensor, mode: str) -> Tensor:
+    """The tangent kernel in one of the modes of two Jacobians (n, C, P) and (m, C, P)."""
+    full = torch.einsum("nkp,mlp->nkml", one, two)
+    match mode:
+        case "full":
+            return full
+        case "perclass":
+            return torch.einsum("nkmk->knm", full)
+        case "mean":
+            return torch.einsum("nkmk->nm", full) / one.shape[1]
+    return full.sum((1, 3))

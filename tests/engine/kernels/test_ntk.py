@@ -2,30 +2,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.model.gates import Gate
-from tests.engine.kernels.jacobians import jacobian
+from tests.engine.kernels.jacobians import contracted, jacobian
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 MODES = ("mean", "full", "perclass", "sumlogit")
-
-
-def contracted(one: Tensor, two: Tensor, mode: str) -> Tensor:
-    full = torch.einsum("nkp,mlp->nkml", one, two)
-    match mode:
-        case "full":
-            return full
-        case "perclass":
-            return torch.einsum("nkmk->knm", full)
-        case "mean":
-            return torch.einsum("nkmk->nm", full) / one.shape[1]
-    return full.sum((1, 3))
 
 
 @every_architecture
