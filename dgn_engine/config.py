@@ -212,6 +212,12 @@ class TrainingConfig:
         tip="After an epoch of at least this train accuracy", advanced=True,
         changed="stop at an accuracy", span=(0.01, 1), rungs=(1, 2, 5, 9, 9.5, 9.9), zero="never",
     )
+    patience: int = setting(  # epochs; 0: never
+        0, "stop when flat", least=0, metavar="N", zero="never", unit="epochs",
+        help="stop after N epochs in which train accuracy rises by less than half a point",
+        tip="After so many epochs in which the best train accuracy rises by less than half a point",
+        advanced=True, changed="stop when flat", span=(0, 1000),
+    )
     pace: float = setting(  # steps a second; 0: as fast as it goes
         0.0, "pace", least=0, option="", tip="At most this many steps a second, to watch",
         span=(1, 5000), rungs=(1, 2, 5), zero="full speed", unit="steps/s",

@@ -13,6 +13,7 @@ from dgn_engine.training.trainer import Trainer
 
 TEST_SHARE = 0.05  # of the run's time that live test scores may take
 TEST_SHORTEST = 0.5  # seconds between two live test scores
+RISE = 0.005  # of train accuracy: what rises by less while patience lasts is flat
 QUICK_TEST = 0.25  # seconds; what is quicker is done at the first step
 
 
@@ -33,6 +34,7 @@ class EvaluationSchedule:
         self._cost = 0.0
         self._epoch = (0.0, 0)  # right answers and examples of the epoch that is under way
         self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
+        self.peaks: list[float] = []  # best train accuracy after each epoch, the last of them
         self._test_due = self._first_test() if live else 0.0
 
     @property
@@ -73,11 +75,21 @@ class EvaluationSchedule:
             self._emit(replace(measured, test_loss=score.loss, test_accuracy=score.accuracy))
 
     def restart(self) -> None:
-        """The network changed between two chunks: emit the train scores and test again soon."""
+        """The network changed between two steps: emit the train scores and test again soon."""
+        self.peaks.clear()
         if self._pass is not None:
             self._emit(self._pass[1])
             self._pass = None
             self._test_due = 0.0
+
+    def is_flat(self, accuracy: float) -> bool:
+        """Whether an epoch of this train accuracy (0…1) ends `training.patience` epochs in which
+        the best one rose by less than `RISE`; called once an epoch, of the last stage."""
+        patience = self._trainer.config.training.patience
+        if not patience:
+            return False
+        self.peaks = [*self.peaks, max([accuracy, *self.peaks[-1:]])][-1 - patience :]
+        return len(self.peaks) > patience and self.peaks[-1] - self.peaks[0] < RISE
 
     @property
     def awaited(self) -> Measured | None:

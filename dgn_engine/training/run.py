@@ -176,15 +176,17 @@ class Run:
         if not self.evaluation.after_step():
             self.diverged = True
             self._emit(events.Diverged(self.step_count))
-        elif self._accurate_enough():
-            self.total_steps = self.step_count
+        elif self.step_count % self.trainer.steps_per_epoch == 0:
+            self.stop_if_trained(self.evaluation.epoch_accuracy)
 
-    def _accurate_enough(self) -> bool:
-        """Whether an epoch of the last stage ends here with the train accuracy `training.until`."""
+    def stop_if_trained(self, accuracy: float) -> None:
+        """End the run after an epoch of this train accuracy (0…1) that reaches `training.until`, or
+        for which `training.patience` is over. Epochs of pre-training end nothing."""
+        if self.step_count <= self.pretrain_steps:
+            return
         until = self.config.training.until
-        if not until or self.step_count % self.trainer.steps_per_epoch:
-            return False
-        return self.step_count > self.pretrain_steps and self.evaluation.epoch_accuracy >= until
+        if self.evaluation.is_flat(accuracy) or (until and accuracy >= until):
+            self.total_steps = self.step_count
 
     def context(self, compared: ComparedGates = no_comparison) -> ProbeContext:
         """The probe set under the network as it is now, and under one that is compared with."""

@@ -48,6 +48,7 @@ def capture(run: Run) -> Snapshot | None:
         "pretrain_steps": run.pretrain_steps,
         "total_steps": run.total_steps,
         "epoch_train": list(run.evaluation.epoch_so_far),
+        "train_peaks": list(run.evaluation.peaks),
         "awaited": None if awaited is None else dataclasses.asdict(awaited),
         "finished": run.finished,
         "config": run.config.to_dict(),
@@ -93,6 +94,7 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         "total_steps": run.total_steps,
         "awaited": None,
         "epoch_train": run.evaluation.epoch_so_far,
+        "train_peaks": (),
     }
     _restore(run, snapshot.tensors, state)
     run.diverged = False
@@ -120,6 +122,7 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     run.total_steps = int(state["total_steps"])
     awaited = state["awaited"]
     right, seen = state.get("epoch_train", (0.0, 0))
+    run.evaluation.peaks = [float(peak) for peak in state.get("train_peaks", ())]
     run.evaluation.resume(
         None if awaited is None else Measured(**awaited), (float(right), int(seen))
     )

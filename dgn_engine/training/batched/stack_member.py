@@ -128,7 +128,7 @@ class StackMember:
         return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
     def epoch_ended(self, train: Score, test: Score) -> None:
-        """Log the scores; this is the last epoch if the train accuracy reaches `training.until`."""
+        """Log the scores; the last epoch if it is trained by now (`Run.stop_if_trained`)."""
         run = self.run
         right, seen = run.evaluation.epoch_so_far  # of steps taken before the stack took over
         accuracy = (right + train.accuracy * train.examples) / (seen + train.examples)
@@ -143,9 +143,7 @@ class StackMember:
                 test_accuracy=test.accuracy,
             )
         )
-        until = self.job.config.training.until
-        if until and accuracy >= until:
-            run.total_steps = run.step_count
+        run.stop_if_trained(accuracy)
 
     def diverged(self) -> None:
         """End it: its loss is not finite."""

@@ -71,6 +71,7 @@ ELSEWHERE = {
     "gating.regime": "another regime",
     "gating.shift": "of maps: refused here",
     "gating.gates_from": "refused where gates are not taken",
+    "training.patience": "counts where it is over",
     "training.until": "counts where it is reached",
     "training.augmentation": "of images: refused here",
     "training.weights_from": "below",

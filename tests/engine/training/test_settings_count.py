@@ -466,6 +466,30 @@ def _(_: Path) -> None:
     assert max(epochs[:-1]) < 0.6 <= epochs[-1]
 
 
+def epochs_until_flat(accuracies: list[float], patience: int) -> int:
+    """After how many epochs the best accuracy has risen by less than half a point for so many."""
+    best = [max(accuracies[: end + 1]) for end in range(len(accuracies))]
+    return next(
+        end + 1 for end in range(patience, len(best)) if best[end] - best[end - patience] < 0.005
+    )
+
+
+@case("training.patience")
+def _(_: Path) -> None:
+    base = {"epochs": 60, "learning_rate": 0.02}
+    curve, run = [], run_of(training=base)
+    while not run.finished:
+        run.step()
+        if run.step_count % 3 == 0:
+            curve.append(run.evaluation.epoch_accuracy)
+    for patience in (1, 2, 5):
+        run = run_of(training=base | {"patience": patience})
+        while not run.finished:
+            run.step()
+        assert run.step_count == 3 * epochs_until_flat(curve, patience)
+    assert epochs_until_flat(curve, 1) < epochs_until_flat(curve, 5) < 60
+
+
 @case("training.pace")
 def _(_: Path) -> None:
     assert run_of(training={"pace": 4.0}).pace == 4.0

@@ -154,6 +154,25 @@ def test_networks_that_end_early_do_not_disturb_the_others(tmp_path):
             torch.testing.assert_close(ours[name], tensor, atol=1e-4, rtol=1e-3)
 
 
+def test_networks_of_a_pack_stop_when_flat_as_by_themselves_also_after_a_stop(tmp_path):
+    configs = [config_of(r, epochs=40, patience=2, learning_rate=0.02) for r in ("ReLU", "FR-II")]
+    whole = [alone(tmp_path / f"alone-{c.gating.regime}", c).step for c in configs]
+    assert all(step < 40 * whole_epoch(configs[0]) for step in whole)
+    jobs = [Job(config, tmp_path / f"packed-{config.gating.regime}") for config in configs]
+    train_pack(jobs, interrupted=after_steps(30))
+    assert [result.outcome.step for result in train_pack(jobs)] == whole
+    folder = RunFolder.create(tmp_path / "stopped", configs[0])
+    HeadlessRun(Nobody(), after_steps(whole[0] - 3)).train(configs[0], folder)
+    folder.close()
+    again = HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(tmp_path / "stopped"))
+    assert again.step == whole[0]
+
+
+def whole_epoch(config):
+    examples = config.data.train_limit or 1437
+    return -(-examples // config.training.batch)
+
+
 def test_what_is_done_is_skipped(tmp_path):
     jobs = jobs_in(tmp_path, epochs=1)
     once = train_pack(jobs)
