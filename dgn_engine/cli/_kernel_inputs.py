@@ -96,6 +96,7 @@ class OpenedNetwork:
     notes: list[str]
     state: NetworkState | None = None
     own: OwnExamples | None = None
+    folded: bool = False
 
     def placed(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
         from dgn_engine.training.own_examples import with_drawn_gates
@@ -108,7 +109,7 @@ class OpenedNetwork:
     @property
     def settings(self) -> dict[str, Any]:
         """What made the kernels, beside the options that were typed."""
-        settings = network_settings(self.network)
+        settings = network_settings(self.network, self.folded)
         if self.state is not None:
             settings |= own_settings(self.state)
         return settings if self.own is None else settings | {"rows": list(self.own.rows)}
@@ -116,6 +117,7 @@ class OpenedNetwork:
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     """The network of the file with its examples; raises `UserError`."""
+    from dgn_engine.kernels.trained_weights import trained_weights
     from dgn_engine.model.importing.saved_network import is_ours
 
     listing = read_listing(arguments.network)
@@ -126,7 +128,8 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
     found = read_network(listing, arguments, x.shape)
-    return OpenedNetwork(found.network, x, labels, list(found.remarks))
+    notes = [*found.remarks, trained_weights(found.network, arguments.folded)]
+    return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded)
 
 
 def _open_ours(
@@ -138,6 +141,7 @@ def _open_ours(
 ) -> OpenedNetwork:
     import torch
 
+    from dgn_engine.kernels.trained_weights import trained_weights
     from dgn_engine.model.importing.saved_network import our_network, state_of
 
     _only_with_plain_weights(arguments)
@@ -145,10 +149,11 @@ def _open_ours(
     if state.regime.drawn_gates and own is None:
         raise needs_own_examples(state, listing.file_name)
     network = our_network(listing, x.shape[1:], getattr(torch, arguments.dtype))
-    notes = [in_words(network, state), *state.remarks]
+    over = trained_weights(network, arguments.folded)
+    notes = [in_words(network, state), *state.remarks, over]
     if own is not None and own.remark:
         notes.append(own.remark)
-    return OpenedNetwork(network, x, labels, notes, state, own)
+    return OpenedNetwork(network, x, labels, notes, state, own, arguments.folded)
 
 
 def read_network(

@@ -94,8 +94,11 @@ def own_settings(state: NetworkState) -> dict[str, Any]:
     }
 
 
-def network_settings(network: GatedNetwork) -> dict[str, Any]:
-    """How the gates of any network are made and used; None where it has no such thing."""
+def network_settings(network: GatedNetwork, folded: bool = False) -> dict[str, Any]:
+    """How the gates of any network are made and used, and what K is over; None where it has no
+    such thing, or the file does not say it."""
+    from dgn_engine.kernels.trained_weights import trained_weights
+
     wired = not network.own_gates
     made = wired and not network.drawn_gates
     soft = network.gate.soft
@@ -109,6 +112,8 @@ def network_settings(network: GatedNetwork) -> dict[str, Any]:
         "tiling": [route.tile for route in network.routes] if wired else None,
         "value_input": network.value_input if wired else "image",
         "feature_activation": network.feature_activation if made else None,
+        "trains": None if network.trains is None else list(network.trains),
+        "tangent_kernel": trained_weights(network, folded),
     }
 
 

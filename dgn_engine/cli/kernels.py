@@ -52,6 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="of overlap, sensitive overlap and NPK",
     )
+    parser.add_argument(
+        "--folded",
+        action="store_true",
+        help="K of the weights with BatchNorm and constants folded into them, not of what trains",
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--memory", type=float, default=4.0, metavar="GiB")
     parser.add_argument("--out", type=Path, metavar="K.npz")
@@ -74,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     shape = (len(x), *network.architecture.input_shape)
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
-    settings = KernelSettings(arguments.logits, arguments.scale, int(arguments.memory * 2**30))
+    memory = int(arguments.memory * 2**30)
+    settings = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
     arrays = kernel_arrays(opened.placed(device, dtype), images, classes, settings)
     said = _settings(arguments) | opened.settings
     if arguments.out:

@@ -34,7 +34,7 @@ class Descent:
 
 def train(network: GatedNetwork, x: Tensor, y: Tensor, steps: int) -> Descent:
     """Train the network by full-batch descent at α = 0.1/ρ_max(K_0)."""
-    kernel = tangent_kernels(network, x, feature_trained=False).value
+    kernel = tangent_kernels(network, x, trains=("value",)).whole
     values = torch.linalg.eigvalsh(kernel)
     taken = descend(network, x, y, 0.1 / float(values[-1]), steps, kernels=False)
     squares = [float(step.error.square().sum()) for step in taken]
@@ -69,8 +69,8 @@ def descend(
         kernel = None
         if kernels:
             with torch.no_grad():
-                both = tangent_kernels(network, x, feature_trained=False, trace=trace)
-                kernel = both.value.detach()
+                both = tangent_kernels(network, x, trains=("value",), trace=trace)
+                kernel = both.whole.detach()
         yield DescentStep(
             step, error.detach(), kernel, tuple(g.detach() for g in trace.value.gates)
         )

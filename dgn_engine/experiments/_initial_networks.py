@@ -101,7 +101,7 @@ def random_gate_kernel(n: int, width: int, depth: int, p: float, seed: int) -> T
     network = gated(dense(10, width, depth), seed, sigma=(1 / (p * width)) ** 0.5)
     gates = bernoulli_gates(n, width, depth, p, random_stream("coins", seed))
     x = unit_inputs(1, (10,), seed).expand(n, -1)
-    kernel = tangent_kernels(network.with_gates(gates), x, feature_trained=False).value
+    kernel = tangent_kernels(network.with_gates(gates), x, trains=("value",)).whole
     return kernel / depth
 
 

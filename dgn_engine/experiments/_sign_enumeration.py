@@ -36,7 +36,7 @@ def value_kernel_error(name: str, seed: int) -> float:
     network = gated(TINY[name], seed, soft=True, sigma=SIGMA)
     x = unit_inputs(3, TINY[name].input_shape, seed)
     mean = torch.stack(
-        [tangent_kernels(network, x, feature_trained=False).value for _ in _sign_patterns(network)]
+        [tangent_kernels(network, x, trains=("value",)).whole for _ in _sign_patterns(network)]
     ).mean(0)
     gates = network.trace(x).value.gates
     sigmas = weight_sigmas(network.value.tensors()[0])

@@ -77,7 +77,7 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
         sums_weighted += beta * part
         paths[len(kept)] += share
         weighted[len(kept)] += float(beta * part.trace() / expected.trace())
-    kernel = tangent_kernels(network, x, feature_trained=False, trace=trace).value
+    kernel = tangent_kernels(network, x, trains=("value",), trace=trace).whole
     return {
         "paths": paths,
         "weighted": weighted,

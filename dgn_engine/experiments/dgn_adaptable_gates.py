@@ -75,9 +75,7 @@ def nu_of_stages(work: CalculationInputs) -> dict[str, Any]:
     }
     targets = class_targets(kept.y, kept.classes)
     for epoch, network in kept:
-        trained = next(network.feature.parameters()).requires_grad
-        kernels = tangent_kernels(network, kept.x, logits="mean", feature_trained=trained)
-        whole = kernels.value if kernels.feature is None else kernels.value + kernels.feature
+        whole = tangent_kernels(network, kept.x, logits="mean").whole
         found["epochs"].append(epoch)
         seen = spectrum(whole.detach(), targets)
         found["nu"].append(seen.nu or math.nan)

@@ -73,7 +73,7 @@ def regressions(work: CalculationInputs) -> dict[str, float]:
     for (_, network), when in zip(kept, ("start", "end"), strict=True):
         gates = network.trace(x).value.gates
         kernels[f"npk_{when}"] = neural_path_kernel(network.architecture, gates, x)
-        kernels[f"ntk_{when}"] = tangent_kernels(network, x).value
+        kernels[f"ntk_{when}"] = tangent_kernels(network, x).whole
     kernels["limit"] = relu_limit(x, DEPTH).averaged
     return {name: _accuracy(kernel, kept.y, seed) for name, kernel in kernels.items()}
 

@@ -56,6 +56,7 @@ def kernels_of_stages(work: CalculationInputs) -> dict[str, Any]:
     for epoch, network in kept:
         kernels = tangent_kernels(network, kept.x, logits="mean")
         found["epochs"].append(epoch)
+        assert kernels.value is not None
         assert kernels.feature is not None
         for part, kernel in (("value", kernels.value), ("feature", kernels.feature)):
             numbers = float(kernel.trace()), float(torch.linalg.matrix_norm(kernel))

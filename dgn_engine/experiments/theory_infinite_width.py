@@ -68,7 +68,7 @@ def distances(work: CalculationInputs) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"limit": [], "beta": []}
     for width in work.arguments["widths"]:
         network = _wide(width, DEPTH, seed)
-        kernel = tangent_kernels(network, x).value
+        kernel = tangent_kernels(network, x).whole
         sigmas = [math.sqrt(2 / width)] * (DEPTH - 1) + [math.sqrt(1 / width)]
         gates = network.trace(x).value.gates
         expected = expected_value_kernel(network.architecture, gates, x, sigmas)

@@ -102,7 +102,7 @@ def _distance(architecture: Architecture, seed: int) -> float:
     trace = network.trace(x)
     sigmas = weight_sigmas(network.value.tensors()[0])
     expected = expected_value_kernel(architecture, trace.value.gates, x, sigmas)
-    kernel = tangent_kernels(network, x, feature_trained=False, trace=trace).value
+    kernel = tangent_kernels(network, x, trains=("value",), trace=trace).whole
     return relative_distance(kernel, expected)
 
 
@@ -125,7 +125,7 @@ def _spread(width: int, depth: int, seed: int, draws: int) -> float:
     values = []
     for draw in range(draws):
         network = gated(architecture, 1000 * seed + draw, sigma=sigma)
-        kernel = tangent_kernels(network.with_gates(gates), x, feature_trained=False).value
+        kernel = tangent_kernels(network.with_gates(gates), x, trains=("value",)).whole
         values.append(float(kernel / expected))
     return float(torch.tensor(values, dtype=torch.float64).var())
 

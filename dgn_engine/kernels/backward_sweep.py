@@ -14,18 +14,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dgn_engine.model import architecture as arch
+from dgn_engine.model.layer_parameters import LayerParameters
 
 
 @dataclass(frozen=True)
 class LayerFactors:
     """What the tangent kernel needs of one weight layer.
 
-    `inputs` (n, ...): what the layer was fed; `value`: deltas with every gate held constant;
-    `feature`: the deltas that reach the layer through the gates. Either may be None.
+    `parameters`: what of it is trained; `inputs` (n, ...): what the layer was fed; `value`: deltas
+    with every gate held constant; `feature`: the deltas that reach the layer through the gates.
+    Either may be None.
     """
 
     layer: arch.Weighted
-    bias: bool
+    parameters: LayerParameters
     inputs: Tensor
     value: Tensor | None
     feature: Tensor | None
@@ -36,12 +38,12 @@ class ForwardPass:
     """One forward pass as tensors: the weights, what each weight layer was fed, and slopes.
 
     Of gate layer l, `gates[l]` multiplied q_l = `pre[l]`; `slopes[l]` is ∂z_l/∂q_l where gates
-    move with their own q_l. `bias` and `inputs` by weight layer.
+    move with their own q_l. `parameters` and `inputs` by weight layer.
     """
 
     architecture: arch.Architecture
     weights: Sequence[Tensor]
-    bias: Sequence[bool]
+    parameters: Sequence[LayerParameters]
     inputs: Sequence[Tensor]
     pre: Sequence[Tensor]
     gates: Sequence[Tensor]

@@ -97,7 +97,7 @@ def gate_statistics(
     """
     architecture = network.architecture
     _check_memory(architecture, x, settings)
-    shared = k.SharedKernels(network, x, feature_trained=False)
+    shared = k.SharedKernels(network, x)
     exact = _is_exact(architecture, len(x), settings)
     kernels = _exact(shared) if exact else _estimated(shared, settings)
     chosen = settings.layers or tuple(range(len(shared.gates)))

@@ -18,11 +18,13 @@ LEADING = 200  # eigenvalues of kernels too large to diagonalise
 
 @dataclass(frozen=True)
 class KernelSettings:
-    """How the kernels are computed; `normalise` applies to overlaps and NPK, never to an NTK."""
+    """How the kernels are computed; `normalise` applies to overlaps and NPK, never to an NTK;
+    `folded` as in `tangent_kernels`."""
 
     logits: k.Logits = "mean"
     normalise: k.Normalise = "none"
     memory_bytes: int = 4 << 30
+    folded: bool = False
 
 
 def kernel_arrays(
@@ -42,7 +44,7 @@ def kernel_arrays(
     budget, logits = settings.memory_bytes, settings.logits
     k.check_budget(network, len(x), budget, logits, more=" (or --memory)")
     how = settings.normalise
-    shared = k.SharedKernels(network, x, logits=logits)
+    shared = k.SharedKernels(network, x, logits=logits, folded=settings.folded)
     found: dict[str, Tensor] = {"gram": shared.gram}
     for layer, gates in enumerate(shared.gates):
         found[f"tau_{layer + 1}"] = k.layer_overlap(gates)
@@ -51,11 +53,13 @@ def kernel_arrays(
     found["npk"] = shared.npk(how)
     tangent = shared.tangent
     found["ntk"] = tangent.whole
-    found["ntk_value"] = tangent.value
-    if tangent.feature is not None:
-        found["ntk_feature"] = tangent.feature
-    if tangent.cross is not None:
-        found["ntk_cross"] = tangent.cross
+    for part, kernel in (
+        ("value", tangent.value),
+        ("feature", tangent.feature),
+        ("cross", tangent.cross),
+    ):
+        if kernel is not None:
+            found[f"ntk_{part}"] = kernel
     _check_finite(found, how)
     arrays = {name: tensor.cpu().numpy() for name, tensor in found.items()}
     arrays.update(_spectra(found, labels, network.architecture.classes))

@@ -28,9 +28,11 @@ from dgn_engine.kernels.contraction import (
     side,
 )
 from dgn_engine.model.architecture import Architecture, Conv
+from dgn_engine.model.layer_parameters import NormParameters
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
-from dgn_engine.model.stack import Stack, Trace
+from dgn_engine.model.stack import Stack, Trace, apply_weight
 from dgn_engine.model.wiring import STRAIGHT, Route
+from dgn_engine.regimes import Trained
 
 Logits = Literal["mean", "full", "perclass", "sumlogit"]
 # Logits are streamed so that one sweep's deltas stay below this; deltas of maps are better small.
@@ -40,22 +42,25 @@ MAP_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class TangentKernels:
-    """K^V, K^F and K^X (THEORY §4); None where a part is identically zero.
+    """K^V, K^F and K^X (THEORY §4); None where a part is identically zero, as it is over weights
+    that are not trained.
 
     Shapes for n examples, C logits: (n, n) for 'mean' and 'sumlogit', (C, n, n) for 'perclass',
     (n, C, n, C) for 'full'. K^F and K^X alone need not be positive semi-definite.
     """
 
-    value: Tensor
+    value: Tensor | None
     feature: Tensor | None
     cross: Tensor | None
 
     @property
     def whole(self) -> Tensor:
         """K = K^V + K^F + K^X."""
-        total = self.value
-        for part in (self.feature, self.cross):
-            total = total if part is None else total + part
+        total: Tensor | None = None
+        for part in (self.value, self.feature, self.cross):
+            if part is not None:
+                total = part if total is None else total + part
+        assert total is not None
         return total
 
 
@@ -64,12 +69,14 @@ class _Block:
     """One block of examples after its forward pass; `slope[l]` = χ'(q) behind gate l.
 
     `wires[l]`: the feature layer that gate l comes from, and the route that it takes.
+    `value_counts`: Θ^v is trained.
     """
 
     value: ForwardPass
     feature: ForwardPass | None
     slope: tuple[Tensor, ...] | None
     wires: tuple[tuple[int, Route], ...]
+    value_counts: bool = True
 
 
 @torch.no_grad()
@@ -77,29 +84,37 @@ def tangent_kernels(
     network: GatedNetwork,
     x: Tensor,
     logits: Logits = "mean",
-    feature_trained: bool = True,
+    trains: Trained | None = None,
     other: Tensor | None = None,
     budget_bytes: int | None = None,
     trace: NetworkTrace | None = None,
     other_trace: NetworkTrace | None = None,
+    folded: bool = False,
 ) -> TangentKernels:
     """The tangent kernels of a network at inputs x (n, *input_shape), in the weights' dtype.
 
     Own hard gates (ReLU): K = K^V. Own soft gates: K^V, K^F and K^X of the one network. Given
-    gates: K^V over Θ^v and, where gates are soft and `feature_trained`, K^F over Θ^f; there is
-    no cross term between disjoint weights. Biases count where they exist. The kernels are of the
+    gates: K^V over Θ^v and, where gates are soft, K^F over Θ^f; there is no cross term between
+    disjoint weights. Of these two K is the sum over what `trains`: unless given, what the network
+    says (`network.trains`, set by its regime), and both where it does not. The parameters are
+    those that are trained: biases, γ and shifts of a BatchNorm in evaluation mode (its statistics
+    are constants), and weights before anything is folded into them; `folded`: the weights and
+    biases that the layers work with in the end. The kernels are of the
     logits: 'mean' is Σ_k K[k,k]/C, 'sumlogit' the kernel of Σ_k ŷ_k, 'full' keeps every pair of
     logits, 'perclass' the pairs k = k. With `other` (m, *input_shape) the block K(x, other).
-    `trace`, `other_trace`: the forward passes, where the caller has them already.
+    `trace`, `other_trace`: the forward passes, where the caller has them already. Raises
+    `ValueError` where nothing that trains moves the output.
     """
     if logits not in get_args(Logits):
         raise UserError(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
-    one = _block(network, network.trace(x) if trace is None else trace, feature_trained)
+    trains = network.trains if trains is None else trains
+    trains = ("value", "feature") if trains is None else trains
+    one = _block(network, network.trace(x) if trace is None else trace, trains, folded)
     two = one
     if other is not None:
         check_gates_are_made(network)
         other_trace = network.trace(other) if other_trace is None else other_trace
-        two = _block(network, other_trace, feature_trained)
+        two = _block(network, other_trace, trains, folded)
     classes = network.architecture.classes
     how: Contraction = "total" if logits in ("mean", "sumlogit") else logits  # type: ignore[assignment]  # the two remaining words
     summed = logits == "sumlogit"
@@ -139,31 +154,31 @@ def ntk_cost(architecture: Architecture, n: int) -> float:
     return cost
 
 
-def _block(network: GatedNetwork, trace: NetworkTrace, feature_trained: bool) -> _Block:
+def _block(network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool) -> _Block:
     gate, pre = network.gate, trace.gate_pre
-    soft = gate.soft and (network.own_gates or feature_trained)
+    soft = gate.soft and (network.own_gates or "feature" in trains)
     slope = tuple(gate.derivative(q) for q in pre) if soft else None
     gates = trace.value.gates
+    if "value" not in trains and (network.own_gates or trace.feature is None or slope is None):
+        raise ValueError(f"trains is {trains}: of this network nothing in it moves the output.")
     if network.own_gates and slope is not None:
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
-        value = _pass(network.value, trace.value, slopes)
+        value = _pass(network.value, trace.value, slopes, folded)
         return _Block(value, None, slope, tuple((layer, STRAIGHT) for layer in range(len(gates))))
-    value = _pass(network.value, trace.value, gates)
+    value = _pass(network.value, trace.value, gates, folded)
     wires = tuple(zip(network.wiring, network.routes, strict=True))
     if trace.feature is None or slope is None:
         return _Block(value, None, None, wires)
     # Of a ReLU or linear feature network, the gate 1{q > 0} or 1 is also the slope.
-    feature = _pass(network.feature, trace.feature, trace.feature.gates)
-    return _Block(value, feature, slope, wires)
+    feature = _pass(network.feature, trace.feature, trace.feature.gates, folded)
+    return _Block(value, feature, slope, wires, "value" in trains)
 
 
-def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...]) -> ForwardPass:
-    weights, biases = stack.tensors()
-    bias = [bias is not None for bias in biases]
+def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) -> ForwardPass:
     return ForwardPass(
         stack.architecture,
-        weights,
-        bias,
+        stack.tensors()[0],
+        stack.layer_parameters(folded),
         trace.inputs,
         trace.pre,
         trace.gates,
@@ -184,14 +199,17 @@ def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
     for step in value_sweep(run, top, into):
         place = step.place
         feature = next(beside).delta if beside is not None else None
-        yield LayerFactors(layers[place], run.bias[place], run.inputs[place], step.delta, feature)
+        if block.value_counts:
+            parameters, inputs = run.parameters[place], run.inputs[place]
+            yield LayerFactors(layers[place], parameters, inputs, step.delta, feature)
     if block.feature is None:
         return
     layers = block.feature.architecture.weighted
     for step in feature_sweep(block.feature, sources):
         if step.delta is not None:
-            bias, inputs = block.feature.bias[step.place], block.feature.inputs[step.place]
-            yield LayerFactors(layers[step.place], bias, inputs, None, step.delta)
+            parameters = block.feature.parameters[step.place]
+            inputs = block.feature.inputs[step.place]
+            yield LayerFactors(layers[step.place], parameters, inputs, None, step.delta)
 
 
 def _into(
@@ -217,24 +235,45 @@ def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKe
     for a, b in ((a, a) for a in _factors(one, top)) if same else pairs:
         positions = _positions(a)
         pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
-        left = factor(a.layer, a.bias, a.inputs, pairwise)
-        right = left if same else factor(b.layer, b.bias, b.inputs, pairwise)
-        v1, f1 = _sides(a, pairwise)
-        v2, f2 = (v1, f1) if same else _sides(b, pairwise)
-        sums: list[tuple[KernelSum, LayerTerm]] = []
-        if v1 is not None and v2 is not None:
-            sums.append((value, LayerTerm(left, right, v1, v2)))
-        if f1 is not None and f2 is not None:
-            sums.append((feature, LayerTerm(left, right, f1, f2)))
-            if v1 is not None and v2 is not None:
-                sums.append((cross, LayerTerm(left, right, v1, f2)))
-                sums.append((cross, LayerTerm(left, right, f1, v2)))
+        left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
+        right = left if same else factor(b.layer, b.parameters.bias, b.inputs, pairwise)
+        ours = _sides(a, pairwise)
+        theirs = ours if same else _sides(b, pairwise)
+        sums = _terms((value, feature, cross), left, right, ours, theirs)
         add_layer(sums, positions if pairwise else 1)
+        for norm, other in zip(a.parameters.norms, b.parameters.norms, strict=True):
+            ours = _normal_sides(a, norm)
+            theirs = ours if same else _normal_sides(b, other)
+            add_layer(_terms((value, feature, cross), None, None, ours, theirs))
     return TangentKernels(
-        value.total(),
+        None if value.empty else value.total(),
         None if feature.empty else feature.total(),
         None if cross.empty else cross.total(),
     )
+
+
+_Sides = tuple[Tensor | None, Tensor | None]
+
+
+def _terms(
+    kernels: tuple[KernelSum, KernelSum, KernelSum],
+    left: Tensor | None,
+    right: Tensor | None,
+    ours: _Sides,
+    theirs: _Sides,
+) -> list[tuple[KernelSum, LayerTerm]]:
+    """What some parameters add to K^V, K^F and K^X, from the sides of both blocks."""
+    value, feature, cross = kernels
+    (v1, f1), (v2, f2) = ours, theirs
+    sums: list[tuple[KernelSum, LayerTerm]] = []
+    if v1 is not None and v2 is not None:
+        sums.append((value, LayerTerm(left, right, v1, v2)))
+    if f1 is not None and f2 is not None:
+        sums.append((feature, LayerTerm(left, right, f1, f2)))
+        if v1 is not None and v2 is not None:
+            sums.append((cross, LayerTerm(left, right, v1, f2)))
+            sums.append((cross, LayerTerm(left, right, f1, v2)))
+    return sums
 
 
 def _positions(factors: LayerFactors) -> int:
@@ -243,13 +282,37 @@ def _positions(factors: LayerFactors) -> int:
     return delta.shape[3:].numel()
 
 
-def _sides(factors: LayerFactors, pairwise: bool) -> tuple[Tensor | None, Tensor | None]:
-    layer, bias, inputs = factors.layer, factors.bias, factors.inputs
-    value, feature = factors.value, factors.feature
-    return (
-        None if value is None else side(layer, bias, inputs, value, pairwise),
-        None if feature is None else side(layer, bias, inputs, feature, pairwise),
-    )
+def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
+    """Of weight and bias, for the deltas at constant gates and for those through the gates."""
+    layer, parameters, inputs = factors.layer, factors.parameters, factors.inputs
+
+    def made(delta: Tensor | None) -> Tensor | None:
+        if delta is None:
+            return None
+        if parameters.scale is not None:
+            delta = delta * parameters.scale.reshape(-1, *[1] * (delta.dim() - 3))
+        return side(layer, parameters.bias, inputs, delta, pairwise)
+
+    return made(factors.value), made(factors.feature)
+
+
+def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
+    """Of γ and shift of a normalisation: gradients (n, c, channels of each)."""
+    n, u = len(factors.inputs), None
+    if norm.unit is not None:
+        u = apply_weight(factors.layer, *norm.unit, factors.inputs)
+        u = u.reshape(n, 1, u.shape[1], -1)
+
+    def made(delta: Tensor | None) -> Tensor | None:
+        if delta is None:
+            return None
+        delta = delta.reshape(*delta.shape[:3], -1).expand(n, -1, -1, -1)
+        if norm.scale is not None:
+            delta = delta * norm.scale[:, None]
+        parts = [] if u is None else [(delta * u).sum(3)]
+        return torch.cat([*parts, delta.sum(3)] if norm.shift else parts, 2)
+
+    return made(factors.value), made(factors.feature)
 
 
 def _chunks(architecture: Architecture, n: int, like: Tensor, budget: int | None) -> list[slice]:
@@ -282,6 +345,5 @@ def _joined(parts: list[TangentKernels], logits: Logits, classes: int) -> Tangen
         return total / classes if logits == "mean" else total
 
     value = join([part.value for part in parts])
-    assert value is not None
     feature, cross = join([p.feature for p in parts]), join([p.cross for p in parts])
     return TangentKernels(value, feature, cross)

@@ -17,6 +17,7 @@ from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised
 from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
+from dgn_engine.regimes import Trained
 
 KAPPA = 0.1  # of a hard gate's sensitivity, THEORY §5
 
@@ -38,7 +39,8 @@ class SharedKernels:
         *,
         other: Tensor | None = None,
         logits: Logits = "mean",
-        feature_trained: bool = True,
+        trains: Trained | None = None,
+        folded: bool = False,
         budget_bytes: int | None = None,
     ) -> None:
         if budget_bytes is not None:
@@ -50,7 +52,8 @@ class SharedKernels:
         self.x = x
         self.other = other
         self._logits: Logits = logits
-        self._feature_trained = feature_trained
+        self._trains = trains
+        self._folded = folded
 
     @cached_property
     def trace(self) -> NetworkTrace:
@@ -84,15 +87,16 @@ class SharedKernels:
 
     @cached_property
     def tangent(self) -> TangentKernels:
-        """K^V, K^F and K^X where they exist."""
+        """K^V, K^F and K^X where they exist, over what trains (see `tangent_kernels`)."""
         return tangent_kernels(
             self.network,
             self.x,
             logits=self._logits,
-            feature_trained=self._feature_trained,
+            trains=self._trains,
             other=self.other,
             trace=self.trace,
             other_trace=self.other_trace,
+            folded=self._folded,
         )
 
     def layer_overlap(self, layer: int) -> Tensor:
@@ -126,8 +130,15 @@ class SharedKernels:
         """βH (n, n), float64: E[K^V_0] per logit, to be held beside `tangent.value` in mode 'mean'.
 
         σ of each layer is the root mean square of its weights, so that it is what they were drawn
-        with at initialisation, exactly for ±σ (see `kernels.expected_value_kernel`).
+        with at initialisation, exactly for ±σ (see `kernels.expected_value_kernel`). These are the
+        weights with all that is folded into them: where that is not what trains, βH is the
+        expectation of the kernel with `folded`, and is refused without, by a `ValueError`.
         """
+        if not self._folded and not all(one.plain for one in self.network.value.layer_parameters()):
+            raise ValueError(
+                "βH is the expected kernel of folded weights, and this network trains what is "
+                "folded into them (γ, constant factors): give folded=True."
+            )
         sigmas = weight_sigmas(self.network.value.tensors()[0])
         masks = self.trace.value.masks
         return expected_value_kernel(

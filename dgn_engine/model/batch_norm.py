@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dgn_engine.model.architecture import Architecture, Conv
+from dgn_engine.model.layer_parameters import NormParameters
 
 EPSILON = 1e-5  # torch's own
 MOMENTUM = 0.1
@@ -67,6 +68,19 @@ class BatchNorms(nn.Module):
         slope = scale * torch.rsqrt(variance + EPSILON)
         moved = -mean if bias is None else bias - mean
         return weight * slope[:, None, None, None], moved * slope + shift
+
+    def parts(
+        self, place: int, weight: Tensor, bias: Tensor | None
+    ) -> tuple[Tensor, NormParameters]:
+        """Of a normalised layer: what multiplies its weight when it is folded, (C,), and what is
+        trained of its normalisation."""
+        scale, _, mean, variance = self._of(place)
+        if not self.active:
+            return scale, NormParameters((weight, bias), shift=False)
+        root = torch.rsqrt(variance + EPSILON)
+        moved = -mean if bias is None else bias - mean
+        unit = weight * root[:, None, None, None], moved * root
+        return scale * root, NormParameters(unit, shift=True)
 
     def by_batch(self, place: int, q: Tensor) -> Tensor:
         """What a weight layer makes, (n, C, H, W), by this batch's statistics; gathers them."""

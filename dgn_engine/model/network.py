@@ -16,6 +16,7 @@ from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.stack import Stack, Trace
 from dgn_engine.model.wiring import STRAIGHT, Route
 from dgn_engine.protocol.events import LayerInfo
+from dgn_engine.regimes import Trained
 
 FeatureActivation = Literal["relu", "linear"]
 
@@ -44,6 +45,7 @@ class GatedNetwork(nn.Module):
     a network with its own gates always sees the image.
     `feature_activation`: χ^f, ReLU in every regime but linear features.
     `given_gates`: gates that no network makes (FRG), of the very examples that are passed next.
+    `trains`: which of them a step changes; None where nobody says: kernels take both as trained.
     `drawn_gates`: there are no other gates than given ones; without them nothing is passed.
     """
 
@@ -65,6 +67,7 @@ class GatedNetwork(nn.Module):
         self.feature_activation: FeatureActivation = "relu"
         self.given_gates: tuple[Tensor, ...] | None = None
         self.drawn_gates = False
+        self.trains: Trained | None = None
         self.register_buffer("random_input", torch.zeros(architecture.input_shape))
 
     def set_gate(self, *, beta: float, epsilon: float) -> None:

@@ -81,6 +81,7 @@ def configure_for(network: GatedNetwork, regime: Regime) -> None:
     network.drawn_gates = regime.drawn_gates
     network.gate = replace(network.gate, soft=regime.soft, open=regime.open_gates)
     network.feature_activation = "linear" if regime.linear_features else "relu"
+    network.trains = regime.trains
     network.feature.requires_grad_(regime.trains_feature)
     network.value.requires_grad_(regime.trains_value)
     if network.value.normalisation is not None:

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from dgn_engine.config import Initialisation
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.batch_norm import BatchNorms
+from dgn_engine.model.layer_parameters import LayerParameters
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,26 @@ class Stack(nn.Module):
                 weights[place] = factor * weights[place]
                 biases[place] = None if bias is None else factor * bias
         return weights, biases
+
+    def layer_parameters(self, folded: bool = False) -> tuple[LayerParameters, ...]:
+        """What is trained of each weight layer; `folded`: as if that were what `tensors` gives."""
+        if folded:
+            return tuple(LayerParameters(bias is not None) for bias in self.tensors()[1])
+        return self._trained_parameters()
+
+    def _trained_parameters(self) -> tuple[LayerParameters, ...]:
+        weights, biases = self._scaled()
+        found = [
+            LayerParameters(
+                bias is not None, None if factor == 1.0 else weight.new_full((1,), factor)
+            )
+            for weight, bias, factor in zip(weights, biases, self._factors, strict=True)
+        ]
+        if self.normalisation is not None:
+            for place in self.normalisation.widths:
+                slope, norm = self.normalisation.parts(place, weights[place], biases[place])
+                found[place] = LayerParameters(biases[place] is not None, slope, (norm,))
+        return tuple(found)
 
     def run(
         self,

@@ -8,9 +8,9 @@ from typing import Literal
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import RegimeEntry
-from dgn_engine.regimes._regime import GROUPS, Regime
+from dgn_engine.regimes._regime import GROUPS, Regime, Trained
 
-__all__ = ["Regime", "all_regimes", "find_regime", "only_regime", "regime_entries"]
+__all__ = ["Regime", "Trained", "all_regimes", "find_regime", "only_regime", "regime_entries"]
 
 
 def all_regimes() -> tuple[Regime, ...]:

@@ -10,6 +10,9 @@ from typing import Literal
 # 'redraw-both': both are fresh.
 OnEntry = Literal["aside", "keep", "redraw", "share-redrawn", "redraw-both"]
 
+Trained = tuple[Literal["value", "feature"], ...]
+"""Which of the two networks a step changes; K is the sum over these (THEORY §4)."""
+
 GROUPS = ("One network", "Fixed gates", "Learnt gates", "Linear features")
 
 
@@ -23,18 +26,25 @@ class Regime:
     order: int
     own_gates: bool  # the value network gates itself
     soft: bool
-    trains_feature: bool
     on_entry: OnEntry
     # Its gates are copied from a file or learnt first; entering may redraw Θ^v, if wanted.
     takes_gates: bool = False
     pretrains_as: str = ""  # where it takes gates: the regime in which they are learnt first
     for_copied_gates: bool = False  # a run enters it when gates of a file are copied; just one
     standard: bool = False  # what networks of other programs are: own hard gates; just one
-    trains_value: bool = True
+    trains: Trained = ("value",)
     linear_features: bool = False  # χ^f is the identity
     open_gates: bool = False  # every gate is 1
     drawn_gates: bool = False  # gates are i.i.d. Bernoulli, of training examples only
     aliases: tuple[str, ...] = ()
+
+    @property
+    def trains_value(self) -> bool:
+        return "value" in self.trains
+
+    @property
+    def trains_feature(self) -> bool:
+        return "feature" in self.trains
 
     @property
     def group(self) -> str:

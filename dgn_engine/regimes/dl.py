@@ -9,7 +9,7 @@ REGIME = Regime(
     order=5,
     own_gates=False,
     soft=True,
-    trains_feature=True,
+    trains=("value", "feature"),
     on_entry="keep",
     aliases=("DNPFL", "DLNPF", "twin", "soft-GaLU"),
 )

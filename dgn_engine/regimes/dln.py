@@ -9,7 +9,6 @@ REGIME = Regime(
     order=8,
     own_gates=True,
     soft=False,
-    trains_feature=False,
     open_gates=True,
     on_entry="aside",
     aliases=("deep linear network", "linear network"),

@@ -9,7 +9,6 @@ REGIME = Regime(
     order=4,
     own_gates=False,
     soft=False,
-    trains_feature=False,
     on_entry="keep",
     takes_gates=True,
     pretrains_as="ReLU",

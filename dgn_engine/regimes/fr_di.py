@@ -9,7 +9,6 @@ REGIME = Regime(
     order=3,
     own_gates=False,
     soft=False,
-    trains_feature=False,
     on_entry="share-redrawn",
     aliases=("FRNPF(DI)", "FRNPF-DI", "NPF(DI)"),
 )

@@ -9,7 +9,6 @@ REGIME = Regime(
     order=2,
     own_gates=False,
     soft=False,
-    trains_feature=False,
     on_entry="redraw",
     aliases=("FRNPF(II)", "FRNPF-II", "NPF(II)", "GaLU frozen", "GaLU"),
 )

@@ -9,7 +9,6 @@ REGIME = Regime(
     order=11,
     own_gates=False,
     soft=False,
-    trains_feature=False,
     linear_features=True,
     on_entry="redraw",
     aliases=("DLGN random",),

@@ -9,7 +9,6 @@ REGIME = Regime(
     order=7,
     own_gates=False,
     soft=False,
-    trains_feature=False,
     drawn_gates=True,
     on_entry="aside",
     aliases=("fixed random gating", "Bernoulli gates"),

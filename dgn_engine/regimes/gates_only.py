@@ -9,8 +9,7 @@ REGIME = Regime(
     order=6,
     own_gates=False,
     soft=True,
-    trains_feature=True,
-    trains_value=False,
+    trains=("feature",),
     on_entry="redraw-both",
     aliases=("gates only", "lottery in the gates", "soft-GaLU gates only"),
 )

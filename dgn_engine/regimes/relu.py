@@ -9,7 +9,6 @@ REGIME = Regime(
     order=0,
     own_gates=True,
     soft=False,
-    trains_feature=False,
     on_entry="aside",
     standard=True,
     aliases=("dnn", "standard"),

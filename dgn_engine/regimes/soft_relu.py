@@ -9,7 +9,6 @@ REGIME = Regime(
     order=1,
     own_gates=True,
     soft=True,
-    trains_feature=False,
     on_entry="aside",
     aliases=("softrelu", "soft relu"),
 )

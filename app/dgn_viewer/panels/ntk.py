@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -28,7 +29,8 @@ from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, 
 from dgn_viewer.scene.ticks import number
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
-_PARTS: tuple[tuple[str, str, Role, Dash], ...] = (
+Part = tuple[str, str, Role, Dash]
+_PARTS: tuple[Part, ...] = (
     ("value", "$K^V$", "value", "solid"),
     ("feature", "$K^F$", "feature", "dash"),
     ("cross", "$K^X$", "cross", "dot"),
@@ -51,15 +53,27 @@ def draw(view: View) -> Shown:
     scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
     labels = reading.arrays["labels"]
     other = compared_reading(view, "ntk")
-    if other is not None and view.compared is not None and "value" in other.arrays:
-        return _with(view, reading, other, b_name(view.compared), charts[0])
+    both = [part for part in parts if other is not None and part[0] in other.arrays]
+    if other is not None and view.compared is not None and both:
+        return _with(view, reading, other, b_name(view.compared), charts[0], both[0])
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
         charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
-    why = reading.facts.get("feature", "").replace("K^F", "$K^F$")
-    parts_of_note = ("Mean over logits.", why, why_not_compared(view, "ntk"))
-    note = " ".join(part for part in parts_of_note if part)
+    why = why_not_compared(view, "ntk") or _nothing_in_common(view, other)
+    note = " ".join(part for part in ("Mean over logits.", _over(reading), why) if part)
     return Scene(tuple(charts), _facts(reading), reading.step, note)
+
+
+def _over(reading: Reading) -> str:
+    """Over which weights K is, and why a part is absent."""
+    words = (reading.facts.get(name, "") for name in ("trains", "value", "feature"))
+    return re.sub(r"[KΘ]\^.", r"$\g<0>$", " ".join(word for word in words if word))
+
+
+def _nothing_in_common(view: View, other: Reading | None) -> str:
+    if other is None or other.absent or view.compared is None:
+        return ""
+    return f"{b_name(view.compared)} has none of these parts."
 
 
 def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart:
@@ -88,24 +102,27 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
     )
 
 
-def _with(view: View, reading: Reading, other: Reading, name: str, traces: Chart) -> Scene:
-    """K^V of A and of B in one scale; the traces of B, which does not train, are lines across."""
+def _with(
+    view: View, reading: Reading, other: Reading, name: str, traces: Chart, part: Part
+) -> Scene:
+    """One part of A and of B in one scale; the traces of B, which does not train, are lines."""
     unit = choice(view, SCALE) == "unit"
-    pair = [(_unit(one) if unit else _as_computed(one))("value") for one in (reading, other)]
+    pair = [(_unit(one) if unit else _as_computed(one))(part[0]) for one in (reading, other)]
     reach = max(reach for _, reach in pair)
     labels = reading.arrays["labels"]
     charts = [
         replace(
             _matrix(
-                view, "value", f"{title}, $K^V$", (values, reach), labels, place + 1, place == 1
+                view, part[0], f"{title}, {part[1]}", (values, reach), labels, place + 1, place == 1
             ),
-            key=f"value_{place}",
+            key=f"{part[0]}_{place}",
         )
         for place, (title, (values, _)) in enumerate(zip(("A", name), pair, strict=True))
     ]
     curves = (*traces.curves, *_across(other, choice(view, MEASURE), traces))
     traces = replace(traces, curves=curves, narrow=(0, 0, 1, 2))
-    note = f"Mean over logits. Lines across: {name}."
+    over = [f"{who}: {_over(one)}" for who, one in (("A", reading), (name, other)) if _over(one)]
+    note = " ".join(("Mean over logits.", *over, f"Lines across: {name}."))
     return Scene((traces, *charts), _facts(reading), reading.step, note)
 
 
@@ -191,7 +208,8 @@ PANEL = PanelSpec(
             "has a part through the weights of the paths with the gates held fixed (value), and a "
             "part through the gates themselves (feature); a soft-ReLU network, whose gates are "
             "its own, has a cross part as well. With hard or frozen gates the feature part is "
-            "zero. Matrices are the mean over logits."
+            "zero. K is over what the regime trains, as the line below says: where the value "
+            "network is frozen (gates-only), it has no value part. Matrices: mean over the logits."
         ),
         formulas=(
             r"$K = K^V + K^F + K^X$",

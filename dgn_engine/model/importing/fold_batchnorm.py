@@ -14,6 +14,7 @@ import numpy as np
 
 from dgn_engine.storage.checkpoints.contents import Array, natural
 
+FOLDED = "BatchNorm is folded in as in evaluation"  # how a remark says it
 EPSILON = 1e-5  # of torch.nn.BatchNorm; a state dict does not hold it
 _MEAN = ".running_mean"
 _OF_NORM = re.compile(r"(?<![a-z])(batch_?norm|bn|norm)(?=s?\d|s?$|s?\.|_)")

@@ -16,7 +16,7 @@ import torch
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense, weight_shape
-from dgn_engine.model.importing.fold_batchnorm import EPSILON
+from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
 from dgn_engine.model.importing.foreign_keys import WAYS_OUT, Door, UnnamedNetwork, check_keys
 from dgn_engine.model.importing.from_sequential import stack_of_layers
 from dgn_engine.model.importing.from_tensors import (
@@ -103,9 +103,11 @@ def network_of(
             found = _named(listing, input_shape, net, dtype, epsilon)
         else:
             found = _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
-    title = found.title or taken_as(found.stack.architecture)
+    title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
+    if any(FOLDED in remark for remark in remarks):
+        remarks = (*remarks, "Its tangent kernel is that of the folded weights.")
     return ImportedNetwork(
-        _relu_network(found.stack), only_regime("standard"), 0, title, found.remarks, found.assuming
+        _relu_network(found.stack), only_regime("standard"), 0, title, remarks, found.assuming
     )
 
 

@@ -29,7 +29,7 @@ def adapt(
 
     Its weights are the module's own parameters, not copies, and BatchNorms are folded in anew
     whenever they are read, so the kernels follow its training; they are those of the module in
-    evaluation. A tangent kernel is that of the folded weights and biases, one of each per layer.
+    evaluation. A tangent kernel is over the module's own parameters, γ and β of BatchNorm too.
     With `gates_from`, a module of the same architecture, the result is a deep gated network whose
     gates that module makes.
 

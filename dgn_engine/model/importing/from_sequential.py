@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dgn_engine.errors import UserError
+from dgn_engine.model.importing.fold_batchnorm import FOLDED
 from dgn_engine.model.importing.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -37,7 +38,7 @@ def stack_of_layers(
     if shown and shown[-1].kind in _ENDS:
         remarks.append(f"The {shown.pop().kind} at its end is left out: logits are shown.")
     if any(layer.kind.startswith("BatchNorm") for layer in shown):
-        remarks.append("BatchNorm is folded in as in evaluation.")
+        remarks.append(f"{FOLDED}.")
     for layer in shown:
         if layer.kind not in KINDS or layer.kind in _ENDS:
             raise UserError(

@@ -16,6 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Weighted, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import (
     EPSILON,
+    FOLDED,
     FoldedBatchNorm,
     fold_normalisation,
     fold_ours,
@@ -276,10 +277,7 @@ def _praise(
         verdict += f" {more} not used."
     if epsilon is not None:
         usual = "its usual" if epsilon == EPSILON else "an"
-        verdict += (
-            " BatchNorm is folded in as in evaluation, each into the layer before it, "
-            f"with {usual} ε of {epsilon:g}."
-        )
+        verdict += f" {FOLDED}, each into the layer before it, with {usual} ε of {epsilon:g}."
     if any(bias is not None for bias in biases):
         verdict += " Its biases move the gates; path kernels count weights only."
     return verdict

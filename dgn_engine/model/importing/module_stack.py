@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import cast
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.importing.module_calls import NormCall, ScaleCall, parameters_of
+from dgn_engine.model.layer_parameters import LayerParameters, NormParameters
 from dgn_engine.model.stack import Stack
 
 
@@ -83,6 +84,35 @@ class ModuleStack(Stack):
             bias = moved * slope if shift is None else moved * slope + shift
         return weight, bias
 
+    def _trained_parameters(self) -> tuple[LayerParameters, ...]:
+        return tuple(self._parameters_of(source) for source in self._sources)
+
+    def _parameters_of(self, source: LayerSource) -> LayerParameters:
+        """Weight, bias, γ and shifts of the module itself: each moves q by what is behind it."""
+        bias = None if source.bias is None else self._held(source.bias)
+        made: tuple[Tensor, Tensor | None] = (self._held(source.weight), bias)
+        steps: list[tuple[Tensor, NormParameters | None]] = []
+        for each in source.after:
+            if isinstance(each, ScaleCall):
+                factor = made[0].new_full((1,), each.factor)
+                made = _scaled_by(factor, *made)
+                steps.append((factor, None))
+                continue
+            slope, mean, shift = self._norm(each)
+            centred = (made[0], -mean if made[1] is None else made[1] - mean)
+            unit = _scaled_by(torch.rsqrt(self._held(each.variance) + each.epsilon), *centred)
+            norm = NormParameters(None if each.scale is None else unit, shift is not None)
+            weight, moved = _scaled_by(slope, *centred)
+            made = (weight, moved if shift is None or moved is None else moved + shift)
+            steps.append((slope, norm))
+        behind: Tensor | None = None
+        norms: list[NormParameters] = []
+        for factor, step in reversed(steps):
+            if step is not None and (step.unit is not None or step.shift):
+                norms.append(replace(step, scale=behind))
+            behind = factor if behind is None else factor * behind
+        return LayerParameters(bias is not None, behind, tuple(norms))
+
     def _norm(self, norm: NormCall) -> tuple[Tensor, Tensor, Tensor | None]:
         """γ / √(σ² + ε), μ and β, (C,) each."""
         slope = torch.rsqrt(self._held(norm.variance) + norm.epsilon)
@@ -90,6 +120,12 @@ class ModuleStack(Stack):
             slope = slope * self._held(norm.scale)
         shift = None if norm.shift is None else self._held(norm.shift)
         return slope, self._held(norm.mean), shift
+
+
+def _scaled_by(factor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """A layer whose channels are multiplied by (C,) or (1,) numbers."""
+    by_channel = factor.reshape(-1, *[1] * (weight.dim() - 1))
+    return weight * by_channel, None if bias is None else bias * factor
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.importing.fold_batchnorm import EPSILON, fold_normalisation
+from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED, fold_normalisation
 from dgn_engine.model.importing.foreign_keys import foreign_keys, shortcut_in
 from dgn_engine.model.importing.resnet_keys import (
     ConvolutionalPart,
@@ -138,10 +138,7 @@ def recognise(
     kept, folded = _taken(placed, own, listing.file_name, epsilon)
     nodes, remarks = list(placed.nodes), list(placed.remarks)
     if folded:
-        remarks.append(
-            f"BatchNorm is folded in as in evaluation, with an ε of {epsilon:g}; the file does "
-            "not say which."
-        )
+        remarks.append(f"{FOLDED}, with an ε of {epsilon:g}; the file does not say which.")
     on_vectors = (arch.Dense, arch.GlobalAveragePool)
     head = next(place for place, node in enumerate(nodes) if isinstance(node, on_vectors))
     if isinstance(nodes[head], arch.Dense):

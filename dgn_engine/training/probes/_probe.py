@@ -47,9 +47,7 @@ class ProbeContext:
         self.forget()
 
     def forget(self) -> None:
-        # K^F is shown where something trains through the gates.
-        trained = self.regime.trains_feature or self.regime.own_gates
-        self.kernels = SharedKernels(self.network, self.x, feature_trained=trained)
+        self.kernels = SharedKernels(self.network, self.x)
 
     def subsample(self, every: int) -> ProbeContext:
         """The same step on each `every`-th example, sorted by class as before."""

@@ -1,7 +1,8 @@
 """The tangent kernel in its parts: value, feature and, for one soft network, cross (THEORY §4).
 
-Arrays (n, n), mean over the logits: `value` K^V, `feature` K^F, `cross` K^X, where they exist.
-Scalars: `trace_*` and `norm_*` (Frobenius) of each.
+Arrays (n, n), mean over the logits: `value` K^V, `feature` K^F, `cross` K^X, where they exist: K is
+their sum, over what the regime trains. Scalars: `trace_*` and `norm_*` (Frobenius) of each. Facts:
+`trains` says over which weights, `value` and `feature` why there is none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 import torch
 
 from dgn_engine import kernels as k
+from dgn_engine.kernels import TangentKernels
+from dgn_engine.kernels.trained_weights import trained_weights
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
@@ -30,15 +33,23 @@ def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: obje
             arrays[name] = numpy(kernel)
             scalars[f"trace_{name}"] = float(kernel.diagonal().sum())
             scalars[f"norm_{name}"] = float(torch.linalg.matrix_norm(kernel))
-    return ProbeResult(arrays, scalars, _why_no_feature(context, found.feature is None))
+    return ProbeResult(arrays, scalars, _facts(context, found))
 
 
-def _why_no_feature(context: ProbeContext, absent: bool) -> dict[str, str]:
-    if not absent:
-        return {}
-    if not context.network.gate.soft:
-        return {"feature": f"K^F = 0 in {context.regime.name}: hard gates have no gradient."}
-    return {"feature": f"K^F = 0 in {context.regime.name}: the feature network is fixed."}
+def _facts(context: ProbeContext, found: TangentKernels) -> dict[str, str]:
+    """Over which weights, and why a part is absent that another regime has."""
+    network, regime = context.network, context.regime.name
+    facts = {"trains": trained_weights(network)}
+    if found.value is None:
+        facts["value"] = f"K^V = 0 in {regime}: the value network is frozen."
+    if found.feature is None:
+        why = (
+            "hard gates have no gradient"
+            if not network.gate.soft
+            else "the feature network is fixed"
+        )
+        facts["feature"] = f"K^F = 0 in {regime}: {why}."
+    return facts
 
 
 def cost(architecture: Architecture, examples: int) -> float:

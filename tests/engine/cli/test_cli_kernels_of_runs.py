@@ -84,6 +84,64 @@ def test_the_command_computes_the_kernels_of_the_run(
     assert RunConfig.from_dict(settings["config"]) == run.config
 
 
+@pytest.mark.parametrize(
+    ("regime", "net", "trains", "said"),
+    [
+        ("gates-only", FC, ["feature"], "K = K^F, over Θ^f."),
+        ("DL", FC, ["value", "feature"], "K = K^V + K^F, over Θ^v and Θ^f."),
+        ("FR-II", FC, ["value"], "K = K^V, over Θ^v."),
+        ("FRG", FC, ["value"], "K = K^V, over Θ^v."),
+        ("soft-ReLU", FC, ["value"], "K = K^V + K^F + K^X, over Θ."),
+        (
+            "ReLU",
+            NetConfig("davidnet", (("width", 1),)),
+            ["value"],
+            "K = K^V, over Θ with γ and shifts of BatchNorm (its statistics are constants).",
+        ),
+    ],
+)
+def test_the_output_says_which_weights_the_kernel_is_over(
+    make_run: Make,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    regime: str,
+    net: NetConfig,
+    trains: list[str],
+    said: str,
+) -> None:
+    run = make_run(regime, small(net))
+    run.step()
+    run.save(tmp_path / "net.safetensors")
+    source = str(tmp_path / "net.safetensors")
+    _, found = kernels(source, tmp_path / "k.npz", "--examples", "probe")
+    assert said in capsys.readouterr().out
+    settings = json.loads(str(found["settings"]))
+    assert (settings["trains"], settings["tangent_kernel"]) == (trains, said)
+    assert ("ntk_value" in found) == ("value" in trains)
+    if regime != "ReLU":
+        return
+    _, folded = kernels(source, tmp_path / "k.npz", "--examples", "probe", "--folded")
+    assert "folded weights (BatchNorm is in them)" in str(folded["settings"])
+    context = run.context()
+    live, x = copy.deepcopy(context.network).double(), context.x.double()
+    assert np.array_equal(found["ntk"], k.tangent_kernels(live, x).whole.numpy())
+    assert np.array_equal(folded["ntk"], k.tangent_kernels(live, x, folded=True).whole.numpy())
+    assert not np.allclose(found["ntk"], folded["ntk"])
+
+
+def test_of_a_file_that_says_nothing_all_counts_as_trained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "net.npz", W1=np.eye(3), W2=np.eye(3))
+    np.save(tmp_path / "x.npy", np.eye(3))
+    code, found = kernels(
+        str(tmp_path / "net.npz"), tmp_path / "k.npz", "--inputs", str(tmp_path / "x.npy")
+    )
+    assert code == 0
+    assert "K = K^V, over Θ, as if all were trained." in capsys.readouterr().out
+    assert json.loads(str(found["settings"]))["trains"] is None
+
+
 def test_bernoulli_gates_are_refused_for_other_inputs(
     make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

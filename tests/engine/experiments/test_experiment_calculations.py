@@ -216,7 +216,7 @@ def test_the_distance_of_other_value_kernels_is_the_mean_of_four_draws(name: str
         gates = network.trace(x).value.gates
         sigmas = [float(weight.abs().max()) for weight in network.value.weights]
         expected = expected_value_kernel(architecture[name], gates, x, sigmas)
-        kernel = tangent_kernels(network, x, feature_trained=False).value
+        kernel = tangent_kernels(network, x, trains=("value",)).value
         four.append(distance(kernel.numpy(), expected.numpy()))
     assert found == near(sum(four) / 4)
 
@@ -274,7 +274,7 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated() -> None:
     assert found["weighted"] == pytest.approx(list(weighted / np.trace(expected)), rel=1e-5)
     assert found["sum"] < 1e-12
     assert found["weighted_sum"] < 1e-12
-    kernel = tangent_kernels(network, x, feature_trained=False).value.numpy()
+    kernel = tangent_kernels(network, x, trains=("value",)).value.numpy()
     assert found["distance"] == pytest.approx(distance(kernel, expected), rel=1e-5)
 
 

@@ -140,7 +140,7 @@ def test_a_resnet_kernel_at_its_start_is_that_of_automatic_differentiation():
     weights = [weight.detach() for weight in network.value.weights]
     gates = network.trace(x).value.gates
 
-    found = tangent_kernels(network, x, feature_trained=False).value
+    found = tangent_kernels(network, x, trains=("value",)).value
     nothing = [None] * len(weights)
 
     def output(*given):

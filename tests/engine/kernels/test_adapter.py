@@ -75,7 +75,7 @@ def test_an_adapted_network_computes_what_the_module_computes(name: str) -> None
     torch.testing.assert_close(k.adapt(module, shape)(x), module(x))
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "normed"])
+@every_module
 def test_the_kernel_of_an_adapted_network_is_the_modules_own(name: str) -> None:
     module, x, shape = built(name)
     parameters = {key: p.detach() for key, p in module.named_parameters()}

@@ -62,7 +62,7 @@ def test_the_mean_value_kernel_over_all_signs_is_beta_times_the_npk(
             for (layer, weight), part in zip(layers, parts, strict=True):
                 sigma = sigma_conv if isinstance(layer, Conv) else sigma_dense
                 weight.copy_(sigma * part.reshape(weight.shape))
-        total += k.tangent_kernels(network, x, feature_trained=False).value
+        total += k.tangent_kernels(network, x, trains=("value",)).value
     gates = network.trace(x).value.gates
     sigmas = [sigma_conv if isinstance(layer, Conv) else sigma_dense for layer, _ in layers]
     assert k.weight_sigmas([weight for _, weight in layers]) == pytest.approx(sigmas)

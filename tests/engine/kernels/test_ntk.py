@@ -1,15 +1,35 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Fork,
+    GlobalAveragePool,
+    GlobalMaxPool,
+    Merge,
+)
 from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.regime_entry import configure_for
+from dgn_engine.regimes import all_regimes, find_regime
 from tests.engine.kernels.jacobians import contracted, jacobian
-from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
+from tests.engine.kernels.tiny import (
+    ARCHITECTURES,
+    every_architecture,
+    images,
+    make_network,
+    random_gates,
+)
+from tests.plugins import each
 
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 MODES = ("mean", "full", "perclass", "sumlogit")
@@ -143,7 +163,7 @@ def test_hard_given_gates_and_a_frozen_feature_network_have_no_feature_kernel(na
     x = images(network.architecture, 3)
     assert k.tangent_kernels(network, x).feature is None
     network.gate = Gate(soft=True, beta=1.5)
-    assert k.tangent_kernels(network, x, feature_trained=False).feature is None
+    assert k.tangent_kernels(network, x, trains=("value",)).feature is None
     assert k.tangent_kernels(network, x).feature is not None
 
 
@@ -201,3 +221,134 @@ def test_more_examples_and_larger_networks_cost_more() -> None:
         architecture = ARCHITECTURES[name]
         assert k.ntk_cost(architecture, 20) > 2 * k.ntk_cost(architecture, 10) > 0
         assert k.npk_cost(architecture, 20) > 2 * k.npk_cost(architecture, 10) > 0
+
+
+NORMALISED: dict[str, Architecture] = {
+    "small-maps": Architecture(  # pairs of positions cost less than gradients
+        (2, 2, 2),
+        (Conv(2, 9, normal=True), Conv(9, 8, normal=True), GlobalAveragePool(),
+         Dense(8, 2, gated=False, factor=0.125)),
+    ),
+    "large-maps": Architecture(
+        (1, 5, 5),
+        (Conv(1, 2, normal=True), Fork(), Conv(2, 2, normal=True), Merge(), GlobalMaxPool(),
+         Dense(2, 3, factor=3.0), Dense(3, 2, gated=False, factor=0.125)),
+    ),
+    "dense": Architecture((3,), (Dense(3, 4, factor=0.2), Dense(4, 2, gated=False, factor=5.0))),
+}  # fmt: skip
+
+
+def learnt(name: str, *, bias: bool, own: bool, soft: bool) -> GatedNetwork:
+    """A network whose normalisations have learnt and gathered something."""
+    network = make_network(NORMALISED[name], bias=bias, own=own, soft=soft)
+    for stack in (network.value, network.feature):
+        if stack.normalisation is not None:
+            for number, buffer in enumerate(stack.normalisation.buffers()):
+                buffer.add_(torch.linspace(0.1, 0.9, len(buffer)) * (1 + number % 3))
+            stack.normalisation.active = own or stack is network.feature
+    return network
+
+
+@pytest.mark.parametrize("name", list(NORMALISED))
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", ["relu", "soft-relu", "dgn"])
+def test_the_parameters_are_those_that_are_trained(
+    name: str, mode: str, bias: bool, kind: str
+) -> None:
+    own = kind != "dgn"
+    network = learnt(name, bias=bias, own=own, soft=kind != "relu")
+    x = images(network.architecture, 3)
+    kernels = k.tangent_kernels(network, x, mode)
+    J = jacobian(network, "value", x, frozen_gates=False)
+    expected = contracted(J, J, mode)
+    if not own:
+        F = jacobian(network, "feature", x, frozen_gates=False)
+        torch.testing.assert_close(kernels.feature, contracted(F, F, mode), **TIGHT)
+        torch.testing.assert_close(kernels.value, expected, **TIGHT)
+        expected = expected + contracted(F, F, mode)
+    elif kind == "soft-relu":
+        V = jacobian(network, "value", x, frozen_gates=True)
+        torch.testing.assert_close(kernels.value, contracted(V, V, mode), **TIGHT)
+        torch.testing.assert_close(kernels.feature, contracted(J - V, J - V, mode), **TIGHT)
+    torch.testing.assert_close(kernels.whole, expected, **TIGHT)
+    block = k.tangent_kernels(network, x[:2], mode, other=x)
+    corner = expected[:2] if mode == "full" else expected[..., :2, :]
+    torch.testing.assert_close(block.whole, corner, **TIGHT)
+
+
+def test_a_channel_whose_scale_is_zero_still_has_its_gradient() -> None:
+    network = learnt("small-maps", bias=False, own=True, soft=False)
+    assert network.value.normalisation is not None
+    with torch.no_grad():
+        network.value.normalisation.scales[1][3] = 0.0
+    x = images(network.architecture, 3)
+    J = jacobian(network, "value", x, frozen_gates=False)
+    kernel = k.tangent_kernels(network, x).whole
+    torch.testing.assert_close(kernel, contracted(J, J, "mean"), **TIGHT)
+
+
+@pytest.mark.parametrize("name", list(NORMALISED))
+def test_the_kernel_of_folded_weights_is_that_of_the_network_they_are_folded_into(
+    name: str,
+) -> None:
+    network = learnt(name, bias=True, own=True, soft=True)
+    x = images(network.architecture, 3)
+    nodes = tuple(
+        replace(node, normal=False)
+        if isinstance(node, Conv)
+        else replace(node, factor=1.0)
+        if isinstance(node, Dense)
+        else node
+        for node in network.architecture.nodes
+    )
+    plain = make_network(replace(network.architecture, nodes=nodes), bias=True, soft=True)
+    weights, biases = network.value.tensors()
+    plain.value.take(weights, biases)
+    expected = k.tangent_kernels(plain, x).whole
+    torch.testing.assert_close(k.tangent_kernels(network, x, folded=True).whole, expected, **TIGHT)
+    torch.testing.assert_close(
+        k.SharedKernels(network, x, folded=True).tangent.whole, expected, **TIGHT
+    )
+    assert not torch.allclose(k.tangent_kernels(network, x).whole, expected)
+
+
+def test_a_frozen_value_network_has_no_value_kernel() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+    x = images(network.architecture, 3)
+    both = k.tangent_kernels(network, x)
+    network.trains = ("feature",)
+    kernels = k.tangent_kernels(network, x)
+    assert kernels.value is None
+    torch.testing.assert_close(kernels.whole, both.feature, **TIGHT)
+    block = k.tangent_kernels(network, x[:2], other=x)
+    torch.testing.assert_close(block.whole, kernels.whole[:2], **TIGHT)
+    asked = k.tangent_kernels(network, x, trains=("value",))
+    torch.testing.assert_close(asked.whole, both.value, **TIGHT)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_what_cannot_move_the_output_has_no_kernel(own: bool) -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=own)
+    with pytest.raises(ValueError, match="moves the output"):
+        k.tangent_kernels(network, images(network.architecture, 2), trains=("feature",))
+
+
+@pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
+def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
+    found = find_regime(regime)
+    network = make_network(ARCHITECTURES["fc-deep"])
+    configure_for(network, found)
+    x = images(network.architecture, 3)
+    if found.drawn_gates:
+        network = network.with_gates(tuple(random_gates(network.architecture, 3, hard=True)))
+    expected = torch.zeros(3, 3, dtype=x.dtype)
+    parameters = {n: p.detach() for n, p in network.named_parameters() if p.requires_grad}
+    assert parameters
+    tree = jacrev(lambda p: functional_call(network, p, (x,)))(parameters)
+    for name, leaf in tree.items():
+        if found.own_gates and name.startswith("feature"):
+            continue
+        J = leaf.flatten(2)
+        expected += torch.einsum("nkp,mkp->nm", J, J) / J.shape[1]
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected, **TIGHT)

@@ -7,6 +7,7 @@ import torch
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.model.architecture import Architecture, Dense
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 
@@ -74,3 +75,16 @@ def test_the_expectation_lies_beside_the_measured_value_kernel(name: str) -> Non
     exact = k.expected_value_kernel(network.architecture, shared.gates, x, sigmas)
     assert torch.allclose(expected, exact, rtol=1e-12)
     assert torch.linalg.norm(total / draws - expected) < 0.4 * torch.linalg.norm(expected)
+
+
+def test_the_expected_value_kernel_is_refused_where_what_trains_is_folded() -> None:
+    nodes = (Dense(3, 4, factor=0.5), Dense(4, 2, gated=False))
+    network = make_network(Architecture((3,), nodes), own=False)
+    x = images(network.architecture, 3)
+    with pytest.raises(ValueError, match="folded=True"):
+        k.SharedKernels(network, x).expected_value()
+    expected = k.SharedKernels(network, x, folded=True).expected_value()
+    plain = make_network(Architecture((3,), (Dense(3, 4), nodes[1])), own=False)
+    plain.value.take(*network.value.tensors())
+    plain.feature.take(*network.feature.tensors())
+    torch.testing.assert_close(expected, k.SharedKernels(plain, x).expected_value())

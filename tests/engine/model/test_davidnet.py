@@ -266,7 +266,26 @@ def test_gates_and_weights_of_a_checkpoint_are_taken_with_their_normalisation(
     assert torch.allclose(begun(x), first.trainer.network(x), atol=1e-5)
 
 
-def test_the_tangent_kernel_is_that_of_the_folded_weights(
+def test_the_tangent_kernel_is_that_of_what_is_trained(
+    pair: tuple[GatedNetwork, Published, Tensor],
+) -> None:
+    network, twin, x = pair
+    twin.eval()
+    parameters = list(twin.parameters())
+    rows = torch.stack(
+        [
+            torch.cat(
+                [g.flatten() for g in torch.autograd.grad(logit, parameters, retain_graph=True)]
+            )
+            for example in x[:3]
+            for logit in twin(example[None])[0]
+        ]
+    ).reshape(3, 5, -1)
+    K = torch.einsum("skp,tkp->st", rows, rows) / 5
+    assert torch.allclose(SharedKernels(network, x[:3]).tangent.whole, K)
+
+
+def test_the_tangent_kernel_of_the_folded_weights_is_given_when_asked_for(
     pair: tuple[GatedNetwork, Published, Tensor],
 ) -> None:
     network, _, x = pair
@@ -290,7 +309,7 @@ def test_the_tangent_kernel_is_that_of_the_folded_weights(
         ]
     ).reshape(3, 5, -1)
     K = torch.einsum("skp,tkp->st", rows, rows) / 5
-    assert torch.allclose(SharedKernels(network, x).tangent.value, K)
+    assert torch.allclose(SharedKernels(network, x, folded=True).tangent.whole, K)
 
 
 def test_images_that_are_too_small_are_refused() -> None:

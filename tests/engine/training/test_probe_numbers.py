@@ -150,6 +150,11 @@ def test_the_ntk_of_the_probe_set_is_that_of_both_networks(make_run: Make) -> No
     assert "cross" not in found.arrays
     hard = PROBES["ntk"].read(make_run("FR-II").context(), {}, None)
     assert "hard gates" in hard.facts["feature"]
+    assert hard.facts["trains"] == "K = K^V, over Θ^v."
+    frozen = PROBES["ntk"].read(make_run("gates-only").context(), {}, None)
+    assert set(frozen.arrays) == {"labels", "feature"}
+    assert frozen.facts["trains"] == "K = K^F, over Θ^f."
+    assert "value network is frozen" in frozen.facts["value"]
     own = PROBES["ntk"].read(make_run("soft-ReLU").context(), {}, None)
     assert {"value", "feature", "cross"} <= set(own.arrays)
 

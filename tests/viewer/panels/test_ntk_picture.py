@@ -191,6 +191,22 @@ def test_hard_gates_have_the_value_part_alone_and_say_why() -> None:
     assert_same(scene, expected)
 
 
+def test_a_frozen_value_network_has_the_feature_part_alone_and_the_note_says_over_what() -> None:
+    arrays = {"labels": LABELS, "feature": FEATURE}
+    over = {"trains": "K = K^F, over Θ^f.", "value": "K^V = 0 in gates-only: it is frozen."}
+    frozen = replace(SOFT, arrays=arrays, facts=over)
+    scene = drawn("ntk", with_reading(VIEW, frozen))
+    assert [one.key for one in scene.charts] == ["over_steps", "feature"]
+    assert scene.note == (f"{NOTE} K = $K^F$, over $Θ^f$. $K^V$ = 0 in gates-only: it is frozen.")
+    other = replace(OTHER, readings={"ntk": replace(frozen, facts={})})
+    beside_it = drawn("ntk", beside(with_reading(VIEW, frozen), other))
+    assert [one.key for one in beside_it.charts] == ["over_steps", "feature_0", "feature_1"]
+    assert beside_it.note.startswith(f"{NOTE} A: K = $K^F$, over $Θ^f$.")
+    apart = drawn("ntk", beside(with_reading(VIEW, frozen), OTHER))
+    assert [one.key for one in apart.charts] == ["over_steps", "feature"]
+    assert apart.note.endswith(f"{B} has none of these parts.")
+
+
 def test_without_a_feature_part_the_cross_part_has_the_diagonal_of_the_value_part() -> None:
     arrays = {"labels": LABELS, "value": VALUE, "cross": SIZES * UNIT_CROSS}
     scene = drawn("ntk", with_reading(VIEW, replace(SOFT, arrays=arrays)))
