@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -34,7 +34,7 @@ def save_file(path: Path, content: bytes) -> None:
     Raises `UserError` where the disk is full, read-only or gone; then nothing is left behind.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         write_file(path, content)
     except OSError as error:
         raise UserError(f"Cannot write {path}: {error.strerror or error}.") from None
@@ -59,6 +59,8 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """A new folder with these files, or none: `path` must not exist, or be an empty folder."""
     part = _part(path)
     try:
+        if os.path.lexists(part):  # what was left when the disk let nothing be removed
+            shutil.rmtree(part)
         part.mkdir()
         for name, content in files.items():
             _write(part / name, content)
@@ -66,10 +68,44 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
         if os.name != "posix" and path.is_dir():  # there a rename does not replace a folder
             path.rmdir()
         part.replace(path)
-        sync_folder(path.parent)
+        try:
+            sync_folder(path.parent)
+        except OSError:
+            path.replace(part)
+            raise
     finally:
         if part.exists():
             shutil.rmtree(part, ignore_errors=True)
+
+
+def make_folders(path: Path) -> None:
+    """A folder and those above it, where they are missing, as safe as what lies in it later."""
+    if not path.is_dir():
+        make_folders(path.parent)
+        make_folder(path)
+
+
+def make_folder(path: Path) -> None:
+    """A folder where there is none; the one above it must be there."""
+    if path.is_dir():
+        return
+    path.mkdir(exist_ok=True)
+    try:
+        sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):  # another time it would be taken for one that is safe
+            path.rmdir()
+        raise
+
+
+def sync_tree(folder: Path) -> None:
+    """Sync every file and folder of what was copied, the folder itself included."""
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            _sync_file(path)
+    sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:
@@ -100,6 +136,11 @@ def clear_leftovers(folder: Path) -> None:
 
 def _part(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}{PART}")
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.protocol.events import Measured
 from dgn_engine.regimes import find_regime
+from dgn_engine.storage.plain_data import from_plain
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
 from dgn_engine.training.run import Run
 
@@ -124,5 +125,5 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     right, seen = state.get("epoch_train", (0.0, 0))
     run.evaluation.peaks = [float(peak) for peak in state.get("train_peaks", ())]
     run.evaluation.resume(
-        None if awaited is None else Measured(**awaited), (float(right), int(seen))
+        None if awaited is None else from_plain(Measured, awaited), (float(right), int(seen))
     )

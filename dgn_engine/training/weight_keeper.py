@@ -27,7 +27,6 @@ def save_trainer(path: Path, trainer: Trainer) -> None:
     state = NetworkState.of(
         network, trainer.config, trainer.regime, trainer.step_count, trainer.data.fingerprint
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
     save_network(path, network.state_dict(), state.metadata())
 
 

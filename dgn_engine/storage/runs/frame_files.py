@@ -16,7 +16,7 @@ from safetensors.numpy import load, save
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array, Frame, Reading
-from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -42,7 +42,7 @@ class StoredFrame:
 
 def write(folder: Path, frame: Frame, serial: int) -> StoredFrame:
     """A new file. Raises `OSError`."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     content = encode(frame)
     sha256 = digest(content).sha256
     path = folder / folder_layout.frame_name(frame.step, serial, sha256)
@@ -116,7 +116,8 @@ def encode(frame: Frame) -> bytes:
         "packed": packed,
         "readings": readings,
     }
-    return save(tensors, metadata={"frame": json.dumps(head)})
+    head_text = json.dumps(to_plain(head, "word"), allow_nan=False)
+    return save(tensors, metadata={"frame": head_text})
 
 
 def decode(content: bytes) -> Frame:

@@ -16,6 +16,7 @@ from typing import Any
 
 from dgn_engine.protocol import events
 from dgn_engine.protocol.events import Event
+from dgn_engine.storage.atomic_write import sync_folder
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, open_regular
 
@@ -79,45 +80,85 @@ class LogContents:
 
 
 class LogWriter:
-    """Appends to a log; a torn last line is cut off first. Raises `OSError`."""
+    """Appends to a log; a torn last line is cut off first. Raises `OSError`.
 
-    def __init__(self, path: Path) -> None:
+    Lines stay in memory until they are synced: after a sync that failed the system may have
+    forgotten them, and says of the next one that all went well.
+    """
+
+    def __init__(self, path: Path, written: int = 0) -> None:
+        """`written`: how many lines there were at least; where some are gone, no number of theirs
+        is given again.
+        """
         self._path = path
         self._file: io.FileIO | None = None
-        self._dirty = False
         self._synced = 0.0
-        self._seq, self._end = _last(path)
+        seq, self._end = _last(path)
+        self._seq = max(seq, written)
+        self._dirty = True
+        self._unsynced = bytearray()
+        self._doubtful = False  # a sync failed
         self.reopen()
+        self._sync_what_is_there()
 
     @property
     def next_seq(self) -> int:
         return self._seq
 
     def append(self, name: str, fields: dict[str, object]) -> None:
-        """One line, flushed; synced if the last time was a second ago."""
+        """One line, flushed; synced if the last time was a second ago. Where that fails, the line
+        is not there.
+        """
         if self._file is None:
             raise OSError(None, "the log is closed")
         raw = encode_line(LogLine(self._seq, round(time.time(), 3), name, fields))
         if self._file.write(raw) != len(raw):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._seq += 1
-        self._end += len(raw)
+        self._unsynced += raw
         self._dirty = True
         if time.monotonic() - self._synced >= SYNC_EVERY:
-            self.sync()
+            try:
+                self.sync()
+            except OSError:
+                del self._unsynced[-len(raw) :]
+                raise
+        self._seq += 1
+        self._end += len(raw)
 
     def sync(self) -> None:
         if self._dirty and self._file is not None:
-            os.fsync(self._file.fileno())
-            self._dirty = False
+            if self._doubtful:
+                self._write_again(self._file)
+            try:
+                os.fsync(self._file.fileno())
+            except OSError:
+                self._doubtful = True
+                raise
+            self._dirty = self._doubtful = False
+            self._unsynced.clear()
         self._synced = time.monotonic()
+
+    def _write_again(self, file: io.FileIO) -> None:
+        file.seek(self._end - len(self._unsynced))
+        if file.write(self._unsynced) != len(self._unsynced):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _sync_what_is_there(self) -> None:
+        """A writer that was killed may have left lines unsynced, and a new file has no name yet."""
+        try:
+            self.sync()
+            sync_folder(self._path.parent)
+        except BaseException:
+            self.close()
+            raise
+        self._synced = 0.0
 
     def reopen(self) -> None:
         """Open anew at the end of the last whole line: after trouble, half a line may be there."""
         self.close()
         if self._path.is_symlink():  # whatever it points to would be cut
             raise OSError(errno.ELOOP, "the log is a link")
-        file = io.FileIO(self._path, "r+b" if self._end else "ab")
+        file = io.FileIO(self._path, "r+b" if self._end or self._path.exists() else "xb")
         try:
             if file.seek(0, os.SEEK_END) < self._end:
                 raise OSError(None, "the log has become shorter")

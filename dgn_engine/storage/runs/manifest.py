@@ -109,8 +109,6 @@ class ManifestWriter:
             if not (folder / folder_layout.CHECKPOINTS / name).exists()
         }
         self._lost_frames = known.serials.difference(frames)
-        # No serial number is given twice.
-        self.next_serial = 1 + max(known.serials, default=-1)
 
     def forget_frames(self, serial: int) -> None:
         """Frames from this number on are superseded."""

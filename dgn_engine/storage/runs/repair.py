@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import clear_leftovers, write_file
+from dgn_engine.storage.atomic_write import (
+    clear_leftovers,
+    make_folders,
+    sync_folder,
+    write_file,
+)
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import NotRegular, read_text
 from dgn_engine.storage.runs import folder_layout, run_checkpoints, run_info
@@ -65,7 +69,7 @@ def _repair_info(folder: Path) -> list[str]:
         if "another version" in str(refusal):
             raise
     config, source = _recorded_config(folder)
-    _set_aside(folder, folder / folder_layout.RUN)
+    _link_aside(folder, folder / folder_layout.RUN)
     run_info.write(folder, run_info.recreate(config))
     return [
         f"{folder_layout.RUN} was made anew from {source}; "
@@ -99,7 +103,7 @@ def _repair_config(folder: Path) -> list[str]:
     if _read_config(folder) == config:
         return []
     path = folder / folder_layout.CONFIG
-    _set_aside(folder, path)
+    _link_aside(folder, path)
     write_file(path, config.to_toml().encode())
     return [f"{folder_layout.CONFIG} was made anew from {folder_layout.RUN}."]
 
@@ -117,7 +121,7 @@ def _repair_log(folder: Path) -> list[str]:
         return [f"{folder_layout.LOG} {why}; an empty one was made, {written:,} lines are lost."]
     if not (log.damaged or log.missing or log.torn):
         return []
-    _set_aside(folder, path)
+    _link_aside(folder, path)
     write_file(path, fill_gaps(log))
     if not (log.damaged or log.missing):
         return [f"{folder_layout.LOG}: a last line that was not finished was cut off."]
@@ -156,13 +160,34 @@ def _known(folder: Path) -> Manifest | None:
         return None
 
 
+def _link_aside(folder: Path, path: Path) -> None:
+    """Before a file is written anew: until then it stays, or a crash would leave none."""
+    if path.is_symlink() or not path.is_file():
+        _set_aside(folder, path)
+        return
+    target = _unused_place(folder, path)
+    try:
+        target.hardlink_to(path)
+    except OSError:  # a file system that has no links
+        _set_aside(folder, path)
+        return
+    sync_folder(target.parent)
+
+
 def _set_aside(folder: Path, path: Path) -> None:
     if not os.path.lexists(path):
         return
+    target = _unused_place(folder, path)
+    path.rename(target)
+    sync_folder(target.parent)
+    sync_folder(path.parent)
+
+
+def _unused_place(folder: Path, path: Path) -> Path:
     target = folder / folder_layout.DAMAGED / path.relative_to(folder)
     again = 1
     while os.path.lexists(target):
         target = target.with_name(f"{path.name}.{again}")
         again += 1
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.move(path, target)
+    make_folders(target.parent)
+    return target

@@ -14,7 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import write_folder
+from dgn_engine.storage.atomic_write import make_folder, sync_folder, write_folder
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
@@ -71,7 +71,7 @@ def write(
     folder: Path, snapshot: Snapshot, order: int, marks: Mapping[str, object]
 ) -> StoredCheckpoint:
     """A new step folder; `marks` (kept, lines, frames) go into its state. Raises `OSError`."""
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     state = {**snapshot.state, **marks, "order": order}
     again = 0
     while (path := folder / folder_layout.checkpoint_name(snapshot.step, again)).exists():
@@ -130,9 +130,10 @@ def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckp
 
 
 def remove(checkpoint: StoredCheckpoint) -> None:
-    """Rename the folder first, so that half a checkpoint is never read."""
+    """Rename the folder first, so that half a checkpoint is never read, after a crash neither."""
     hidden = checkpoint.path.with_name(f".{checkpoint.path.name}.gone.part")
     checkpoint.path.rename(hidden)
+    sync_folder(hidden.parent)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
@@ -168,4 +169,4 @@ def _of_state(path: Path, state: Mapping[str, Any]) -> StoredCheckpoint:
 
 
 def _json(tree: Any) -> bytes:
-    return (json.dumps(tree, indent=1) + "\n").encode()
+    return (json.dumps(to_plain(tree, "word"), indent=1, allow_nan=False) + "\n").encode()

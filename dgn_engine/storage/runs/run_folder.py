@@ -17,18 +17,25 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.protocol.frames import Frame
-from dgn_engine.storage.atomic_write import clear_leftovers, write_folder
+from dgn_engine.storage.atomic_write import (
+    clear_leftovers,
+    make_folders,
+    sync_folder,
+    write_folder,
+)
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogWriter, read_log
+from dgn_engine.storage.runs.log import LogLine, LogWriter, read_log
 from dgn_engine.storage.runs.manifest import (
     KEY,
+    NOTHING,
     Manifest,
     ManifestWriter,
     put_manifest,
     read_manifest,
 )
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.storage.runs.serial_numbers import NextNumbers, find_next_numbers
 
 CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverged", "Failed")
 
@@ -47,16 +54,19 @@ class RunFolder:
             self.info = run_info.read(path)  # its last writer may have ended a moment ago
             for folder in folder_layout.written_folders(path):
                 clear_leftovers(folder)
-            self._log = LogWriter(path / folder_layout.LOG)
+            self._sync_names()  # its last writer may have been killed before it did
+            known, lines = self._known_manifest(), _read_lines(path)
+            numbers = find_next_numbers(path, known or NOTHING, lines)
+            self._log = LogWriter(path / folder_layout.LOG, numbers.lines)
             self.checkpoints = run_checkpoints.scan(path / folder_layout.CHECKPOINTS)
             self._frames = frame_files.scan(path / folder_layout.FRAMES)
             self._changes = [
                 int(line.fields["step"])
-                for line in read_log(path / folder_layout.LOG).lines
+                for line in lines
                 if line.name in CHANGES and "step" in line.fields
             ]
             serials = [frame.serial for frame in self._frames]
-            self._manifest = ManifestWriter(path, self._known_manifest(), serials)
+            self._manifest = ManifestWriter(path, known, serials)
         except UserError:
             self._lock.release()
             raise
@@ -64,8 +74,7 @@ class RunFolder:
             self._lock.release()
             raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
         self._changed = False  # so far it is as its last writer left it
-        self._serial = max(self._manifest.next_serial, 1 + max(serials, default=-1))
-        self._order = 1 + max((one.order for one in self.checkpoints), default=-1)
+        self._serial, self._order = numbers.frames, numbers.checkpoints
 
     @staticmethod
     def create(path: Path, config: RunConfig, frames_cap: int = frame_files.CAP) -> RunFolder:
@@ -73,7 +82,7 @@ class RunFolder:
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise UserError(f"{path} is not empty; choose another folder with --out.")
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(path.parent)
             write_folder(
                 path,
                 {
@@ -133,13 +142,16 @@ class RunFolder:
         lines = serial = 0
         if newest is not None:
             lines, serial = newest.lines, newest.frames
-        self._change()
-        for frame in self._frames:
-            if frame.serial >= serial:
-                frame.path.unlink(missing_ok=True)
+        given = NextNumbers(self._log.next_seq, self._serial, self._order)
+        self.note("RunContinued", {**fields, "lines": lines, **given.to_fields()})
+        self._log.sync()
+        superseded = [frame for frame in self._frames if frame.serial >= serial]
+        for frame in superseded:
+            frame.path.unlink(missing_ok=True)
+        if superseded:  # none may come back when later checkpoints count it
+            sync_folder(self.path / folder_layout.FRAMES)
         self._frames = [frame for frame in self._frames if frame.serial < serial]
         self._manifest.forget_frames(serial)
-        self.note("RunContinued", {**fields, "lines": lines})
 
     def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
         """Write a checkpoint, and remove those that are no longer needed."""
@@ -147,13 +159,14 @@ class RunFolder:
         self._log.sync()
         folder = self.path / folder_layout.CHECKPOINTS
         marks = {"kept": kept, "lines": self._log.next_seq, "frames": self._serial}
-        new = run_checkpoints.write(folder, snapshot, self._order, marks)
-        self._order += 1
-        self.checkpoints.append(new)
+        # A checkpoint whose writing failed at the end may lie there all the same, with its number.
+        order, self._order = self._order, self._order + 1
+        self.checkpoints.append(run_checkpoints.write(folder, snapshot, order, marks))
         for one in run_checkpoints.choose_superfluous(self.checkpoints):
-            if not (one.path / folder_layout.KEEP).exists():
-                run_checkpoints.remove(one)
-            self.checkpoints.remove(one)
+            with suppress(OSError):  # the new one is written: what stays too long does no harm
+                if not (one.path / folder_layout.KEEP).exists():
+                    run_checkpoints.remove(one)
+                self.checkpoints.remove(one)
 
     def drop(self, checkpoint: run_checkpoints.StoredCheckpoint) -> None:
         """Take a checkpoint out: the run goes on from an earlier one."""
@@ -169,8 +182,9 @@ class RunFolder:
         )
         self._serial += 1
         for one in frame_files.choose_dropped(self._frames, self._changes, self._cap):
-            one.path.unlink(missing_ok=True)
-            self._frames.remove(one)
+            with suppress(OSError):  # the new one is written: what stays too long does no harm
+                one.path.unlink(missing_ok=True)
+                self._frames.remove(one)
 
     @property
     def lines(self) -> int:
@@ -188,6 +202,7 @@ class RunFolder:
         if here["id"] != self.info["id"]:
             raise OSError(None, "another run lies in its folder now")
         self._lock.retake()
+        self._sync_names()
         self._log.reopen()
 
     def close(self) -> None:
@@ -209,6 +224,13 @@ class RunFolder:
         except ValueError:  # `verify` names it
             return None
 
+    def _sync_names(self) -> None:
+        for folder in folder_layout.written_folders(self.path):
+            if folder.is_dir():
+                sync_folder(folder)
+        with suppress(PermissionError):  # who may not list the runs may still write this one
+            sync_folder(self.path.parent)
+
     def _change(self) -> None:
         """Take the manifest out before anything changes: it no longer holds."""
         if not self._changed and KEY in self.info:
@@ -224,6 +246,14 @@ class RunFolder:
     def _write_info(self, info: dict[str, Any]) -> None:
         run_info.write(self.path, info)
         self.info = info
+
+
+def _read_lines(folder: Path) -> tuple[LogLine, ...]:
+    """The sound lines of the log; none where there is no log. Raises `OSError`."""
+    try:
+        return read_log(folder / folder_layout.LOG).lines
+    except FileNotFoundError:
+        return ()
 
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:

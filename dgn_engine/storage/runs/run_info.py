@@ -67,10 +67,9 @@ def add_start(
 
 def encode(info: Mapping[str, Any]) -> bytes:
     """As it is written; 'sha256' is that of everything else, as compact sorted JSON."""
-    tree = {key: value for key, value in info.items() if key != _CHECK}
-    return (
-        json.dumps({**tree, _CHECK: _digest(tree)}, indent=2, ensure_ascii=False) + "\n"
-    ).encode()
+    tree = to_plain({key: value for key, value in info.items() if key != _CHECK}, "word")
+    whole = {**tree, _CHECK: _digest(tree)}
+    return (json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def read(folder: Path) -> dict[str, Any]:

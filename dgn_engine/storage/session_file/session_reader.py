@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import PART, sync_folder, write_file
+from dgn_engine.storage.atomic_write import PART, make_folders, sync_folder, sync_tree, write_file
 from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child, child_command
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.wire import read_head
@@ -87,9 +87,10 @@ def adopt(folder: Path, root: Path, name: str) -> Path:
     path = folder_layout.unused_path(root, wanted.strip(".") or "session")
     part = root / f".{path.name}.{os.getpid()}{PART}"
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        make_folders(root)
         shutil.copytree(folder, part)
         run_info.write(part, {**run_info.read(part), "id": uuid.uuid4().hex})
+        sync_tree(part)
         part.rename(path)
         sync_folder(root)
     except OSError as error:

@@ -186,7 +186,8 @@ def _content(path: Path) -> bytes | None:
 
 
 def _json(tree: Mapping[str, Any]) -> bytes:
-    return (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode()
+    plain = to_plain(tree, "word")
+    return (json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def _scores(reader: RunReader) -> str:

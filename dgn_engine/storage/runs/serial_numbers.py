@@ -1,0 +1,77 @@
+"""The numbers that a run gives to its lines, frames and checkpoints: none is given twice.
+
+What was damaged, put aside, removed or superseded keeps its number: a checkpoint says how many
+lines and frames came before it, and would count later ones as its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.log import LogLine
+from dgn_engine.storage.runs.manifest import Manifest
+
+_MOST = 1 << 53  # what claims more is damaged
+
+
+@dataclass(frozen=True)
+class NextNumbers:
+    """The first number of each kind that nothing has, or ever had."""
+
+    lines: int
+    frames: int
+    checkpoints: int
+
+    def to_fields(self) -> dict[str, int]:
+        """As `RunContinued` keeps them: what it supersedes is removed after it is logged."""
+        return {"frames": self.frames, "checkpoints": self.checkpoints}
+
+
+def find_next_numbers(folder: Path, manifest: Manifest, log: Iterable[LogLine]) -> NextNumbers:
+    """By everything in a run's folder that names a number; raises `OSError`."""
+    places = (folder, folder / folder_layout.DAMAGED)
+    states = [state for place in places for state in _states(place / folder_layout.CHECKPOINTS)]
+    continued = [line.fields for line in log if line.name == "RunContinued"]
+    serials = [serial for place in places for serial in _serials(place / folder_layout.FRAMES)]
+    frames = [*_numbers(states, "frames"), *_numbers(continued, "frames")]
+    frames += [1 + serial for serial in (*serials, *manifest.serials)]
+    checkpoints = [1 + order for order in _numbers(states, "order")]
+    checkpoints += _numbers(continued, "checkpoints")
+    return NextNumbers(
+        lines=max((manifest.lines, *_numbers(states, "lines"))),
+        frames=max(frames, default=0),
+        checkpoints=max(checkpoints, default=0),
+    )
+
+
+def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:
+    for table in tables:
+        number = table.get(name)
+        if isinstance(number, int) and 0 <= number < _MOST:
+            yield number
+
+
+def _states(checkpoints: Path) -> Iterator[Mapping[str, Any]]:
+    """Of all checkpoints, sound or not, as far as they can be read."""
+    for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
+        try:
+            state = json.loads(read_regular(path / folder_layout.STATE))
+        except (OSError, ValueError, RecursionError):
+            continue
+        if isinstance(state, dict):
+            yield state
+
+
+def _serials(frames: Path) -> Iterator[int]:
+    ending = ".safetensors"
+    for path in frames.iterdir() if frames.is_dir() else ():
+        # Another one of the same name was put aside before: '….safetensors.1'.
+        key = folder_layout.frame_key(path.name.partition(ending)[0] + ending)
+        if key is not None:
+            yield key[1]

@@ -1,0 +1,30 @@
+"""Runs on a recorded disk: quick, and always the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import safetensors.numpy
+
+from dgn_engine.storage.runs import log, run_checkpoints
+from tests.engine.storage.recorded_disk import RecordedDisk
+
+
+@pytest.fixture
+def disk(memory: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedDisk:
+    """A folder whose changes are recorded: `with disk: …`.
+
+    No line is synced by the clock, so that more may be missing, always the same; and no child
+    reads the tensors of a checkpoint, because it is slow, and tested elsewhere.
+    """
+
+    def read(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(arrays=safetensors.numpy.load(path.read_bytes()))
+
+    monkeypatch.setattr(log, "SYNC_EVERY", float("inf"))
+    monkeypatch.setattr(run_checkpoints, "read_tensors", read)
+    root = memory / "disk"
+    root.mkdir()
+    return RecordedDisk(root)

@@ -1,0 +1,171 @@
+"""A short recorded run, and what of it has to be there after a crash at any moment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dgn_engine.config import RunConfig
+from dgn_engine.protocol.events import Measured
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import frame_files
+from dgn_engine.storage.runs.manifest import Damage, verify
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.storage.recorded_disk import RecordedDisk
+
+CONFIG = RunConfig()
+NAME = "run"
+CAP = 3000  # bytes of frames: the fourth one makes the first ones go
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What was finished: synced lines of the log, orders of checkpoints, serials of frames."""
+
+    lines: int
+    checkpoints: frozenset[int]
+    frames: frozenset[int]
+
+    def common(self, other: Promise) -> Promise:
+        """What two moments have in common: a crash between them may not take it."""
+        return Promise(
+            min(self.lines, other.lines),
+            self.checkpoints & other.checkpoints,
+            self.frames & other.frames,
+        )
+
+
+def snapshot(step: int) -> Snapshot:
+    """Its weights say of which step it is."""
+    state = {"format": 1, "step": step, "finished": False, "config": CONFIG.to_dict()}
+    return Snapshot({"value.weights.0": torch.full((2, 2), float(step))}, state)
+
+
+def frame(step: int) -> Frame:
+    arrays = {"layer_0": np.full((2, 3), step, dtype=np.float32)}
+    reading = Reading("gates", step, 0.1, 0.2, arrays, {"nu": math.nan})
+    return Frame(1, step, step / 45, 0.0, None, {"gates": reading})
+
+
+def score(folder: RunFolder, step: int) -> None:
+    folder.note("Measured", to_plain(Measured(step, 0.0, math.nan, 0.5)))
+
+
+def promised(folder: RunFolder, lines: int) -> Promise:
+    return Promise(
+        lines,
+        frozenset(one.order for one in folder.checkpoints if one.sound),
+        frozenset(one.serial for one in folder._frames),
+    )
+
+
+def record(disk: RecordedDisk, until: Callable[[RunFolder], bool] = lambda _: False) -> Path:
+    """Scores, frames and checkpoints of nine steps, closed in between and gone on with; then the
+    folder is closed. Each step is promised when it is done.
+    """
+    path = disk.root / "runs" / NAME
+    folder = RunFolder.create(path, CONFIG, frames_cap=CAP)
+    disk.promise(promised(folder, 0))
+    folder = first_part(disk, folder)
+    folder.close()
+    disk.promise(promised(folder, folder.lines))
+    folder = RunFolder(path, frames_cap=CAP)
+    folder.go_on({"step": 6})
+    disk.promise(promised(folder, 7))
+    for step in (7, 8, 9):
+        score(folder, step)
+        folder.add_frame(frame(step))
+        disk.promise(promised(folder, 7))
+    folder.checkpoint(snapshot(9), "final")
+    disk.promise(promised(folder, folder.lines))
+    folder.close()
+    disk.promise(promised(folder, folder.lines))
+    return path
+
+
+def first_part(disk: RecordedDisk, folder: RunFolder) -> RunFolder:
+    for step in (1, 2):
+        score(folder, step)
+    folder.add_frame(frame(2))
+    disk.promise(promised(folder, 0))
+    folder.checkpoint(snapshot(2), "before FL")
+    disk.promise(promised(folder, folder.lines))
+    for step in (3, 4):
+        score(folder, step)
+        folder.checkpoint(snapshot(step), "")
+        disk.promise(promised(folder, folder.lines))
+    score(folder, 5)
+    folder.add_frame(frame(5))
+    folder.sync()
+    disk.promise(promised(folder, folder.lines))
+    score(folder, 6)
+    folder.checkpoint(snapshot(6), "")
+    disk.promise(promised(folder, folder.lines))
+    score(folder, 7)
+    folder.add_frame(frame(7))
+    folder.sync()
+    disk.promise(promised(folder, folder.lines))
+    return folder
+
+
+def harm(path: Path, ordered: bool = True) -> Iterator[Damage]:
+    """What `verify` names that is lost; `ordered`: else unsynced lines of the log may be."""
+    for damage in verify(path):
+        if not damage.harmless and (ordered or damage.path != "log.jsonl"):
+            yield damage
+
+
+def assert_kept(path: Path, promise: Promise, ordered: bool) -> None:
+    """Everything that was promised is there and sound, and each checkpoint has its lines."""
+    assert list(harm(path, ordered)) == []
+    reader = RunReader(path)
+    seqs = {line.seq for line in reader.log.lines}
+    assert seqs.issuperset(range(promise.lines))
+    assert {one.order for one in reader.checkpoints} >= promise.checkpoints
+    assert {one.serial for one in reader.frames} >= promise.frames
+    for one in reader.checkpoints:
+        assert seqs.issuperset(range(one.lines)), f"{one.path.name} without its log"
+    for stored in reader.frames:
+        assert frame_files.check(stored) == ""
+        step = frame_files.read(stored).readings["gates"].arrays["layer_0"][0, 0]
+        assert step == stored.step
+
+
+def assert_goes_on(path: Path, promise: Promise, ordered: bool) -> None:
+    """The run opens, goes on from its newest checkpoint, and is whole afterwards."""
+    folder = RunFolder(path, frames_cap=CAP)
+    try:
+        newest, held = folder.newest, folder.newest_snapshot()
+        if promise.checkpoints:
+            assert newest is not None
+            assert newest.order >= max(promise.checkpoints)
+        step = 0
+        if held is not None:
+            step = held.step
+            assert torch.equal(held.tensors["value.weights.0"], torch.full((2, 2), float(step)))
+        orders = {one.order for one in folder.checkpoints}
+        serials = {one.serial for one in frame_files.scan(path / "frames")}
+        folder.go_on({"step": step})
+        score(folder, step + 1)
+        folder.add_frame(frame(step + 1))
+        folder.checkpoint(snapshot(step + 1), "")
+        assert folder.newest is not None
+        assert folder.newest.order not in orders
+        assert folder._frames[-1].serial not in serials
+    finally:
+        folder.close()
+    assert list(harm(path, ordered)) == []
+    reader = RunReader(path)
+    steps = [event.step for event in reader.measured]
+    assert steps == sorted(set(steps)), "a score of a part that was done again counts twice"
+    assert steps[-1] == step + 1
+    assert [one.step for one in reader.frames] == sorted({one.step for one in reader.frames})
+    assert reader.checkpoints[-1].step == step + 1

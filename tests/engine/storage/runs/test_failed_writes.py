@@ -1,0 +1,145 @@
+"""A disk that is full at each operation of a recorded run, one after another: nothing is lost,
+nothing is there twice, and what was synced stays.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Measured
+from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.runs import log
+from dgn_engine.storage.runs.log import decode_line
+from dgn_engine.storage.runs.recorder import Recorder
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.storage.crashed_disk import crashes
+from tests.engine.storage.recorded_disk import RecordedDisk, full_at
+from tests.engine.storage.runs import short_run
+
+LAST = 4  # steps: one checkpoint is removed
+
+
+class SteppedRecorder(Recorder):
+    """Does its jobs when it is told, in the thread of the test."""
+
+    def _serve(self) -> None:
+        pass
+
+    def work(self) -> None:
+        """All that was asked; what had to wait is tried until it is done."""
+        while not self._jobs.empty():
+            job = self._jobs.get()
+            assert job is not None
+            self._do(job)
+        for _ in range(20):
+            if not self.paused:
+                break
+            self._try_again()
+        assert not self.paused
+
+
+def lived_through(disk):
+    """Recorded with every failure waited for; the folder's path."""
+    path = disk.root / short_run.NAME
+    recorder = SteppedRecorder(opened(path))
+    for step in range(1, LAST + 1):
+        recorder.note("Measured", to_plain(Measured(step, 0.0, 0.5, 0.5)))
+        recorder.add_frame(short_run.frame(step))
+        recorder.checkpoint(short_run.snapshot(step), "before FL" if step == 1 else "")
+        recorder.mark()
+        recorder.work()
+        disk.promise(step)
+    recorder.folder.close()
+    return path
+
+
+def opened(path):
+    """A new run, tried until the disk has room; what failed has left a whole run or nothing."""
+    for _ in range(20):
+        try:
+            if path.exists():
+                return RunFolder(path, frames_cap=short_run.CAP)
+            return RunFolder.create(path, short_run.CONFIG, frames_cap=short_run.CAP)
+        except UserError:
+            assert not path.exists() or RunReader(path).lines == ()
+    raise AssertionError("the disk has room by now")
+
+
+def disk_below(root, name):
+    (root / name).mkdir()
+    return RecordedDisk(root / name)
+
+
+def assert_nothing_lost(path):
+    reader = RunReader(path)
+    assert [event.step for event in reader.measured] == list(range(1, LAST + 1))
+    names = [line.name for line in reader.lines]
+    assert names.count("RecordingPaused") == names.count("RecordingResumed")
+    assert list(short_run.harm(path)) == []
+    steps = [one.step for one in reader.checkpoints]
+    assert steps == sorted(steps)
+    assert {1, LAST} <= set(steps)
+    assert reader.checkpoints[0].kept == "before FL"
+    orders = [one.order for one in reader.checkpoints]
+    serials = [one.serial for one in reader.frames]
+    frames = [one.step for one in reader.frames]
+    for numbers in (orders, serials, frames):
+        assert numbers == sorted(set(numbers))
+
+
+def assert_synced_stays(disk):
+    """Where all that is unsynced is lost, at each moment when something was said to be done."""
+    for number, one in enumerate(disk.operations, 1):
+        if one.kind != "promise":
+            continue
+        for crash in crashes(disk.before, disk.operations[:number], first=number):
+            lines = crash.tree[f"{short_run.NAME}/log.jsonl"]
+            sound = [decode_line(line) for line in lines.split(b"\n")[:-1]]
+            steps = {line.fields["step"] for line in sound if line and line.name == "Measured"}
+            assert steps >= set(range(1, one.promise + 1)), (one.promise, crash.how)
+            states = [path for path in crash.tree if path.endswith("/state.json")]
+            assert any(f"/{one.promise:09}" in path for path in states), crash.how
+
+
+@pytest.fixture(params=[math.inf, 0.0], ids=["synced when asked", "synced at each line"])
+def kinds(request, disk, monkeypatch):
+    """What is asked for where nothing fails."""
+    monkeypatch.setattr(log, "SYNC_EVERY", request.param)
+    asked = []
+    disk.fails = lambda _, kind: asked.append(kind) or 0
+    with disk:
+        assert_nothing_lost(lived_through(disk))
+    return asked
+
+
+def assert_lived_through(root, number, torn=False, width=1):
+    disk = disk_below(root, f"full-{number}")
+    disk.fails, disk.torn = full_at(*range(number, number + width)), torn
+    try:
+        with disk:
+            path = lived_through(disk)
+        assert_nothing_lost(path)
+        assert_synced_stays(disk)
+    except BaseException as error:
+        error.add_note(f"operation {number} failed")
+        raise
+
+
+def test_a_disk_that_is_full_at_any_operation_loses_nothing(kinds, memory):
+    assert {"create", "mkdir", "write", "truncate", "fsync", "rename", "unlink"} <= set(kinds)
+    for number in range(len(kinds)):
+        assert_lived_through(memory, number)
+
+
+def test_half_of_any_write_loses_nothing(kinds, memory):
+    for number in (n for n, kind in enumerate(kinds) if kind == "write"):
+        assert_lived_through(memory, number, torn=True)
+
+
+def test_a_disk_that_is_full_for_a_while_loses_nothing(kinds, memory):
+    for number in range(0, len(kinds), 4):
+        assert_lived_through(memory, number, width=7)
