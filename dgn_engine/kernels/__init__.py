@@ -25,6 +25,13 @@ from dgn_engine.kernels.large_kernels import (
     nu,
 )
 from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
+from dgn_engine.kernels.operators import (
+    OperatorLogits,
+    path_diagonal,
+    path_operator,
+    tangent_diagonal,
+    tangent_operator,
+)
 from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import (
     Normalise,
@@ -65,6 +72,7 @@ __all__ = [
     "Logits",
     "Normalise",
     "Nu",
+    "OperatorLogits",
     "PathInputs",
     "SharedKernels",
     "Spectrum",
@@ -92,6 +100,8 @@ __all__ = [
     "nu",
     "overlap",
     "pair_bytes",
+    "path_diagonal",
+    "path_operator",
     "random_gating_eigenvalues",
     "random_gating_kernel",
     "relu_limit",
@@ -102,7 +112,9 @@ __all__ = [
     "sub_network",
     "sub_network_kernel",
     "sub_network_shares",
+    "tangent_diagonal",
     "tangent_kernels",
+    "tangent_operator",
     "unit_diagonal",
     "value_kernel_constant",
     "weight_sigmas",

@@ -107,8 +107,7 @@ def tangent_kernels(
     """
     if logits not in get_args(Logits):
         raise UserError(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
-    trains = network.trains if trains is None else trains
-    trains = ("value", "feature") if trains is None else trains
+    trains = _what_trains(network, trains)
     one = _block(network, network.trace(x) if trace is None else trace, trains, folded)
     two = one
     if other is not None:
@@ -125,6 +124,40 @@ def tangent_kernels(
         )
     parts = [_sweep(one, two, output_delta(classes, c, summed, x), how) for c in chunks]
     return _joined(parts, logits, classes)
+
+
+@torch.no_grad()
+def layer_sides(
+    network: GatedNetwork, x: Tensor, top: Tensor, trains: Trained | None, folded: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each trained layer its factor Z (n, P, a) and its side D (n or 1, P, c, b): the gradient
+    of logit c in `top` (see `output_delta`) is Σ_p D[p, c] Z[p]ᵀ, and K the sum over the layers of
+    the products of their gradients. `trains`, `folded` as in `tangent_kernels`."""
+    block = _block(network, network.trace(x), _what_trains(network, trains), folded)
+    for each in _factors(block, top):
+        positions = _positions(each)
+        rows = factor(each.layer, each.parameters.bias, each.inputs, pairwise=True)
+        assert rows is not None
+        side = _both_parts(_sides(each, pairwise=True))
+        yield rows.reshape(len(x), positions, -1), side.reshape(-1, positions, *side.shape[1:])
+        for norm in each.parameters.norms:
+            side = _both_parts(_normal_sides(each, norm))
+            yield x.new_ones((len(x), 1, 1)), side[:, None]
+
+
+def _both_parts(sides: _Sides) -> Tensor:
+    value, feature = sides
+    if value is None or feature is None:
+        both = feature if value is None else value
+        assert both is not None
+        return both
+    return value + feature
+
+
+def _what_trains(network: GatedNetwork, trains: Trained | None) -> Trained:
+    """What was asked for, else what the network says, else both."""
+    trains = network.trains if trains is None else trains
+    return ("value", "feature") if trains is None else trains
 
 
 def check_gates_are_made(network: GatedNetwork) -> None:

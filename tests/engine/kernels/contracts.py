@@ -43,6 +43,7 @@ CONTRACTS: dict[str, Contract] = {
     "nu": ({"kernel": "n n", "targets": "n ..."}, {}),
     "overlap": (GATES, {"": "n m"}),
     "expected_value_kernel": (GATES, {"": "n m"}),
+    "path_diagonal": ({}, {"": "n"}),
     "random_gating_eigenvalues": ({}, {"": "n"}),
     "random_gating_kernel": ({}, {"": "n n"}),
     "relu_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
@@ -57,6 +58,7 @@ CONTRACTS: dict[str, Contract] = {
     ),
     "sub_network_kernel": (GATES, {"": "n m"}),
     "sub_network_shares": (PATHS, {}),
+    "tangent_diagonal": ({}, {"": "n"}),
     "unit_diagonal": ({"kernel": "n n"}, {"": "n n"}),
 }
 # The modes of tangent kernels: the shape of each part for blocks of n and m examples.
@@ -71,8 +73,10 @@ WITHOUT_SHAPES = {
     "npk_cost",
     "ntk_cost",
     "pair_bytes",
+    "path_operator",
     "residual_blocks",
     "sub_network",
+    "tangent_operator",
     "value_kernel_constant",
     "weight_sigmas",
 }
