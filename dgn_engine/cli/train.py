@@ -47,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="probes to write as frames while training: gates,overlap,npk,ntk",
     )
     parser.add_argument(
+        "--record-every",
+        type=int,
+        metavar="N",
+        help="a frame every N steps, the first and the last (else these, and as time allows)",
+    )
+    parser.add_argument(
         "--checkpoint-every",
         type=float,
         default=EVERY,
@@ -64,6 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     every = arguments.checkpoint_every
     if not (math.isfinite(every) and every >= 0):
         raise UserError(f"--checkpoint-every {every:g}: must be a number of seconds, 0 or more.")
+    _check_record_every(arguments)
     if arguments.resume is not None:
         return _resume(arguments)
     if arguments.no_record and (arguments.out or arguments.record):
@@ -82,6 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
         if folder is not None and not folder.begun:
             folder.discard()  # it never began
         raise
+
+
+def _check_record_every(arguments: argparse.Namespace) -> None:
+    every = arguments.record_every
+    if every is not None and every < 1:
+        raise UserError(f"--record-every {every}: must be a number of steps, 1 or more.")
+    if every is not None and not arguments.record:
+        raise UserError("--record-every needs --record: say which probes, for example npk,ntk.")
 
 
 def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder | None:
@@ -148,10 +163,11 @@ def _train(
         print(f"dgn train: {as_typed(sentence, arguments)}", file=sys.stderr)
 
     with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
-        outcome = work(HeadlessRun(progress, stop.requested, probes, every, named))
+        frames = arguments.record_every or 0
+        outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
     print(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
-        print(f"Recorded in {folder.path}.", file=sys.stderr)
+        print(f"Recorded in {folder.path}.{_frames_in_words(folder, probes)}", file=sys.stderr)
     if outcome.unsaved:
         print(f"dgn train: {outcome.unsaved}", file=sys.stderr)
         return UNSAVED
@@ -163,6 +179,17 @@ def _train(
         print(f"dgn train: interrupted at step {outcome.step:,}{saved}.", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+def _frames_in_words(folder: RunFolder, probes: list[str]) -> str:
+    """Of how many steps there are frames: those of long runs are thinned to a cap."""
+    from dgn_engine.storage.runs.run_reader import RunReader
+
+    steps = sorted({frame.step for frame in RunReader(folder.path).frames}) if probes else []
+    if not steps:
+        return ""
+    plural = "s" if len(steps) > 1 else ""
+    return f" Frames of {len(steps):,} step{plural}, {steps[0]:,} to {steps[-1]:,}."
 
 
 COMMAND = Subcommand("Train one network without a window.", add_arguments, run)

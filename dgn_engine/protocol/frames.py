@@ -32,6 +32,10 @@ class Reading:
     too_expensive: float = 0.0  # seconds it was expected to take; then it was not begun
     remark: str = ""  # why it shows less than was asked for: 'probe batch halved to 32: …'
 
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())
+        return f"<{self.probe} of step {self.step:,}: {self.absent or shapes or 'no arrays'}>"
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -44,6 +48,10 @@ class Frame:
     eta_seconds: float | None  # None: trains until stopped
     readings: Mapping[str, Reading] = field(default_factory=dict)
     compared: Mapping[str, Reading] = field(default_factory=dict)  # of the other network
+
+    def __repr__(self) -> str:
+        seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())
+        return f"<frame of step {self.step:,}, epoch {self.epoch:.4g}: {seen or 'no readings'}>"
 
 
 def freeze(array: Array) -> Array:

@@ -229,7 +229,7 @@ def _read(folder: Path, session: UnpackedSession | None = None) -> LoadedRun:
     if started is None:
         raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
     step = reader.step if session is None else session.step
-    frame = reader.frame(step)
+    frame = reader.latest_frame(step)
     events = drawn_history(reader.events)
     if session is not None and frame is not None:
         frame = plain_frame(frame)

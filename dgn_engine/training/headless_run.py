@@ -61,8 +61,10 @@ class Outcome:
 class HeadlessRun:
     """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
-    `probes`: what is read while training and written as frames; none by default. `named`: places of
-    settings that the user wrote ('training.momentum'); where one has no effect, that is said.
+    `probes`: what is read while training and written as frames, before the first step, at the end
+    and in between: every `record_every` steps, or for 0 as time allows. None by default. `named`:
+    places of settings that the user wrote ('training.momentum'); where one has no effect, that is
+    said.
     """
 
     def __init__(
@@ -72,12 +74,14 @@ class HeadlessRun:
         probes: Sequence[str] = (),
         checkpoint_every: float = CHECKPOINT_EVERY,
         named: Collection[str] = (),
+        record_every: int = 0,
     ) -> None:
         self._named = named
         self._watcher = watcher
         self._interrupted = interrupted
         self._probes = tuple(ProbeRequest(name) for name in probes)
         self._every = checkpoint_every
+        self._record_every = record_every
         self._recording: Recording | None = None
         self._run: Run | None = None
         self._keeper: WeightKeeper | None = None
@@ -126,12 +130,14 @@ class HeadlessRun:
     def _to_the_end(self, run: Run) -> Outcome:
         recording = self._recording
         try:
+            self._read_probes(run, needed=run.step_count == 0)
             while not (run.finished or run.diverged or self._interrupted()):
                 run.advance()
                 self._read_probes(run)
                 if recording is not None:
                     recording.tick()
                 self._watcher.stepped(run.step_count)
+            self._read_probes(run, needed=True)
         except BaseException as error:
             if recording is not None:
                 if isinstance(error, Exception):
@@ -146,20 +152,27 @@ class HeadlessRun:
             unsaved = unsaved or recording.paused or f"{recording.path} could not be finished."
         return replace(self._outcome, step=run.step_count, diverged=run.diverged, unsaved=unsaved)
 
-    def _read_probes(self, run: Run) -> None:
-        due = run.probe_schedule.due(run.step_count) if self._probes else ()
-        if due:
-            run.probe_schedule.read(due, run.context(), run.step_count)
-            if self._recording is not None:
-                frame = Frame(
-                    run=run.number,
-                    step=run.step_count,
-                    epoch=run.trainer.epoch,
-                    steps_per_second=0.0,
-                    eta_seconds=None,
-                    readings=dict(run.probe_schedule.readings),
-                )
-                self._recording.on_frame(frame)
+    def _read_probes(self, run: Run, needed: bool = False) -> None:
+        """Read what is due, or for `needed` all that has not seen this step, and record it."""
+        if not self._probes or run.diverged:  # a diverged run has no gates to read
+            return
+        step, schedule = run.step_count, run.probe_schedule
+        needed = needed or bool(self._record_every and step % self._record_every == 0)
+        waits = bool(self._record_every) and not needed
+        due = () if waits else schedule.due(step, catch_up=needed)
+        if not due:
+            return
+        schedule.read(due, run.context(), step)
+        if self._recording is not None:
+            frame = Frame(
+                run=run.number,
+                step=step,
+                epoch=run.trainer.epoch,
+                steps_per_second=0.0,
+                eta_seconds=None,
+                readings=dict(schedule.readings),
+            )
+            self._recording.on_frame(frame, needed)
 
     def _emit(self, event: events.Event) -> None:
         if (

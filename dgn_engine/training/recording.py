@@ -26,6 +26,7 @@ CHECKPOINT_EVERY = 5.0  # seconds, or more where copying the weights takes long:
 LATEST = 9.0  # but no more than this
 COPY_SHARE = 0.02  # of the run's time that copying may take
 FRAME_EVERY = 1.0  # seconds
+PATIENCE = 30.0  # seconds that a frame waits for the disk where it must be written
 _CHANGES = (
     events.RegimeSwapped,
     events.WeightsTaken,
@@ -76,12 +77,14 @@ class Recording:
             self._frame_due = True
         if isinstance(event, events.Finished):
             self.checkpoint("final")
+            self._frame_due = True
 
-    def on_frame(self, frame: Frame) -> None:
-        """Write what the probes saw, once a second and next to events."""
+    def on_frame(self, frame: Frame, needed: bool = False) -> None:
+        """Write what the probes saw, once a second and next to events; `needed`: in any case, if
+        the disk takes it in half a minute."""
         now = time.monotonic()
-        due = self._frame_due or now - self._framed >= FRAME_EVERY
-        if due and self._recorder.add_frame(frame):
+        due = needed or self._frame_due or now - self._framed >= FRAME_EVERY
+        if due and self._recorder.add_frame(frame, PATIENCE if needed else 0.0):
             self._framed, self._frame_due = now, False
 
     def tick(self) -> None:

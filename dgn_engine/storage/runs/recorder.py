@@ -76,9 +76,9 @@ class Recorder:
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         self._put(_Note(name, fields))
 
-    def add_frame(self, frame: Frame) -> bool:
-        """Write a frame, unless too many wait; whether it was accepted."""
-        if self.paused or not self._room.acquire(blocking=False):
+    def add_frame(self, frame: Frame, patience: float = 0.0) -> bool:
+        """Write a frame, unless too many wait for so many seconds; whether it was accepted."""
+        if self.paused or not self._room.acquire(timeout=patience):
             return False
         self._put(frame)
         return True

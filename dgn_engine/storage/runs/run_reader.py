@@ -92,7 +92,21 @@ class RunReader:
         """The frames that count, in the order of their steps; open one with `frame`."""
         return tuple(frame_files.scan(self.path / folder_layout.FRAMES))
 
-    def frame(self, step: int) -> Frame | None:
+    def frame(self, step: int) -> Frame:
+        """The frame of just this step, the last where it has several; raises `UserError` naming the
+        nearest where there is none."""
+        found = [one for one in self.frames if one.step == step]
+        if found:
+            return frame_files.read(found[-1])
+        if not self.frames:
+            raise UserError(
+                f"{self.path.name} holds no frames: what probes see is recorded in the window, and "
+                "by `dgn train --record npk`."
+            )
+        near = _nearest(step, [one.step for one in self.frames])
+        raise UserError(f"{self.path.name} has no frame of step {step:,}; {near}.")
+
+    def latest_frame(self, step: int) -> Frame | None:
         """The last frame at or before a step; None where there is none."""
         place = bisect_right([frame.step for frame in self.frames], step)
         return frame_files.read(self.frames[place - 1]) if place else None

@@ -127,7 +127,7 @@ def _check_checkpoints(reader: RunReader) -> None:
 def _check_frame(reader: RunReader) -> None:
     if reader.frames:
         frame = reader.frame(reader.frames[-1].step)
-        if frame is not None and not math.isfinite(frame.epoch):
+        if not math.isfinite(frame.epoch):
             raise ValueError("epoch")
 
 

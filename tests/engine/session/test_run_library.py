@@ -95,7 +95,7 @@ def test_a_run_is_recorded_and_goes_on_in_another_session(start, tmp_path):
     swaps = [event for event in reader.events if isinstance(event, told.RegimeSwapped)]
     assert [event.after for event in swaps] == ["FR-II"]
     assert reader.frames
-    assert reader.frame(10**9).readings["gates"].arrays["layer_0"].dtype == np.uint8
+    assert reader.latest_frame(10**9).readings["gates"].arrays["layer_0"].dtype == np.uint8
 
     again = start()
     again.session.send(do.ContinueRun(str(folder)))
@@ -203,7 +203,7 @@ def test_a_recorded_run_is_shown_and_goes_on_when_it_is_asked_to(start, stopped)
     assert RunReader(Path(shown.replaced)).status == "stopped"  # the run before it is not lost
     talk.wait_until(lambda: talk.frame.run == 2 and "npk" in talk.frame.readings)
     assert "not recorded" in talk.frame.readings["npk"].absent
-    there = before.frame(shown.step).readings["gates"]
+    there = before.latest_frame(shown.step).readings["gates"]
     for name, array in there.arrays.items():
         np.testing.assert_array_equal(talk.frame.readings["gates"].arrays[name], array)
 

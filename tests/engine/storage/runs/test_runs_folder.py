@@ -338,6 +338,10 @@ def test_a_reader_drops_what_a_continued_run_has_superseded(tmp_path):
     assert math.isnan(reader.measured[-1].train_loss)
     assert len(reader.log.lines) == 6  # nothing was taken out of the log
     assert [one.step for one in reader.frames] == [1, 2]
-    assert reader.frame(99).step == 2
-    assert reader.frame(1).step == 1
-    assert reader.frame(0) is None
+    assert reader.latest_frame(99).step == 2
+    assert reader.latest_frame(1).step == 1
+    assert reader.latest_frame(0) is None
+    assert reader.frame(2).step == 2
+    for step, near in ((0, "the nearest is of step 1"), (99, "the nearest is of step 2")):
+        with pytest.raises(UserError, match=near):
+            reader.frame(step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import time
@@ -11,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from dgn_engine.cli import main
-from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import (
     Measured,
     RecordingPaused,
@@ -25,6 +27,7 @@ from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import probe_schedule
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
 from dgn_engine.training.run_snapshot import capture
@@ -185,10 +188,83 @@ def test_a_diverging_run_keeps_its_last_finite_checkpoint(tmp_path, capsys):
 def test_frames_are_recorded_where_probes_are_asked_for(tmp_path):
     trained(tmp_path / "run", probes=("gates", "npk"))
     reader = RunReader(tmp_path / "run")
-    frame = reader.frame(10**6)
+    frame = reader.latest_frame(10**6)
     assert set(frame.readings) == {"gates", "npk"}
     assert frame.readings["gates"].arrays["layer_0"].shape == (20, 16)
     assert {event.probe for event in reader.events if hasattr(event, "probe")} == {"gates", "npk"}
+
+
+def steps_of_frames(path, config, **settings):
+    """Frames of a run of a recorder whose clock stands still: none is due by time."""
+    folder = RunFolder.create(path, config)
+    HeadlessRun(Deaf(), lambda: False, ("npk",), checkpoint_every=0.0, **settings).train(
+        config, folder
+    )
+    reader = RunReader(path)
+    for stored in reader.frames:
+        seen = reader.frame(stored.step)
+        assert (seen.step, seen.readings["npk"].step) == (stored.step, stored.step)
+    return [frame.step for frame in reader.frames]
+
+
+TEN_STEPS = replace(
+    SMALL,
+    data=DataConfig(train_limit=40, test_limit=10),
+    training=replace(SMALL.training, batch=4),
+)
+
+
+def test_the_first_and_the_last_frame_are_always_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    assert steps_of_frames(tmp_path / "run", TEN_STEPS) == [0, 10]
+
+
+def test_a_frame_is_recorded_every_so_many_steps(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    assert steps_of_frames(tmp_path / "a", TEN_STEPS, record_every=4) == [0, 4, 8, 10]
+    monkeypatch.setattr(probe_schedule, "SHORTEST", 0.0)
+    monkeypatch.setattr(probe_schedule, "SHARE", math.inf)
+    assert steps_of_frames(tmp_path / "b", TEN_STEPS, record_every=4) == [0, 4, 8, 10]
+
+
+def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
+    asked = iter([False] * 3)
+    HeadlessRun(Deaf(), lambda: next(asked, True), ("npk",)).train(TEN_STEPS, folder)
+    reader = RunReader(tmp_path / "run")
+    assert [frame.step for frame in reader.frames] == [0, 3]
+    with pytest.raises(UserError, match=r"no frame of step 2; the nearest are of steps 0 and 3\."):
+        reader.frame(2)
+    assert repr(reader.frame(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
+
+
+def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
+    out = tmp_path / "run"
+    few = ["--width", "8", "--depth", "3", "--epochs", "1", "--train-limit", "40", "--batch", "4"]
+    record = ["--record", "npk", "--record-every", "4", "--test-limit", "10"]
+    assert main(["train", *few, *record, "--out", str(out)]) == 0
+    assert "Frames of 4 steps, 0 to 10." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["--record", "npk", "--record-every", "0"], "1 or more"),
+        (["--record-every", "3"], "--record"),
+    ],
+)
+def test_frames_of_no_steps_or_no_probes_are_refused(tmp_path, capsys, options, named):
+    out = tmp_path / "run"
+    assert main(["train", *FAST, *options, "--out", str(out)]) == 2
+    assert named in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_run_without_frames_says_how_to_have_some(tmp_path):
+    trained(tmp_path / "run", TEN_STEPS)
+    with pytest.raises(UserError, match="--record npk"):
+        RunReader(tmp_path / "run").frame(1)
 
 
 def test_probes_that_are_not_there_are_refused_and_leave_no_folder(tmp_path, capsys):

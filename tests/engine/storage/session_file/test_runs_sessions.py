@@ -80,7 +80,7 @@ def test_what_came_after_the_moment_is_left_out(
     recorded: Path, tmp_path: Path, place: Path
 ) -> None:
     reader = RunReader(recorded)
-    frame = reader.frame(reader.step)
+    frame = reader.latest_frame(reader.step)
     assert frame is not None
     log = reader.log.lines
     save_session(recorded, tmp_path / "s", SavePoint(20, log[3].seq, frame), {"theme": "dark"})
