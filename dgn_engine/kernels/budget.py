@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isqrt, prod
 
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.arguments import check_count, check_network, check_word
 from dgn_engine.kernels.ntk import Logits
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
@@ -18,6 +19,9 @@ WORKING = 128 << 20  # tiles and streamed logits, whatever n is
 def kernel_bytes(network: GatedNetwork, n: int, logits: Logits = "mean") -> int:
     """An upper estimate of the bytes that Σ, τ_l, Λ, S, H, the tangent kernels and their
     eigenvalues take for n examples, all of them held at once."""
+    check_network(network)
+    check_count("n", n)
+    check_word("logits", logits, Logits)
     each, pair = _bytes_each(network, logits)
     return WORKING + n * each + n * n * pair
 
@@ -28,6 +32,7 @@ def check_budget(
     """Raise `UserError` where `kernel_bytes` exceeds the budget, with the n that fits; `more` says
     at the end of the sentence what else one can do."""
     needed = kernel_bytes(network, n, logits)
+    check_count("budget_bytes", budget_bytes)
     if needed <= budget_bytes:
         return
     each, pair = _bytes_each(network, logits)

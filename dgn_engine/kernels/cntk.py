@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels import cntk_slabs
+from dgn_engine.kernels.arguments import check_architecture, check_inputs
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.infinite import LimitKernels, relu_moments
 from dgn_engine.kernels.positions import box_sum
@@ -32,14 +33,22 @@ def convolutional_limit(
     et al. write it; gates after the pooling continue as in a dense network. One row of pairs at a
     time, symmetric half only, memory bounded.
     """
+    check_architecture(architecture)
+    check_inputs("x", x, architecture.input_shape)
+    if other is not None:
+        check_inputs("other", other, architecture.input_shape, like=x)
     if not isinstance(architecture.nodes[0], arch.Conv):
-        raise UserError("The convolutional limit needs a network that starts with a convolution.")
+        raise ArgumentError(
+            "The convolutional limit needs a network that starts with a convolution."
+        )
     last = architecture.nodes[-1]
     for node in architecture.nodes:
         if isinstance(node, (arch.Conv, arch.Dense)) and not node.gated and node is not last:
-            raise UserError("The convolutional limit needs a gate behind every layer but the last.")
+            raise ArgumentError(
+                "The convolutional limit needs a gate behind every layer but the last."
+            )
         if not isinstance(node, (arch.Conv, arch.Dense, arch.Flatten, arch.GlobalAveragePool)):
-            raise UserError(
+            raise ArgumentError(
                 f"The convolutional limit does not know {type(node).__name__}; use global average "
                 "pooling or flattening."
             )

@@ -6,11 +6,11 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
+from dgn_engine.kernels.arguments import check_count, check_module, check_word
 from dgn_engine.kernels.gram import ROWS_AT_LEAST, product
 from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows
 from dgn_engine.kernels.ntk import Logits
@@ -89,9 +89,9 @@ def module_kernel(
     module: nn.Module, x: Tensor, other: Tensor | None, logits: Logits, budget_bytes: int
 ) -> EmpiricalKernel:
     """`empirical_ntk` with its remark as text."""
-    if logits not in get_args(Logits):
-        words = ", ".join(get_args(Logits))
-        raise ValueError(f"logits is {logits!r}; it must be one of {words}.")
+    check_module("module", module)
+    check_word("logits", logits, Logits)
+    check_count("budget_bytes", budget_bytes, 0)
     for name, side in (("x", x), ("other", other)):
         if side is not None:
             _check_examples(name, side, module)

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
-from dgn_engine.kernels.gram import accumulator, input_gram
-from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_architecture,
+    check_count,
+    check_generator,
+    check_tensor,
+    check_word,
+)
+from dgn_engine.kernels.gram import accumulator, flat_gram
+from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.path_kernels import Normalise, normalised
-from dgn_engine.kernels.recursion import check_layers
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.stack import run
 
@@ -45,11 +51,16 @@ def estimate_path_kernel(
     σ_l² = 1/w_l, so that nothing overflows. The relative error falls as 1/√draws. Weights are
     drawn on the CPU: a seed means the same estimate on every device, to rounding.
     """
-    check_layers(architecture, gates, "gates")
-    if draws < 2:
-        raise UserError(f"{draws} draws were asked for; an error bar needs at least 2.")
+    check_architecture(architecture)
+    check_word("normalise", normalise, Normalise)
     if architecture.residual and normalise != "width":
-        raise UserError("For residual blocks the estimate is weighted by σ; use normalise 'width'.")
+        raise ArgumentError(
+            "For residual blocks the estimate is weighted by σ; use normalise 'width'."
+        )
+    check_tensor("x_value", x_value)  # None would be Λ
+    check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)
+    check_count("draws", draws, 2)  # of fewer there is no error bar
+    check_generator(generator)
     inputs, block = PathInputs(gates, x_value, masks).joined(other)
     assert inputs.x_value is not None
     widths = 1.0
@@ -66,7 +77,7 @@ def estimate_path_kernel(
             inputs.masks,
         )  # fmt: skip
         hidden = trace.inputs[-1]
-        sample = input_gram(hidden[block.rows], hidden[block.columns]).to(total.dtype)
+        sample = flat_gram(hidden[block.rows], hidden[block.columns]).to(total.dtype)
         sample = sample * positions**2
         total += sample
         squares += sample.square()

@@ -8,9 +8,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_architecture,
+    check_count,
+    check_number,
+    check_tensor,
+    check_tensors,
+)
 from dgn_engine.kernels.gram import KernelBlock
-from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.kernels.walk import LayerScale
 from dgn_engine.model.architecture import Architecture
@@ -23,6 +30,12 @@ def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -
     With one σ: d·σ^{2(d-1)} (FC); with σ_cv and σ_fc and global average pooling over P positions
     (d_cv σ_cv^{2(d_cv-1)} σ_fc^{2d_fc} + d_fc σ_cv^{2d_cv} σ_fc^{2(d_fc-1)})/P² (THEORY §4).
     """
+    check_architecture(architecture)
+    if architecture.residual:
+        raise ArgumentError(
+            "architecture has residual blocks, whose sub-networks have a constant each; "
+            "expected_value_kernel sums them."
+        )
     return math.exp(_log_constant(architecture, sigmas))
 
 
@@ -41,6 +54,9 @@ def expected_value_kernel(
     Computed in logarithms of β and Π w_l, so that deep wide networks do not overflow.
     Sources: [NPF] Theorem 5.1, [DGN] Lemma 2.2, [WS] Theorem 4.1.
     """
+    check_tensor("x_value", x_value)  # None would be Λ
+    check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)
+    _check_sigmas(architecture, sigmas)
     inputs, block = PathInputs(gates, x_value, masks).joined(other)
     if architecture.residual:
         return _residual_expectation(architecture, inputs, block, sigmas)
@@ -54,7 +70,6 @@ def _residual_expectation(
 ) -> Tensor:
     """Σ_J β_J H^J as Σ_l ∂/∂σ_l² of the path kernel in which each layer weighs σ_l²: dual
     numbers, as they give S, at the weight layers."""
-    _log_constant(architecture, sigmas)  # refuses what does not fit
     # The recursion divides by widths: σ_l² is multiplied with them.
     widths = [float(layer.outputs) for layer in architecture.weighted[:-1]]
     scales = [
@@ -69,18 +84,22 @@ def _residual_expectation(
 
 def weight_sigmas(weights: Sequence[Tensor]) -> list[float]:
     """Root mean square of each layer's weights: σ as it was drawn, exactly for ±σ."""
+    for place, weight in enumerate(check_tensors("weights", weights)):
+        check_tensor(f"Layer {place} of weights", weight)
     return [float(weight.detach().double().square().mean().sqrt()) for weight in weights]
 
 
 def random_gating_kernel(n: int, p: float, depth: int) -> Tensor:
     """E[K_0]/d (n, n) under fixed random gating with probability p, identical unit inputs and
     σ = √(1/(pw)): one on the diagonal, p^{d-1} off it (THEORY §7, [DGN])."""
+    check_count("n", n)
     level = random_gating_level(p, depth)
     return torch.full((n, n), level, dtype=torch.float64).fill_diagonal_(1.0)
 
 
 def random_gating_eigenvalues(n: int, p: float, depth: int) -> Tensor:
     """Its eigenvalues (n,) in closed form, descending: 1 + (n-1)p^{d-1} once, 1 - p^{d-1} else."""
+    check_count("n", n)
     level = random_gating_level(p, depth)
     values = torch.full((n,), 1.0 - level, dtype=torch.float64)
     values[0] = 1.0 + (n - 1) * level
@@ -89,15 +108,22 @@ def random_gating_eigenvalues(n: int, p: float, depth: int) -> Tensor:
 
 def random_gating_level(p: float, depth: int) -> float:
     """p^{d-1}, how alike two examples stay after d-1 layers of random gates."""
-    if not 0.0 < p <= 1.0 or depth < 1:
-        raise UserError(f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.")
+    check_number("p", p, above=0.0)
+    check_count("depth", depth)
+    if p > 1.0:
+        raise ArgumentError(f"p is {p} and the depth {depth}; 0 < p ≤ 1 and depth ≥ 1 are needed.")
     return float(p ** (depth - 1))
 
 
+def _check_sigmas(architecture: Architecture, sigmas: object) -> None:
+    why = "{} positive standard deviations are needed, one per weight layer"
+    found = check_tensors("sigmas", sigmas, len(architecture.weighted), why)
+    for place, sigma in enumerate(found):
+        check_number(f"Number {place} of sigmas", sigma, above=0.0)
+
+
 def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
-    count = len(architecture.weighted)
-    if len(sigmas) != count or not all(sigma > 0 for sigma in sigmas):
-        raise UserError(f"{count} positive standard deviations are needed, one per weight layer.")
+    _check_sigmas(architecture, sigmas)
     logs = [2 * math.log(sigma) for sigma in sigmas]
     largest = max(-log for log in logs)
     terms = sum(math.exp(-log - largest) for log in logs)

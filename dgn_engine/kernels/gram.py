@@ -10,6 +10,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from dgn_engine.kernels.arguments import check_inputs, check_tensor
+
 WORTH_IT = 1.2  # oneDNN is used where it is at least this much faster than the BLAS
 TILE_ITEMS = 8 << 20  # numbers in one tile of rows
 ROWS_AT_LEAST = 64  # fewer rows than this make the products of a tile slow
@@ -22,6 +24,14 @@ def accumulator(tensor: Tensor) -> torch.dtype:
 
 def input_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
     """Σ[s, s'] = ⟨x_s, x_{s'}⟩ for x (n, ...); (n, n), or (n, m) against `other` (m, ...)."""
+    check_tensor("x", x)
+    if other is not None:
+        check_inputs("other", other, tuple(x.shape[1:]), like=x)
+    return flat_gram(x, other)
+
+
+def flat_gram(x: Tensor, other: Tensor | None = None) -> Tensor:
+    """`input_gram` without its checks, for each tile."""
     rows = x.flatten(1)
     columns = rows if other is None else other.flatten(1)
     return product(rows, columns)

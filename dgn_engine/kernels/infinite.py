@@ -8,8 +8,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
-from dgn_engine.kernels.gram import input_gram
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_count,
+    check_flag,
+    check_inputs,
+    check_number,
+    check_tensor,
+)
+from dgn_engine.kernels.gram import flat_gram
 from dgn_engine.kernels.mehler import diagonal, expectations
 from dgn_engine.model.gates import Gate
 
@@ -72,6 +79,10 @@ def soft_relu_limit(
     `as_printed` starts at XXᵀ as the papers write it, which no finite network has as its limit.
     The parts follow from χ' = γ + q∂γ: K^V keeps γ on the way back, K^F what is left.
     """
+    check_tensor("x", x)
+    check_number("beta", beta, above=0.0)
+    check_number("epsilon", epsilon)
+    check_flag("as_printed", as_printed)
     gate = Gate(soft=True, beta=beta, epsilon=epsilon)
     start = 1.0 if as_printed else 2.0 / x[0].numel()
     covariance, squares, other_squares = (start * part for part in _start(x, other, depth))
@@ -129,8 +140,12 @@ def _correlation(covariance: Tensor, squares: Tensor, other_squares: Tensor, sam
 
 def _start(x: Tensor, other: Tensor | None, depth: int) -> tuple[Tensor, Tensor, Tensor]:
     """Σ and the squared norms on both sides, in float64 on the CPU."""
-    if depth < 1:
-        raise UserError(f"The depth is {depth}; a network has at least one weight layer.")
+    check_count("depth", depth, 0)
+    if not depth:
+        raise ArgumentError("depth is 0; a network has at least one weight layer.")
+    check_tensor("x", x)
+    if other is not None:
+        check_inputs("other", other, tuple(x.shape[1:]), like=x)
     rows = x.detach().to("cpu", torch.float64).flatten(1)
     columns = rows if other is None else other.detach().to("cpu", torch.float64).flatten(1)
-    return input_gram(rows, columns), rows.square().sum(1), columns.square().sum(1)
+    return flat_gram(rows, columns), rows.square().sum(1), columns.square().sum(1)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import check_count, check_number
 from dgn_engine.kernels.spectra import (
     Nu,
-    check_ridge,
     columns_of,
     rounding_of,
     scaled_to_trace_one,
@@ -48,8 +48,9 @@ def leading_spectrum(kernel: Tensor, count: int) -> LeadingSpectrum:
     """
     scaled, trace = scaled_to_trace_one(kernel)
     n = len(scaled)
-    if not 1 <= count <= n:
-        raise ArgumentError(f"{count} eigenvalues were asked for of a kernel of {n} examples.")
+    check_count("count", count)
+    if count > n:
+        raise ArgumentError(f"count: {count} eigenvalues of a kernel of {n} examples do not exist.")
     width = count + 10
     if 2 * width > n:  # no room for a product with the kernel beside the start: all of it
         width = n
@@ -90,7 +91,7 @@ def nu(kernel: Tensor, targets: Tensor, ridge: float = 0.0) -> Nu:
     give it, O(n³/3) each; a singular kernel is diagonalised (n = 5,000: about a minute on a core).
     Raises `ArgumentError` as `spectrum` does.
     """
-    check_ridge(ridge)
+    check_number("ridge", ridge)
     scaled, _ = scaled_to_trace_one(kernel)
     n = len(scaled)
     y = columns_of(targets, n).to("cpu", torch.float64)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_architecture,
+    check_count,
+    check_flag,
+    check_network_inputs,
+    check_trace,
+    check_trains,
+    check_word,
+)
 from dgn_engine.kernels.backward_sweep import (
     AtGate,
     ForwardPass,
@@ -105,13 +114,23 @@ def tangent_kernels(
     `trace`, `other_trace`: the forward passes, where the caller has them already. Raises
     `ValueError` where nothing that trains moves the output.
     """
-    if logits not in get_args(Logits):
-        raise UserError(f"logits is {logits!r}; it must be one of {', '.join(get_args(Logits))}.")
+    check_network_inputs(network, x)
+    check_word("logits", logits, Logits)
+    check_trains(trains)
+    check_flag("folded", folded)
+    if budget_bytes is not None:
+        check_count("budget_bytes", budget_bytes)
+    if other is not None:
+        check_network_inputs(network, other, "other")
+        check_gates_are_made(network)
+    if trace is not None:
+        check_trace("trace", trace, len(x))
+    if other_trace is not None and other is not None:
+        check_trace("other_trace", other_trace, len(other))
     trains = _what_trains(network, trains)
     one = _block(network, network.trace(x) if trace is None else trace, trains, folded)
     two = one
     if other is not None:
-        check_gates_are_made(network)
         other_trace = network.trace(other) if other_trace is None else other_trace
         two = _block(network, other_trace, trains, folded)
     classes = network.architecture.classes
@@ -173,6 +192,8 @@ def check_gates_are_made(network: GatedNetwork) -> None:
 def ntk_cost(architecture: Architecture, n: int) -> float:
     """Estimated floating-point operations of `tangent_kernels` in mode 'mean' for one network
     of n examples (a deep gated network with soft gates costs about twice that)."""
+    check_architecture(architecture)
+    check_count("n", n)
     classes = architecture.classes
     cost = 0.0
     for node, shape in architecture.shapes():
@@ -193,7 +214,7 @@ def _block(network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: 
     slope = tuple(gate.derivative(q) for q in pre) if soft else None
     gates = trace.value.gates
     if "value" not in trains and (network.own_gates or trace.feature is None or slope is None):
-        raise ValueError(f"trains is {trains}: of this network nothing in it moves the output.")
+        raise ArgumentError(f"trains is {trains}: of this network nothing in it moves the output.")
     if network.own_gates and slope is not None:
         slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
         value = _pass(network.value, trace.value, slopes, folded)

@@ -16,10 +16,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dgn_engine.kernels.arguments import (
+    check_count,
+    check_flag,
+    check_network_inputs,
+    check_trains,
+    check_word,
+)
 from dgn_engine.kernels.backward_sweep import output_delta
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.ntk import check_gates_are_made, layer_sides, tangent_kernels
-from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.recursion import path_diagonal as recursion_diagonal
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.kernels.walk import widths_outside_blocks
@@ -35,6 +42,7 @@ KEPT = 12  # tensors of a layer's size that a pass holds of each example
 DIAGONAL_TILE = 32  # examples whose square block is computed for its diagonal
 
 OperatorLogits = Literal["mean", "sumlogit", "full"]
+OperatorScale = Literal["none", "width"]
 Vector = npt.NDArray[Any]
 
 
@@ -59,8 +67,13 @@ def tangent_operator(
     """
     from scipy.sparse.linalg import LinearOperator  # the other kernels do without it
 
+    check_network_inputs(network, x)
     _check_logits(logits)
+    check_trains(trains)
+    check_flag("folded", folded)
+    check_count("budget_bytes", budget_bytes)
     if other is not None:
+        check_network_inputs(network, other, "other")
         check_gates_are_made(network)
     rows, columns = (
         _Jacobian(network, inputs, logits, trains, folded, budget_bytes)
@@ -83,7 +96,10 @@ def tangent_diagonal(
     folded: bool = False,
 ) -> Tensor:
     """The diagonal of `tangent_operator(network, x)`, (n,) or (nC,): its sum is the trace."""
+    check_network_inputs(network, x)
     _check_logits(logits)
+    check_trains(trains)
+    check_flag("folded", folded)
     found = []
     for part in _chunks(len(x), DIAGONAL_TILE):
         view = _at(network, part)
@@ -99,7 +115,7 @@ def path_operator(
     inputs: PathInputs,
     other: PathInputs | None = None,
     *,
-    normalise: Literal["none", "width"] = "none",
+    normalise: OperatorScale = "none",
     budget_bytes: int = BUDGET,
 ) -> LinearOperator:
     """H as a float64 `LinearOperator` (n, n), or (n, m) against `other`; Λ where the inputs have
@@ -116,6 +132,8 @@ def path_operator(
             f"normalise is {normalise!r}; a kernel that is not held has 'none' or 'width' (divide "
             "the eigenvalues by the sum of `path_diagonal` for the trace)."
         )
+    check_path_inputs(architecture, inputs, other)
+    check_count("budget_bytes", budget_bytes)
     both, block = inputs.joined(other)
     factors = _explicit(architecture, both, block)
     product: _TileProduct | _FeatureProduct
@@ -136,9 +154,11 @@ def path_diagonal(
     architecture: Architecture,
     inputs: PathInputs,
     *,
-    normalise: Literal["none", "width"] = "none",
+    normalise: OperatorScale = "none",
 ) -> Tensor:
     """The diagonal (n,) of `path_operator(architecture, inputs)`: its sum is the trace."""
+    check_word("normalise", normalise, OperatorScale)
+    check_path_inputs(architecture, inputs)
     plain = PathInputs(inputs.gates, inputs.x_value, inputs.masks)
     found = recursion_diagonal(architecture, plain, by_width=normalise == "width")[0]
     return found if normalise == "width" else found * widths_outside_blocks(architecture)

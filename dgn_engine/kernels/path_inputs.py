@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import check_paths, check_tensor
 from dgn_engine.kernels.gram import KernelBlock
+from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
 
 
@@ -47,15 +50,28 @@ class PathInputs:
         return both, KernelBlock(slice(0, n), slice(n, n + len(other.gates[0])))
 
 
+def check_path_inputs(architecture: Architecture, inputs: PathInputs, other: object = None) -> None:
+    """What a path kernel is computed of, and what it is a block with."""
+    if not isinstance(inputs, PathInputs):
+        raise ArgumentError(f"inputs is of type {type(inputs).__name__}; PathInputs are needed.")
+    check_paths(architecture, inputs.gates, inputs.x_value, inputs.sensitivities, inputs.masks)
+    if other is None:
+        return
+    if not isinstance(other, PathInputs):
+        raise ArgumentError(
+            f"other is of type {type(other).__name__}; PathInputs are needed "
+            "(PathInputs.of(network, x) makes them)."
+        )
+    try:
+        check_paths(architecture, other.gates, other.x_value, other.sensitivities, other.masks)
+        check_tensor("Layer 0 of gates", other.gates[0], like=inputs.gates[0])
+    except ArgumentError as refused:
+        raise ArgumentError(f"Of other: {refused}") from None
+
+
 def _joined(one: Sequence[Tensor], two: Sequence[Tensor], what: str) -> tuple[Tensor, ...]:
     if len(one) != len(two):
         raise ValueError(f"`other` has {len(two)} {what}; the first inputs have {len(one)}.")
-    for place, (a, b) in enumerate(zip(one, two, strict=True)):
-        if a.shape[1:] != b.shape[1:]:
-            raise ValueError(
-                f"`other` has {what} that do not fit: number {place} is {tuple(b.shape)}, of the "
-                f"first inputs it is {tuple(a.shape)}."
-            )
     return tuple(torch.cat(pair) for pair in zip(one, two, strict=True))
 
 

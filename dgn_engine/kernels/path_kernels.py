@@ -5,14 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_architecture,
+    check_count,
+    check_inputs,
+    check_kernel,
+    check_tensor,
+    check_tensors,
+    check_word,
+)
 from dgn_engine.kernels.gram import KernelBlock
-from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.recursion import pair_numbers, path_diagonal, path_recursion
 from dgn_engine.model.architecture import Architecture, AveragePool, Conv, Dense, Gating, MaxPool
 
@@ -38,12 +47,7 @@ def neural_path_kernel(
     square kernel it belongs to.
     Source: [NPF] Lemma 2.1 and Theorem 5.1.
     """
-    n = gates[0].shape[0] if gates else x_value.shape[0]
-    if tuple(x_value.shape) != (n, *architecture.input_shape):
-        raise UserError(
-            f"The inputs have shape {tuple(x_value.shape)}; "
-            f"{(n, *architecture.input_shape)} is needed."
-        )
+    check_tensor("x_value", x_value)  # None would be Λ
     return paths(architecture, PathInputs(gates, x_value, masks), normalise, other)[0]
 
 
@@ -79,6 +83,7 @@ def sensitive_overlap(
     numbers in the recursion of Λ, O(d). `gates[l]`, `sensitivities[l]`: (n, *gated_shapes[l]).
     Max-pooling `masks` are held fixed.
     """
+    check_tensors("sensitivities", sensitivities)  # None would be Λ
     inputs = PathInputs(gates, None, masks, sensitivities)
     found = paths(architecture, inputs, normalise, other)[1]
     assert found is not None
@@ -93,6 +98,8 @@ def paths(
 ) -> tuple[Tensor, Tensor | None]:
     """The recursion's kernel and, where there are sensitivities, its derivative, each scaled:
     (n, n), or (n, m) against `other`."""
+    check_word("normalise", normalise, Normalise)
+    check_path_inputs(architecture, inputs, other)
     both, block = inputs.joined(other)
     result = path_recursion(architecture, both, by_width=normalise == "width", block=block)
     own: tuple[Tensor | None, Tensor | None] = (None, None)
@@ -109,6 +116,7 @@ def unit_diagonal(kernel: Tensor) -> Tensor:
 
     Rows and columns of examples with a zero diagonal become NaN: they are shown empty (THEORY §5).
     """
+    check_kernel("kernel", kernel)
     diagonal = kernel.diagonal()
     root = torch.where(diagonal > 0, diagonal, torch.nan).sqrt()
     scaled = kernel / root[:, None] / root[None, :]
@@ -128,8 +136,9 @@ def normalised(
     'width' leaves it so, 'none' multiplies by `widths` = Π w_l, 'trace' divides by the trace
     (zero stays zero), 'cosine' makes the diagonal one. Of two sets of examples it is their `block`
     (n, m), and `own` the kernel of each example of both with itself, for 'cosine'.
-    Raises `UserError` for any other word.
+    Raises `ArgumentError` for any other word.
     """
+    check_word("normalise", how, Normalise)
     match how:
         case "width":
             return kernel
@@ -148,7 +157,7 @@ def normalised(
             return kernel / root[block.rows, None] / root[None, block.columns]
         case "cosine":
             return unit_diagonal(kernel)
-    raise UserError(f"normalise is {how!r}; it must be one of {', '.join(get_args(Normalise))}.")
+    raise AssertionError(f"{how!r} was to be refused")
 
 
 def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
@@ -157,6 +166,9 @@ def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
 
     For convolutions Σ_{c,p} G(s,c,p)G(s',c,p)/P: for display only, Λ does not factor into it.
     """
+    check_tensor("gates", gates)
+    if other is not None:
+        check_inputs("other", other, tuple(gates.shape[1:]), like=gates)
     flat = gates.flatten(1)
     positions = flat.shape[1] // gates.shape[1]
     columns = flat if other is None else other.flatten(1)
@@ -166,6 +178,7 @@ def layer_overlap(gates: Tensor, other: Tensor | None = None) -> Tensor:
 def layer_sensitivity(sensitivities: Tensor, other: Tensor | None = None) -> Tensor:
     """D_l D_lᵀ (n, n) of one layer, averaged over positions for convolutions; against `other`
     (m, ...) the block (n, m)."""
+    check_tensor("sensitivities", sensitivities)
     return layer_overlap(sensitivities, other)
 
 
@@ -173,10 +186,16 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
     """Share of (example, unit) gates on the other side of ½ than before: in all, and by layer.
 
     `before[l]`, `after[l]`: gates of the same examples, (n, *gated_shapes[l]).
-    Raises `UserError` where the shapes differ.
+    Raises `ArgumentError` where the shapes differ.
     """
-    if [g.shape for g in before] != [g.shape for g in after]:
-        raise UserError("Gate churn compares gates of the same examples and layers.")
+    for name, layers in (("before", before), ("after", after)):
+        for place, layer in enumerate(check_tensors(name, layers)):
+            check_tensor(f"Layer {place} of {name}", layer)
+    if not before or [g.shape for g in before] != [g.shape for g in after]:
+        raise ArgumentError(
+            "Gate churn compares gates of the same examples and layers; before and after have "
+            "different shapes, or none."
+        )
     switched = [
         int(((now >= SIDE) != (then >= SIDE)).sum())
         for then, now in zip(before, after, strict=True)
@@ -188,6 +207,8 @@ def gate_churn(before: Sequence[Tensor], after: Sequence[Tensor]) -> tuple[float
 
 def npk_cost(architecture: Architecture, n: int) -> float:
     """Estimated floating-point operations of `neural_path_kernel` for n examples."""
+    check_architecture(architecture)
+    check_count("n", n)
     pairs = n * (n + 1) / 2
     cost = 0.0
     shape = architecture.input_shape
@@ -214,4 +235,5 @@ def pair_bytes(architecture: Architecture) -> int:
     """Working memory of one pair of examples in `neural_path_kernel`, at least: about eight
     float64 numbers for each pair of positions, of each channel where a gate after an addition
     meets channels that a max pooling or an average left apart."""
+    check_architecture(architecture)
     return 8 * 8 * pair_numbers(architecture)

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dgn_engine.errors import UserError
 from dgn_engine.kernels import popcount
 from dgn_engine.kernels.gram import (
     ROWS_AT_LEAST,
     KernelBlock,
     accumulator,
-    input_gram,
+    flat_gram,
     mirror,
     row_tiles,
 )
@@ -63,13 +62,6 @@ def path_recursion(
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
     """
     gates, sensitivities, masks = inputs.gates, inputs.sensitivities, inputs.masks
-    check_layers(architecture, gates, "gates")
-    if sensitivities is not None:
-        check_layers(architecture, sensitivities, "sensitivities")
-    if len(masks) != architecture.max_pools:
-        raise UserError(
-            f"{len(masks)} max-pooling masks were given; the network has {architecture.max_pools}."
-        )
     block = block or KernelBlock.whole(len(gates[0]))
     layers = GateLayers(gates, sensitivities)
     plan = _RecursionInputs(architecture, layers, inputs.x_value, masks, by_width, scales, block)
@@ -97,21 +89,6 @@ def path_diagonal(
         if found.derivative is not None:
             changes.append(found.derivative.diagonal())
     return torch.cat(values), torch.cat(changes) if changes else None
-
-
-def check_layers(architecture: arch.Architecture, layers: Sequence[Tensor], name: str) -> None:
-    """Refuse gates that do not fit the architecture, naming the layer."""
-    wanted = architecture.gated_shapes
-    if len(layers) != len(wanted):
-        raise UserError(
-            f"{len(layers)} layers of {name} were given; the network has {len(wanted)}."
-        )
-    for place, (layer, shape) in enumerate(zip(layers, wanted, strict=True)):
-        if tuple(layer.shape[1:]) != shape or layer.shape[0] != layers[0].shape[0]:
-            raise UserError(
-                f"Layer {place} of {name} has shape {tuple(layer.shape)}; "
-                f"({layers[0].shape[0]}, {', '.join(map(str, shape))}) is needed."
-            )
 
 
 @dataclass(frozen=True)
@@ -185,7 +162,7 @@ def _vector_part(plan: _RecursionInputs, kernel: Tensor, derivative: Tensor | No
         target = (places, block.column_places(columns))
         K = kernel[target]
         if x_value is not None:
-            K = K * input_gram(x_value[rows], x_value[columns])
+            K = K * flat_gram(x_value[rows], x_value[columns])
         walk = Walk(plan.layers, Tile(rows, columns), plan.by_width, K)
         if derivative is not None:
             walk.start_dual(derivative[target])

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_indices,
+    check_kernel,
+    check_number,
+    check_targets,
+)
 
 
 @dataclass(frozen=True)
 class KernelRegression:
     """`predictions` (m, C) on the test examples, `accuracy` of their signs or largest entries
-    (a share, 0 to 1), `r2` averaged over the columns; `ridge` as added to the kernel's diagonal."""
+    (a share, 0 to 1), `r2` averaged over the columns, NaN for a single example; `ridge` as added
+    to the kernel's diagonal."""
 
     predictions: NDArray[np.float64]
     accuracy: float
@@ -34,19 +42,26 @@ def kernel_regression(
     from sklearn.kernel_ridge import KernelRidge
     from sklearn.metrics import r2_score
 
+    check_kernel("kernel", kernel)
+    check_targets(targets, len(kernel))
+    check_indices("train", train, len(kernel))
+    check_indices("test", test, len(kernel))
+    check_number("ridge", ridge, above=0.0)
     values = kernel.detach().to("cpu").double().numpy()
     y = targets.detach().to("cpu").double().numpy().reshape(len(targets), -1)
     rows, columns = test.cpu().numpy(), train.cpu().numpy()
     if not np.isfinite(values).all():
-        raise UserError("The kernel holds values that are not finite; nothing can be fitted to it.")
-    if ridge <= 0:
-        raise UserError(f"The ridge is {ridge}; it must be greater than 0.")
+        raise ArgumentError(
+            "The kernel holds values that are not finite; nothing can be fitted to it."
+        )
     if set(rows.tolist()) & set(columns.tolist()):
-        raise UserError("Some examples are in both the training and the test part.")
+        raise ArgumentError("Some examples are in both the training and the test part.")
     inner = values[np.ix_(columns, columns)]
     penalty = ridge * float(np.trace(inner)) / len(columns)
     if penalty <= 0:
-        raise UserError("The kernel is zero on the training examples; nothing can be fitted to it.")
+        raise ArgumentError(
+            "The kernel is zero on the training examples; nothing can be fitted to it."
+        )
     model = KernelRidge(alpha=penalty, kernel="precomputed").fit(inner, y[columns])
     found = np.asarray(model.predict(values[np.ix_(rows, columns)])).reshape(len(rows), -1)
     found.flags.writeable = False
@@ -54,4 +69,5 @@ def kernel_regression(
         right = (found > 0) == (y[rows] > 0)
     else:
         right = found.argmax(1) == y[rows].argmax(1)
-    return KernelRegression(found, float(right.mean()), float(r2_score(y[rows], found)), penalty)
+    r2 = float(r2_score(y[rows], found)) if len(rows) > 1 else math.nan
+    return KernelRegression(found, float(right.mean()), r2, penalty)

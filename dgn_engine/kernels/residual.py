@@ -8,8 +8,9 @@ from itertools import combinations
 
 from torch import Tensor
 
-from dgn_engine.errors import UserError
-from dgn_engine.kernels.path_inputs import PathInputs
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import check_architecture, check_tensor
+from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.path_kernels import neural_path_kernel
 from dgn_engine.model import architecture as arch
 
@@ -32,12 +33,13 @@ class SubNetwork:
 
 def residual_blocks(architecture: arch.Architecture) -> int:
     """b, the number of residual blocks; refused where they are nested."""
+    check_architecture(architecture)
     depth = count = 0
     for node in architecture.nodes:
         depth += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
         count += isinstance(node, arch.Merge)
         if depth > 1:
-            raise UserError("Sub-networks are defined for residual blocks that are not nested.")
+            raise ArgumentError("Sub-networks are defined for residual blocks that are not nested.")
     return count
 
 
@@ -45,7 +47,7 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
     """The sub-network J = `kept`, block numbers from 0."""
     blocks = residual_blocks(architecture)
     if not set(kept) <= set(range(blocks)):
-        raise UserError(f"Blocks {sorted(kept)} were asked for; the network has {blocks}.")
+        raise ArgumentError(f"Blocks {sorted(kept)} (kept) do not exist; the network has {blocks}.")
     nodes: list[arch.Node] = []
     places: dict[str, list[int]] = {"gates": [], "weights": [], "masks": []}
     seen = dict.fromkeys(places, 0)
@@ -66,7 +68,7 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
                 places[what].append(seen[what])
             seen[what] += there
     if not places["gates"]:
-        raise UserError("A sub-network without any gate layer has no path kernel of its own.")
+        raise ArgumentError("A sub-network without any gate layer has no path kernel of its own.")
     return SubNetwork(
         arch.Architecture(architecture.input_shape, tuple(nodes)),
         gates=tuple(places["gates"]),
@@ -94,6 +96,9 @@ def sub_network_kernel(
 ) -> Tensor:
     """H^J (n, n), float64, its factor Γ(J)² included; H is the sum over all 2ᵇ choices of J.
     Against `other` the block (n, m)."""
+    check_architecture(architecture)
+    check_tensor("x_value", x_value)
+    check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)
     part = sub_network(architecture, kept)
     own = [gates[place] for place in part.gates]
     pooled = [masks[place] for place in part.masks]
@@ -114,9 +119,14 @@ def sub_network_shares(
     masks: Sequence[Tensor] = (),
 ) -> dict[tuple[int, ...], float]:
     """trace H^J / trace H for every J, fewest blocks first; the shares add up to one."""
+    check_architecture(architecture)
+    check_tensor("x_value", x_value)
+    check_path_inputs(architecture, PathInputs(gates, x_value, masks))
     blocks = residual_blocks(architecture)
     if blocks > MOST_BLOCKS:
-        raise UserError(f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most.")
+        raise ArgumentError(
+            f"{blocks} blocks make 2^{blocks} sub-networks; {MOST_BLOCKS} is the most."
+        )
     choices = [c for size in range(blocks + 1) for c in combinations(range(blocks), size)]
     traces = {
         kept: float(sub_network_kernel(architecture, gates, x_value, kept, masks).trace())

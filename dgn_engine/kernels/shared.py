@@ -8,9 +8,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dgn_engine.kernels.arguments import (
+    check_flag,
+    check_network_inputs,
+    check_trains,
+    check_word,
+)
 from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.expectation import expected_value_kernel, weight_sigmas
-from dgn_engine.kernels.gram import KernelBlock, accumulator, input_gram
+from dgn_engine.kernels.gram import KernelBlock, accumulator, flat_gram
 from dgn_engine.kernels.ntk import Logits, TangentKernels, check_gates_are_made, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised, paths
@@ -43,6 +49,12 @@ class SharedKernels:
         folded: bool = False,
         budget_bytes: int | None = None,
     ) -> None:
+        check_network_inputs(network, x)
+        if other is not None:
+            check_network_inputs(network, other, "other")
+        check_word("logits", logits, Logits)
+        check_trains(trains)
+        check_flag("folded", folded)
         if budget_bytes is not None:
             count = len(x) + (0 if other is None else len(other))
             check_budget(network, count, budget_bytes, logits)
@@ -83,7 +95,7 @@ class SharedKernels:
 
     @cached_property
     def gram(self) -> Tensor:
-        return input_gram(self.x_value, self._other_value)
+        return flat_gram(self.x_value, self._other_value)
 
     @cached_property
     def tangent(self) -> TangentKernels:

@@ -8,6 +8,14 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.arguments import (
+    check_count,
+    check_kernel,
+    check_number,
+    check_targets,
+    check_tensor,
+    check_whole,
+)
 from dgn_engine.kernels.gram import accumulator
 
 # A kernel has no negative eigenvalue: those that are found show how large rounding is, whatever the
@@ -84,7 +92,7 @@ def spectrum(kernel: Tensor, targets: Tensor | None = None, ridge: float = 0.0) 
     such. Raises `ArgumentError` where there is no spectrum (not finite, not symmetric, no positive
     trace) or no ν: an eigenvalue below −ρ_max/1,000, or a ridge that leaves one at or below zero.
     """
-    check_ridge(ridge)
+    check_number("ridge", ridge)
     scaled, trace = scaled_to_trace_one(kernel)
     n = len(scaled)
     values, vectors = torch.linalg.eigh(scaled)
@@ -125,11 +133,6 @@ def rounding_of(kernel: Tensor, rho_max: float) -> float:
     return len(kernel) * torch.finfo(kernel.dtype).eps * rho_max
 
 
-def check_ridge(ridge: float) -> None:
-    if not 0.0 <= ridge < float("inf"):
-        raise ArgumentError(f"The ridge is {ridge}; it must be 0 or greater, and finite.")
-
-
 def _check_invertible(rho_min: float, rho_max: float, ridge: float) -> None:
     if ridge > 0 and rho_min + ridge <= 0:
         raise ArgumentError(
@@ -145,10 +148,7 @@ def _check_invertible(rho_min: float, rho_max: float, ridge: float) -> None:
 
 def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
     """Ĥ = H/trace H (n, n), symmetrised, float64 on the CPU; and the trace."""
-    if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
-        raise ArgumentError(
-            f"A spectrum needs a square kernel; its shape is {tuple(kernel.shape)}."
-        )
+    check_kernel("kernel", kernel)
     if not bool(torch.isfinite(kernel).all()):
         raise ArgumentError("The kernel holds values that are not finite; it has no spectrum.")
     trace = float(kernel.diagonal().to(accumulator(kernel)).sum())
@@ -169,8 +169,10 @@ def class_targets(labels: Tensor, classes: int) -> Tensor:
 
     `labels` (n,) are class numbers from 0. `classes` 1 is a network with one logit: two classes.
     """
+    check_whole("labels", labels)
+    check_count("classes", classes)
     classes = max(classes, 2)
-    if labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+    if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ArgumentError(f"The labels must lie between 0 and {classes - 1}.")
     if classes == 2:
         return (2.0 * labels.to(torch.float64) - 1.0)[:, None]
@@ -182,6 +184,10 @@ def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
     """The indices, ascending, of the examples of x (n, ...) that another one with the very same
     input contradicts by its label: no kernel of x fits them, and ν at ridge 0 leaves part of the
     targets out."""
+    check_tensor("x", x)
+    check_whole("labels", labels)
+    if len(labels) != len(x):
+        raise ArgumentError(f"{len(labels)} labels were given for {len(x)} examples of x.")
     _, group = torch.unique(x.flatten(1), dim=0, return_inverse=True)
     pair = torch.stack([group, labels.to(group)], dim=1)
     labels_of_group = torch.unique(pair, dim=0)[:, 0].bincount()
@@ -191,7 +197,5 @@ def contradictory_examples(x: Tensor, labels: Tensor) -> Tensor:
 
 def columns_of(targets: Tensor, n: int) -> Tensor:
     """Targets (n,) or (n, C) as (n, C); refused where they are not n."""
-    columns = targets[:, None] if targets.dim() == 1 else targets
-    if columns.shape[0] != n:
-        raise ArgumentError(f"{columns.shape[0]} targets were given for a kernel of {n} examples.")
-    return columns
+    check_targets(targets, n)
+    return targets[:, None] if targets.dim() == 1 else targets

@@ -13,7 +13,7 @@ from math import prod
 
 from torch import Tensor
 
-from dgn_engine.kernels.gram import accumulator, input_gram
+from dgn_engine.kernels.gram import accumulator, flat_gram
 from dgn_engine.kernels.positions import both_windows, position_gram
 from dgn_engine.model.architecture import AveragePool
 
@@ -85,7 +85,7 @@ class Tile:
 
     def gram(self, layer: Tensor) -> Tensor:
         """G Gᵀ / w for a dense gate layer (n, w), in the accumulator's type."""
-        gram = input_gram(layer[self.rows], layer[self.columns])
+        gram = flat_gram(layer[self.rows], layer[self.columns])
         return gram.to(accumulator(layer)).div_(layer.shape[1])
 
     def each(self, layer: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError, UserError
 from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.importing.module_chain import ModuleChain, chain_of
 from dgn_engine.model.importing.module_check import check_equal
@@ -35,6 +35,7 @@ def adapt(
 
     Raises `UserError` naming the layer that is not supported, or that does not do what was read.
     """
+    _check_arguments(module, input_shape, gates_from, gate)
     chain = _read(module, input_shape)
     value = ModuleStack(chain.architecture, chain.sources, module)
     network = GatedNetwork(chain.architecture).to(value.weights[0])
@@ -47,6 +48,20 @@ def adapt(
         network.own_gates = False
         network.feature = ModuleStack(other.architecture, other.sources, gates_from)
     return network
+
+
+def _check_arguments(module: object, input_shape: object, gates_from: object, gate: object) -> None:
+    for name, given in (("module", module), ("gates_from", gates_from)):
+        if not isinstance(given, nn.Module) and (name == "module" or given is not None):
+            raise ArgumentError(f"{name} is of type {type(given).__name__}; a module is needed.")
+    sides = tuple(input_shape) if isinstance(input_shape, (tuple, list)) else ()
+    if not sides or not all(isinstance(side, int) and side > 0 for side in sides):
+        raise ArgumentError(
+            f"input_shape is {input_shape!r}; the shape of one example is needed, like (784,) or "
+            "(3, 32, 32), without the batch axis."
+        )
+    if not isinstance(gate, Gate):
+        raise ArgumentError(f"gate is of type {type(gate).__name__}; a Gate is needed.")
 
 
 def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:

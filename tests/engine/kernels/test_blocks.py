@@ -156,10 +156,12 @@ def test_other_inputs_that_do_not_fit_are_refused() -> None:
     architecture = network.architecture
     paths = k.PathInputs.of(network, images(architecture, TRAIN))
     few = k.PathInputs(paths.gates[:2], paths.x_value)
-    with pytest.raises(ValueError, match="`other` has 2 layers of gates; the first inputs have 3"):
+    with pytest.raises(ValueError, match="Of other: 2 gates were given; the network has 3"):
         k.overlap(architecture, paths.gates, other=few)
     narrow = k.PathInputs([gates[:, :2] for gates in paths.gates], paths.x_value)
-    with pytest.raises(ValueError, match=r"number 0 is \(3, 2\), of the first inputs it is \(3, 3"):
+    with pytest.raises(
+        ValueError, match=r"Of other: Layer 0 of gates has shape \(3, 2\); \(n, 3\)"
+    ):
         k.overlap(architecture, paths.gates, other=narrow)
     with pytest.raises(ValueError, match="no `x_value`"):
         k.neural_path_kernel(

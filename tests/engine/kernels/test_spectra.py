@@ -187,9 +187,9 @@ def test_rounding_of_a_float32_kernel_kept_in_float64_is_not_counted_as_rank() -
 def test_negative_ridges_are_refused() -> None:
     kernel, targets = random_kernel(6), random_targets(6, 1)
     for ridge in (-1e-3, math.nan, math.inf):
-        with pytest.raises(ValueError, match="The ridge is"):
+        with pytest.raises(ValueError, match="ridge is"):
             k.spectrum(kernel, targets, ridge=ridge)
-        with pytest.raises(ValueError, match="The ridge is"):
+        with pytest.raises(ValueError, match="ridge is"):
             k.nu(kernel, targets, ridge=ridge)
 
 

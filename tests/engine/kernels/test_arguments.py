@@ -1,0 +1,476 @@
+"""Every public function of `dgn_engine.kernels` says what is wrong with each of its arguments.
+
+Functions are found by `__all__` and their arguments by their signatures: a new one needs a call
+that works in CALLS, a new argument its bad values in BAD, and the checks that refuse them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import dgn_engine.kernels as k
+from dgn_engine.model.gates import Gate
+from tests.engine.kernels.tiny import (
+    ARCHITECTURES,
+    images,
+    make_network,
+    random_gates,
+    random_masks,
+)
+
+N = 4
+POOLED = ARCHITECTURES["max-gap"]
+DENSE = ARCHITECTURES["fc-deep"]
+BLOCKS = ARCHITECTURES["residual-dense"]
+CONVOLUTIONS = ARCHITECTURES["conv-gap"]
+
+Call = dict[str, Any]
+
+
+def _others(architecture: Any = POOLED, **more: Any) -> k.PathInputs:
+    gates = random_gates(architecture, 3, hard=True, seed=5)
+    masks = random_masks(architecture, 3)
+    return k.PathInputs(gates, images(architecture, 3, 1), masks, **more)
+
+
+def _paths(architecture: Any = POOLED, **more: Any) -> Call:
+    return {
+        "architecture": architecture,
+        "gates": random_gates(architecture, N, hard=True),
+        "x_value": images(architecture, N),
+        "masks": random_masks(architecture, N),
+        "other": _others(architecture),
+        **more,
+    }
+
+
+def _kernel() -> Tensor:
+    x = images(DENSE, N)
+    return x @ x.T + torch.eye(N, dtype=torch.float64)
+
+
+def _targets() -> Tensor:
+    return torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+
+
+def _network(**more: Any) -> Call:
+    network = make_network(DENSE, own=False, soft=True)
+    x = images(DENSE, N)
+    other = images(DENSE, 3, 1)
+    known = {"network": network, "x": x, "other": other, "logits": "mean"}
+    return {**known, "trains": ("value",), "folded": False, **more}
+
+
+def _limit(**more: Any) -> Call:
+    return {"x": images(DENSE, N), "other": images(DENSE, 3, 1), "depth": 3, **more}
+
+
+def _module() -> nn.Sequential:
+    layers = (nn.Linear(3, 4, bias=False), nn.ReLU(), nn.Linear(4, 2, bias=False))
+    return nn.Sequential(*layers).double()
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def _without(call: Call, *names: str) -> Call:
+    return {name: value for name, value in call.items() if name not in names}
+
+
+CALLS: dict[str, Callable[[], Call]] = {
+    "SharedKernels": lambda: _network(budget_bytes=1 << 30),
+    "adapt": lambda: {"module": _module(), "input_shape": (3,), "gates_from": _module(),
+              "gate": Gate()},
+    "check_budget": lambda: {
+        "network": make_network(DENSE), "n": 3, "budget_bytes": 1 << 30, "logits": "mean",
+    },
+    "class_targets": lambda: {"labels": torch.tensor([0, 1, 2, 1]), "classes": 3},
+    "contradictory_examples": lambda: {
+        "x": images(DENSE, N), "labels": torch.tensor([0, 1, 2, 1]),
+    },
+    "convolutional_limit": lambda: {
+        "architecture": CONVOLUTIONS, "x": images(CONVOLUTIONS, N),
+        "other": images(CONVOLUTIONS, 3, 1),
+    },
+    "empirical_ntk": lambda: {
+        "module": _module(), "x": images(DENSE, N), "other": images(DENSE, 3, 1),
+        "logits": "mean", "budget_bytes": 1 << 30,
+    },
+    "estimate_path_kernel": lambda: _paths(draws=2, generator=_generator(), normalise="width"),
+    "expected_value_kernel": lambda: _paths(sigmas=[0.5] * len(POOLED.weighted)),
+    "gate_churn": lambda: {
+        "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
+    },
+    "input_gram": lambda: _without(_limit(), "depth"),
+    "kernel_bytes": lambda: {"network": make_network(DENSE), "n": 3, "logits": "mean"},
+    "kernel_regression": lambda: {
+        "kernel": _kernel(), "targets": _targets(), "train": torch.tensor([0, 1]),
+        "test": torch.tensor([2, 3]), "ridge": 0.1,
+    },
+    "layer_overlap": lambda: {"gates": torch.ones(N, 3), "other": torch.ones(2, 3)},
+    "layer_sensitivity": lambda: {
+        "sensitivities": torch.ones(N, 3), "other": torch.ones(2, 3),
+    },
+    "leading_spectrum": lambda: {"kernel": _kernel(), "count": 2},
+    "linear_limit": _limit,
+    "neural_path_kernel": lambda: _paths(normalise="width"),
+    "npk_cost": lambda: {"architecture": DENSE, "n": 3},
+    "ntk_cost": lambda: {"architecture": DENSE, "n": 3},
+    "nu": lambda: {"kernel": _kernel(), "targets": _targets(), "ridge": 0.1},
+    "overlap": lambda: _without(_paths(normalise="width"), "x_value"),
+    "path_diagonal": lambda: {
+        "architecture": POOLED, "inputs": _others(), "normalise": "width",
+    },
+    "path_operator": lambda: {
+        "architecture": POOLED, "inputs": _others(), "other": _others(), "normalise": "width",
+        "budget_bytes": 1 << 20,
+    },
+    "pair_bytes": lambda: {"architecture": DENSE},
+    "random_gating_eigenvalues": lambda: {"n": 3, "p": 0.5, "depth": 2},
+    "random_gating_kernel": lambda: {"n": 3, "p": 0.5, "depth": 2},
+    "relu_limit": _limit,
+    "residual_blocks": lambda: {"architecture": BLOCKS},
+    "sensitive_overlap": lambda: _without(
+        _paths(
+            sensitivities=random_gates(POOLED, N, hard=False), normalise="width",
+            other=_others(sensitivities=random_gates(POOLED, 3, hard=False)),
+        ),
+        "x_value",
+    ),
+    "soft_relu_limit": lambda: _limit(beta=4.0, epsilon=0.1, as_printed=False),
+    "spectrum": lambda: {"kernel": _kernel(), "targets": _targets(), "ridge": 0.1},
+    "sub_network": lambda: {"architecture": BLOCKS, "kept": (0,)},
+    "sub_network_kernel": lambda: _paths(BLOCKS, kept=(0,)),
+    "sub_network_shares": lambda: _without(_paths(BLOCKS), "other"),
+    "tangent_kernels": lambda: _network(
+        budget_bytes=1 << 20,
+        trace=make_network(DENSE, own=False, soft=True).trace(images(DENSE, N)),
+        other_trace=make_network(DENSE, own=False, soft=True).trace(images(DENSE, 3, 1)),
+    ),
+    "tangent_diagonal": lambda: _without(_network(), "other"),
+    "tangent_operator": lambda: _network(budget_bytes=1 << 20),
+    "unit_diagonal": lambda: {"kernel": _kernel()},
+    "value_kernel_constant": lambda: {"architecture": DENSE, "sigmas": [0.5] * 4},
+    "weight_sigmas": lambda: {"weights": [torch.ones(2, 3)]},
+}  # fmt: skip
+
+Bad = Iterator[tuple[str, Any]]
+
+
+def _no_floats(tensor: Tensor) -> Bad:
+    """What is no tensor of floating numbers."""
+    yield "numpy", tensor.numpy()
+    yield "a list", tensor.tolist()
+    for dtype in (torch.uint8, torch.bool, torch.int64, torch.float16, torch.complex64):
+        yield str(dtype), tensor.abs().to(dtype)
+    yield "no axis", torch.tensor(1.0, dtype=tensor.dtype)
+    yield "empty", tensor[:0]
+    yield "on another device", tensor.to("meta")
+    yield "sparse", tensor.to_sparse()
+    yield "a word", "image"
+
+
+def _inputs(tensor: Tensor) -> Bad:
+    yield from _no_floats(tensor)
+    yield "no width", tensor[..., :0]
+    yield "one axis", torch.ones(N, dtype=tensor.dtype)
+
+
+def _examples(tensor: Tensor) -> Bad:
+    bad = dict(_no_floats(tensor))
+    for label in ("numpy", "a list", "empty", "a word", "no axis", "on another device"):
+        yield label, bad[label]
+
+
+def _of_the_network(tensor: Tensor) -> Bad:
+    yield from _inputs(tensor)
+    yield "nothing", None
+    yield "another width", torch.cat([tensor, tensor[..., :1]], dim=-1)
+    yield "one axis more", tensor[..., None]
+    yield "a single example", tensor[0]
+
+
+def _first_of(tensors: Any, bad: Callable[[Tensor], Bad]) -> Bad:
+    for label, one in bad(tensors[0]):
+        yield f"{label}, layer 0", [one, *tensors[1:]]
+
+
+def _layers(tensors: Any) -> Bad:
+    yield from _first_of(tensors, _of_the_network)
+    last = tensors[-1]
+    yield "numpy, last layer", [*tensors[:-1], last.numpy()]
+    yield "uint8, last layer", [*tensors[:-1], last.to(torch.uint8)]
+    yield "an example more", [*tensors[:-1], torch.cat([last, last[:1]])]
+    yield "a layer more", [*tensors, last]
+    yield "a layer less", list(tensors[:-1])
+    yield "none", []
+    yield "nothing", None
+    yield "a number", 3
+    yield "words", "gates"
+
+
+def _masks(tensors: Any) -> Bad:
+    if not tensors:
+        yield "one too many", [torch.zeros(N, 1, 1, 1, dtype=torch.int64)]
+        return
+    yield "none", []
+    yield "too many", [*tensors, tensors[0]]
+    yield "nothing", None
+    for label, one in (
+        ("numpy", tensors[0].numpy()), ("floats", tensors[0].double()),
+        ("an example less", tensors[0][:-1]), ("a position less", tensors[0][..., :-1]),
+        ("negative", tensors[0] - 100), ("beyond the map", tensors[0] + 10_000),
+    ):  # fmt: skip
+        yield label, [one, *tensors[1:]]
+
+
+def _kernels(kernel: Tensor) -> Bad:
+    yield from _inputs(kernel)
+    yield "not square", kernel[:, :-1]
+    yield "three axes", kernel[None]
+
+
+def _targets_of(targets: Tensor) -> Bad:
+    yield "class numbers", torch.arange(N)
+    yield "one too few", targets[:-1]
+    yield "three axes", targets[:, None, None]
+    yield "not a number", targets * math.nan
+    yield from _no_floats(targets)
+
+
+def _indices(indices: Tensor) -> Bad:
+    yield "numpy", indices.numpy()
+    yield "a list", indices.tolist()
+    yield "floats", indices.double()
+    yield "a mask", torch.tensor([True, True, False, False])
+    yield "negative", indices - N
+    yield "the last but named −1", torch.cat([indices[:1], torch.tensor([-1])])
+    yield "beyond the kernel", indices + N
+    yield "twice the same", torch.cat([indices, indices])
+    yield "empty", indices[:0]
+    yield "two axes", indices[None]
+
+
+def _labels(labels: Tensor) -> Bad:
+    yield "between classes", labels.double() - 0.5
+    yield "floats", labels.double()
+    yield "bool", labels > 0
+    yield "numpy", labels.numpy()
+    yield "empty", labels[:0]
+    yield "two axes", labels[:, None]
+
+
+def _counts(_: Any) -> Bad:
+    yield from (("zero", 0), ("negative", -1), ("half", 1.5), ("bool", True), ("a word", "3"))
+
+
+def _positive(_: Any) -> Bad:
+    yield from (("negative", -0.1), ("not a number", math.nan), ("infinite", math.inf))
+    yield from (("a word", "0.1"), ("bool", True), ("nothing", None))
+
+
+def _other_sets(other: k.PathInputs) -> Bad:
+    yield "a tensor", other.gates[0]
+    yield "a tuple", (other.gates, other.x_value)
+    for label, gates in _layers(other.gates):
+        yield f"gates: {label}", replace(other, gates=gates)
+    for label, masks in _masks(other.masks):
+        yield f"masks: {label}", replace(other, masks=masks)
+    assert other.x_value is not None
+    for label, x_value in _of_the_network(other.x_value):
+        if x_value is not None:
+            yield f"x_value: {label}", replace(other, x_value=x_value)
+
+
+def _words(_: Any) -> Bad:
+    yield from (("unknown", "middle"), ("a number", 3), ("nothing", None))
+
+
+def _flags(_: Any) -> Bad:
+    yield from (("a word", "no"), ("a number", 1), ("nothing", None))
+
+
+def _networks(network: Any) -> Bad:
+    yield "a module", _module()
+    yield "nothing", None
+    yield "half precision", make_network(DENSE).half()
+    for label, wiring in (("too short", (0, 1)), ("negative", (0, 1, -1)), ("beyond", (0, 1, 3))):
+        turned = make_network(DENSE, own=False, soft=True)
+        turned.wiring = wiring
+        yield f"wiring {label}", turned
+    routed = make_network(DENSE, own=False, soft=True)
+    routed.routes = routed.routes[:-1]
+    yield "a route missing", routed
+
+
+def _given(network: Any) -> Bad:
+    yield from _networks(network)
+    yield "another precision", make_network(DENSE, own=False, soft=True).float()
+    for label, count in (("one", 1), ("many", N + 1)):
+        given = make_network(DENSE, own=False)
+        yield f"gates of {label}", given.with_gates(tuple(random_gates(DENSE, count, hard=True)))
+
+
+BAD: dict[str, Callable[[Any], Bad]] = {
+    "after": _layers,
+    "architecture": lambda _: iter([("nothing", None), ("a list", [1]), ("a module", _module())]),
+    "as_printed": _flags,
+    "before": _layers,
+    "beta": _positive,
+    "budget_bytes": _counts,
+    "classes": _counts,
+    "count": _counts,
+    "depth": _counts,
+    "draws": lambda _: iter([*_counts(_), ("one", 1)]),
+    "epsilon": _positive,
+    "folded": _flags,
+    "gate": lambda _: iter([("nothing", None), ("a number", 4.0)]),
+    "gates": lambda gates: _layers(gates) if isinstance(gates, list) else _inputs(gates),
+    "gates_from": lambda _: iter([("a list", [1]), ("a word", "gates")]),
+    "generator": lambda _: iter([("nothing", None), ("a seed", 3)]),
+    "inputs": lambda inputs: iter([("nothing", None), *_other_sets(inputs)]),
+    "input_shape": lambda _: iter([
+        ("nothing", None), ("zero", (0,)), ("none", ()), ("half", (1.5,)), ("words", "3"),
+    ]),
+    "kept": lambda _: iter([("beyond", (5,)), ("negative", (-1,)), ("half", (0.5,))]),
+    "kernel": _kernels,
+    "labels": _labels,
+    "logits": _words,
+    "masks": _masks,
+    "module": lambda _: iter([("nothing", None), ("a list", [1]), ("a tensor", torch.ones(3))]),
+    "n": _counts,
+    "network": _networks,
+    "normalise": _words,
+    "other": lambda other: _other_sets(other) if isinstance(other, k.PathInputs) else iter(
+        pair for pair in _of_the_network(other) if pair[1] is not None
+    ),
+    "other_trace": lambda _: iter([
+        ("of others", make_network(DENSE).trace(images(DENSE, N + 1))), ("a tensor", torch.ones(N)),
+    ]),
+    "p": lambda _: iter([*_positive(_), ("zero", 0.0), ("beyond", 1.1)]),
+    "ridge": _positive,
+    "sensitivities": lambda found: _layers(found) if isinstance(found, list) else _inputs(found),
+    "sigmas": lambda sigmas: iter([
+        ("too few", sigmas[:-1]), ("zero", [0.0, *sigmas[1:]]), ("negative", [-0.5, *sigmas[1:]]),
+        ("not a number", [math.nan, *sigmas[1:]]), ("a number", 0.5), ("nothing", None),
+    ]),
+    "targets": _targets_of,
+    "test": _indices,
+    "trace": lambda _: iter([
+        ("of others", make_network(DENSE).trace(images(DENSE, N + 1))), ("a tensor", torch.ones(N)),
+    ]),
+    "train": _indices,
+    "trains": lambda _: iter([
+        ("a word", "value"), ("unknown", ("gates",)), ("empty", ()), ("a number", 3),
+    ]),
+    "weights": lambda weights: _first_of(weights, _no_floats),
+    "x": _inputs,
+    "x_value": _of_the_network,
+}  # fmt: skip
+# Of some functions more is bad than of others.
+MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
+    ("SharedKernels", "network"): _given,
+    ("SharedKernels", "x"): _of_the_network,
+    ("class_targets", "labels"): lambda labels: iter([
+        *_labels(labels), ("negative", labels - 1), ("too many", labels + 1),
+    ]),
+    ("contradictory_examples", "labels"): lambda labels: iter([
+        *_labels(labels), ("one too few", labels[:-1]),
+    ]),
+    ("convolutional_limit", "x"): _of_the_network,
+    # A module of one's own may take whole numbers, and any shape: what it cannot take it refuses.
+    ("empirical_ntk", "other"): lambda x: _examples(x),
+    ("empirical_ntk", "x"): lambda x: _examples(x),
+    ("kernel_regression", "ridge"): lambda _: iter([*_positive(_), ("zero", 0.0)]),
+    ("leading_spectrum", "count"): lambda _: iter([*_counts(_), ("more than n", N + 1)]),
+    ("soft_relu_limit", "beta"): lambda _: iter([*_positive(_), ("zero", 0.0)]),
+    ("sub_network_kernel", "kept"): BAD["kept"],
+    ("tangent_diagonal", "x"): _of_the_network,
+    ("tangent_kernels", "network"): _given,
+    ("tangent_kernels", "x"): _of_the_network,
+    ("tangent_operator", "x"): _of_the_network,
+}  # fmt: skip
+# Words that only end a sentence.
+FREE = {"more"}
+
+
+def _public() -> list[str]:
+    """Every function of the package, and the class that is called like one."""
+    functions = [name for name in k.__all__ if inspect.isfunction(getattr(k, name))]
+    return sorted([*functions, "SharedKernels"])
+
+
+def _cases() -> Iterator[Any]:
+    for function in _public():
+        for name in inspect.signature(getattr(k, function)).parameters:
+            if name not in FREE:
+                yield pytest.param(function, name, id=f"{function}-{name}")
+
+
+@pytest.mark.parametrize("function", _public())
+def test_the_call_that_the_bad_ones_are_made_of_works(function: str) -> None:
+    assert function in CALLS, f"{function} is public: add a call that works to CALLS"
+    getattr(k, function)(**CALLS[function]())
+
+
+@pytest.mark.parametrize(("function", "name"), list(_cases()))
+def test_a_bad_argument_is_refused_by_its_name(function: str, name: str) -> None:
+    call = CALLS[function]()
+    assert name in call, f"the call of {function} in CALLS leaves {name} out"
+    assert name in BAD, f"{name} is an argument of {function}: say in BAD what is wrong of it"
+    make = MORE.get((function, name), BAD[name])
+    accepted, unclear = [], []
+    for label, bad in make(call[name]):
+        try:
+            getattr(k, function)(**{**CALLS[function](), name: bad})
+        except ValueError as refused:
+            part = label.split(":")[0]  # of PathInputs the part is named
+            if name not in str(refused) and part not in str(refused):
+                unclear.append((label, str(refused)))
+        except Exception as other:  # whatever else it is, it is listed
+            accepted.append((label, repr(other)))
+        else:
+            accepted.append((label, "no word"))
+    assert (accepted, unclear) == ([], [])
+
+
+def test_gates_of_eight_bits_do_not_overflow_in_silence() -> None:
+    gates = torch.ones((2, 300), dtype=torch.uint8)
+    with pytest.raises(ValueError, match="uint8"):
+        k.layer_overlap(gates)
+    assert k.layer_overlap(gates.double())[0, 1] == 300
+
+
+def test_an_index_of_minus_one_does_not_leak_a_training_example() -> None:
+    with pytest.raises(ValueError, match="outside 0…3"):
+        k.kernel_regression(_kernel(), _targets(), torch.tensor([0, 1, 3]), torch.tensor([2, -1]))
+
+
+def test_the_constant_of_a_residual_network_is_refused() -> None:
+    with pytest.raises(ValueError, match="residual blocks"):
+        k.value_kernel_constant(BLOCKS, [0.5] * len(BLOCKS.weighted))
+
+
+def test_given_gates_serve_the_examples_they_were_given_for_alone() -> None:
+    network = make_network(DENSE, own=False).with_gates(tuple(random_gates(DENSE, N, hard=True)))
+    x = images(DENSE, N)
+    assert k.tangent_kernels(network, x).whole.shape == (N, N)
+    with pytest.raises(ValueError, match="No network makes these gates"):
+        k.tangent_kernels(network, x, other=images(DENSE, N, 5))
+
+
+def test_a_single_test_example_has_an_accuracy_and_no_r2() -> None:
+    found = k.kernel_regression(_kernel(), _targets(), torch.tensor([0, 1, 3]), torch.tensor([2]))
+    assert found.accuracy in (0.0, 1.0)
+    assert math.isnan(found.r2)
+    assert isinstance(found.predictions, np.ndarray)
