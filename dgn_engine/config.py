@@ -72,6 +72,24 @@ class DataConfig:
         tip="Noise of the training set's mean and variance", advanced=True,
         changed="random pixels", words={"true": "as they are", "random": "Gaussian noise"},
     )
+    normalise: str = setting(  # as `data._preprocessing.normalisation` reads it
+        "none", "pixels normalised", metavar="HOW",
+        help="imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3 (none)",
+        tip="imagenet, cifar10, cifar100, mnist, or mean/deviation such as 0.5,0.5,0.5/0.2,0.2,0.2",
+        advanced=True, changed="normalised pixels", title="Normalisation of the pixels",
+        hint="none",
+    )
+    split_seed: int = setting(
+        0, "seed of the split", least=0, metavar="N", help="of digits' held-out test part",
+        tip="Which examples of digits are held out for the test", advanced=True,
+        changed="another split", span=_SEEDS,
+    )
+    test_indices: str = setting(
+        "", "test examples from", metavar="FILE", help="numbers of the examples to hold out",
+        tip="A .npy or .txt of numbers from 0, in the order of the whole data set", advanced=True,
+        changed="a split from a file", path="file", title="File of test examples",
+        hint="the data set's own",
+    )
     variant_seed: int = setting(
         0, "seed of these", least=0, help="of false labels and random pixels",
         tip="Of false labels, noise and drawn data sets", advanced=True, changed="seed",

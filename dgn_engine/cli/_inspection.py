@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._options import numbers, value_of
+from dgn_engine.cli._reader_options import IF_NOT, add_expected, add_normalise, check_expected
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 SCORED = 1000  # test examples, unless --scored is given
 _NEEDS_DATA = (
     "examples", "layers", "out", "size", "normalise", "net", "norm_eps", "road", "draws", "seconds",
-    "memory", "seed", "scored", "data_root", "dtype",
+    "memory", "seed", "scored", "data_root", "dtype", "expect_accuracy", "split_seed",
+    "test_indices",
 )  # fmt: skip
 
 
@@ -38,7 +40,9 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--examples", type=int, metavar="N", help="training examples (50)")
     group.add_argument("--layers", type=numbers, metavar="1,3", help="gate layers, from 1 (all)")
     group.add_argument("--size", type=int, metavar="S", help="resize and cut images to S×S")
-    group.add_argument("--normalise", choices=("imagenet", "none"), help="of the pixels (none)")
+    add_normalise(group)
+    group.add_argument("--split-seed", type=int, metavar="N", help="of digits' test part (0)")
+    group.add_argument("--test-indices", metavar="FILE", help="numbers of the test examples")
     group.add_argument("--net", metavar="NAME", help="the network, where the file is no known one")
     group.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
     group.add_argument("--norm-eps", type=float, metavar="ε", help="of BatchNorm (1e-5)")
@@ -49,6 +53,7 @@ def add_inspection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seconds", type=float, metavar="S", help="exact if it takes no more (60)")
     group.add_argument("--memory", type=float, metavar="GiB", help="at most (4)")
     group.add_argument("--scored", type=int, metavar="N", help=f"test examples ({SCORED:,})")
+    add_expected(group)
     group.add_argument("--seed", type=int, help="of the choice of examples and of estimates (0)")
     group.add_argument("--dtype", choices=("float32", "float64"), help="to compute in (float32)")
     group.add_argument("--out", type=Path, metavar="DIR", help="write inspection.json, kernels.npz")
@@ -61,10 +66,14 @@ def check_inspection_options(arguments: argparse.Namespace) -> None:
             name = {"road": "kernels"}.get(given[0], given[0]) if given else "option"
             raise UserError(f"--{name.replace('_', '-')} needs --data.")
         return
-    for name, least in (("examples", 2), ("draws", 2), ("size", 1), ("scored", 0), ("seconds", 0)):
+    for name, least in (
+        *(("examples", 2), ("draws", 2), ("size", 1), ("scored", 0), ("seconds", 0)),
+        ("split_seed", 0),
+    ):
         value = getattr(arguments, name)
         if value is not None and not value >= least:
-            raise UserError(f"--{name} is {value:g}; it must be at least {least}.")
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} is {value:g}; it must be at least {least}.")
     for name in ("memory", "norm_eps"):
         value = getattr(arguments, name)
         if value is not None and not 0 < value < float("inf"):
@@ -79,16 +88,22 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     import torch
 
     from dgn_engine.config import DataConfig, NetConfig
-    from dgn_engine.data import load_examples
+    from dgn_engine.data import load_examples, split_of
     from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
     from dgn_engine.kernels.gate_statistics import gate_statistics
     from dgn_engine.model.importing.from_file import network_of
     from dgn_engine.training.device_data import choose_probe_set
     from dgn_engine.training.devices import set_threads
 
-    examples = load_examples(DataConfig(name=arguments.data, root=arguments.data_root or ""))
-    channels = channels_wanted(listing)
-    prepare = Preprocessing(arguments.size or 0, arguments.normalise or "none", channels)
+    data = DataConfig(
+        name=arguments.data,
+        root=arguments.data_root or "",
+        split_seed=arguments.split_seed or 0,
+        test_indices=arguments.test_indices or "",
+    )
+    examples = load_examples(data)
+    how = arguments.normalise or normalised_when_trained(listing)
+    prepare = Preprocessing(arguments.size or 0, how, channels_wanted(listing))
     chosen = choose_probe_set(examples, arguments.examples or 50, arguments.seed or 0)
     dtype = getattr(torch, arguments.dtype or "float32")
     raw = torch.from_numpy(examples.train_x[list(chosen.indices)]).to(dtype)
@@ -105,14 +120,18 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     network = imported.network.requires_grad_(False)
     set_threads(network.architecture)
     x = x.reshape(len(x), *network.architecture.input_shape)
+    accuracy = _accuracy(imported, examples, prepare, arguments)
+    on = f"{accuracy['examples']:,} test examples of {examples.name}"
+    why = accuracy.get("why", "")
+    check_expected(listing.file_name, accuracy["test"], arguments.expect_accuracy, on, why)
     settings = _settings(arguments, len(network.architecture.gated))
     statistics = gate_statistics(network, x, torch.tensor(chosen.labels), settings)
     inspection = {
-        "data": _data(examples, prepare, raw.shape, x.shape),
+        "data": _data(examples, prepare, raw.shape, x.shape) | {"test": split_of(data, examples)},
         "network": _network(imported),
         "kernels": _kernels(statistics),
         "layers": [asdict(layer) for layer in statistics.layers],
-        "accuracy": _accuracy(imported, examples, prepare, arguments),
+        "accuracy": accuracy,
     }
     if arguments.out is not None:
         _write(arguments.out, inspection, statistics, chosen.indices, chosen.labels)
@@ -155,7 +174,8 @@ def _network(imported: ImportedNetwork) -> dict[str, Any]:
         "gate_layers": len(architecture.gated),
         "weight_layers": len(architecture.weighted),
         "logits": architecture.classes,
-        "remarks": list(imported.remarks),
+        "assuming": imported.assuming or None,
+        "remarks": [*imported.remarks, *([imported.assumption] if imported.assuming else [])],
     }
 
 
@@ -173,27 +193,20 @@ def _accuracy(
     prepare: Preprocessing,
     arguments: argparse.Namespace,
 ) -> dict[str, Any]:
-    """The accuracy on the first test examples, where the network has a logit for each class."""
-    import torch
+    """The accuracy on the first test examples, on all of them where one is expected."""
+    from dgn_engine.training.metrics import test_accuracy
 
-    from dgn_engine.kernels.gate_statistics import accuracy
-
-    network, classes = imported.network, len(examples.class_names)
-    logits = network.architecture.classes
-    if logits != classes:
-        why = f"the network has {logits:,} logits and the data {classes:,} classes"
-        return {"test": None, "examples": 0, "why": why}
-    scored = SCORED if arguments.scored is None else arguments.scored
-    count = min(scored, len(examples.test_y))
-    if not count:
-        return {"test": None, "examples": 0, "why": "no test examples were asked for"}
-    right, like = 0.0, next(network.parameters())
-    for start in range(0, count, 100):
-        part = slice(start, min(count, start + 100))
-        x = prepare(torch.from_numpy(examples.test_x[part]).to(like.dtype))
-        x = x.reshape(len(x), *network.architecture.input_shape)
-        right += accuracy(network, x, torch.from_numpy(examples.test_y[part])) * len(x)
-    return {"test": right / count, "examples": count, "of": len(examples.test_y)}
+    total = len(examples.test_y)
+    usual = SCORED if arguments.expect_accuracy is None else total
+    most = usual if arguments.scored is None else arguments.scored
+    found = test_accuracy(imported.network, examples, prepare, most)
+    if found is not None:
+        return {"test": found.share, "examples": found.examples, "of": found.total}
+    logits, classes = imported.network.architecture.classes, len(examples.class_names)
+    why = f"the network has {logits:,} logits and the data {classes:,} classes"
+    if logits == classes:
+        why = "no test examples were asked for"
+    return {"test": None, "examples": 0, "why": why}
 
 
 def _write(
@@ -209,12 +222,14 @@ def _write(
 
     from dgn_engine.storage.atomic_write import save_file
 
+    settings = {name: inspection[name] for name in ("data", "network")}
     content = io.BytesIO()
     np.savez(
         content,
         allow_pickle=False,
         indices=np.array(indices),
         labels=np.array(labels),
+        settings=np.array(json.dumps(settings, ensure_ascii=False)),
         **statistics.arrays,
     )
     save_file(folder / "kernels.npz", content.getvalue())
@@ -234,12 +249,15 @@ def print_inspection(inspection: dict[str, Any]) -> None:
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     title, regime = network["understood_as"], network["regime"]
     named = title.endswith(f"regime {regime}")  # files of this program name it
-    console.print(f"It is {title}." if named else f"It is {title}, {regime}.")
+    assuming = f", assuming {network['assuming']}" if network["assuming"] else ""
+    console.print(
+        f"It is {title}." if named or title.startswith("taken as") else f"It is {title}, {regime}."
+    )
     for remark in network["remarks"]:
         console.print(remark)
     console.print(
         f"On {data['examples']} training examples of {data['name']}, balanced over "
-        f"{data['classes']} classes, {sides} ({data['preparation']}):\n"
+        f"{data['classes']} classes, {sides} ({data['preparation']}); {data['test']}:\n"
     )
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in _COLUMNS:
@@ -251,20 +269,20 @@ def print_inspection(inspection: dict[str, Any]) -> None:
         table.add_row(layer["name"], shape, f"{layer['open']:.1%}", *units, *means)
     console.print(table)
     console.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
-    console.print(_overlaps(kernels))
-    console.print(_spectrum(kernels))
+    console.print(_overlaps(kernels, assuming))
+    console.print(_spectrum(kernels, assuming))
     for sentence in contradiction_in_words(kernels):
         console.print(sentence)
-    console.print(_scored(inspection["accuracy"]))
+    console.print(_scored(inspection["accuracy"], assuming))
 
 
 def _pair(likeness: dict[str, float | None]) -> list[str]:
     return ["–" if value is None else f"{value:.3f}" for value in likeness.values()]
 
 
-def _overlaps(kernels: dict[str, Any]) -> str:
+def _overlaps(kernels: dict[str, Any], assuming: str) -> str:
     same, other = _pair(kernels["overlap"])
-    words = f"Overlap Λ: {same} same class, {other} other."
+    words = f"Overlap Λ{assuming}: {same} same class, {other} other."
     if kernels["sensitive"] is None:
         return f"{words} The sensitive overlap S needs the exact kernels and was left out."
     same, other = _pair(kernels["sensitive"])
@@ -273,7 +291,7 @@ def _overlaps(kernels: dict[str, Any]) -> str:
     return f"{words} Sensitive overlap S ({how}): {same} same, {other} other."
 
 
-def _spectrum(kernels: dict[str, Any]) -> str:
+def _spectrum(kernels: dict[str, Any], assuming: str) -> str:
     how = "exact"
     if kernels["relative"] is not None:
         how = (
@@ -282,7 +300,7 @@ def _spectrum(kernels: dict[str, Any]) -> str:
         )
         how += ", weighted by width" if kernels["weighted"] else ""
     alignment = kernels["target_alignment"]
-    words = [f"NPK ({how}): effective rank {kernels['effective_rank']:.3g}"]
+    words = [f"NPK ({how}{assuming}): effective rank {kernels['effective_rank']:.3g}"]
     words += [] if alignment is None else [f"alignment with the classes {alignment:.3f}"]
     if kernels["nu"] is not None:
         words.append(f"ν {kernels['nu']:.5g} ({cut_in_words(kernels)})")
@@ -309,10 +327,18 @@ def contradiction_in_words(nu: dict[str, Any]) -> list[str]:
     ]
 
 
-def _scored(accuracy: dict[str, Any]) -> str:
+def normalised_when_trained(listing: CheckpointContents) -> str:
+    """How the pixels were normalised that a network of ours was trained on."""
+    from dgn_engine.model.importing.saved_network import is_ours, state_of
+
+    return state_of(listing).config.data.normalise if is_ours(listing) else "none"
+
+
+def _scored(accuracy: dict[str, Any], assuming: str) -> str:
     if accuracy["test"] is None:
         return f"Test accuracy: not measured, {accuracy['why']}."
+    doubt = f" {IF_NOT}" if assuming else ""
     return (
-        f"Test accuracy: {accuracy['test']:.1%} of the first {accuracy['examples']:,} of "
-        f"{accuracy['of']:,} test examples."
+        f"Test accuracy{assuming}: {accuracy['test']:.1%} of the first {accuracy['examples']:,} of "
+        f"{accuracy['of']:,} test examples.{doubt}"
     )

@@ -17,10 +17,12 @@ from dgn_engine.cli._own_network import (
     read_listing,
     read_own_examples,
 )
+from dgn_engine.cli._reader_options import IF_NOT, check_expected
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from dgn_engine.model.importing.from_file import ImportedNetwork
     from dgn_engine.model.importing.saved_network import NetworkState
@@ -43,6 +45,10 @@ def check_options(arguments: argparse.Namespace) -> None:
         raise UserError(f"--norm-eps is {norm:g}; it must be greater than 0 and finite.")
     if eps > 0 and beta is None:
         raise UserError("--eps needs --beta: hard gates have no ε.")
+    if arguments.expect_accuracy is not None and arguments.inputs and not arguments.labels:
+        raise UserError("--expect-accuracy needs --labels.")
+    if arguments.normalise and arguments.inputs is None:
+        raise UserError("--normalise needs --inputs: a run says itself how its pixels were.")
     if arguments.option and not arguments.net:
         raise UserError("--option needs --net: dense layers say their sizes themselves.")
 
@@ -87,7 +93,8 @@ def check_labels(labels: Array | None, classes: int) -> None:
 class OpenedNetwork:
     """A network with the inputs x (n, …) and labels (n,) that its kernels are asked for.
 
-    `state` and `own`: what a file of ours says, and the examples of its run, where it gives them.
+    `state` and `own`: what a file of ours says, and the examples of its run, where it gives them;
+    `found`: what another file was taken for. `accuracy`: on these inputs, where labels are given.
     """
 
     network: GatedNetwork
@@ -97,6 +104,8 @@ class OpenedNetwork:
     state: NetworkState | None = None
     own: OwnExamples | None = None
     folded: bool = False
+    found: ImportedNetwork | None = None
+    accuracy: float | None = None
 
     def placed(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
         from dgn_engine.training.own_examples import with_drawn_gates
@@ -112,11 +121,16 @@ class OpenedNetwork:
         settings = network_settings(self.network, self.folded)
         if self.state is not None:
             settings |= own_settings(self.state)
+        if self.found is not None:
+            settings |= {"taken_as": self.found.title, "assuming": self.found.assuming or None}
+        if self.accuracy is not None:
+            settings |= {"accuracy": self.accuracy}
         return settings if self.own is None else settings | {"rows": list(self.own.rows)}
 
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     """The network of the file with its examples; raises `UserError`."""
+    from dgn_engine.data._normalisation import normalisation
     from dgn_engine.kernels.trained_weights import trained_weights
     from dgn_engine.model.importing.saved_network import is_ours
 
@@ -125,11 +139,41 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     if arguments.inputs is None:
         own = read_own_examples(listing, arguments)
     x, labels = (own.images, own.labels) if own else read_inputs(arguments.inputs, arguments.labels)
+    if own is None and (how := normalisation(arguments.normalise or "none")) is not None:
+        x = how(x)
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
     found = read_network(listing, arguments, x.shape)
-    notes = [*found.remarks, trained_weights(found.network, arguments.folded)]
-    return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded)
+    assumption = [found.assumption] if found.assuming else []
+    notes = [f"It is {found.title}.", *found.remarks, *assumption]
+    notes.append(trained_weights(found.network, arguments.folded))
+    return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded, found=found)
+
+
+def with_accuracy(
+    opened: OpenedNetwork, x: Tensor, labels: Tensor | None, arguments: argparse.Namespace
+) -> OpenedNetwork:
+    """With the accuracy on the inputs x (n, *input_shape), where labels are given; refused where it
+    is not the one expected."""
+    import torch
+
+    from dgn_engine.training.losses import correct
+
+    if labels is None:
+        return opened
+    right = 0
+    network = opened.placed(x.device, x.dtype)
+    batch = 100 if network.given_gates is None else len(x)  # given gates are of all inputs at once
+    with torch.no_grad():
+        for start in range(0, len(x), batch):
+            part = slice(start, start + batch)
+            right += int(correct(network(x[part]), labels[part]))
+    share, file = right / len(x), arguments.network.name
+    check_expected(file, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
+    assuming = opened.found.assuming if opened.found is not None else ""
+    said = f"It is right on {share:.1%} of the {len(x):,} inputs"
+    said += f", assuming {assuming}. {IF_NOT}" if assuming else "."
+    return replace(opened, notes=[*opened.notes, said], accuracy=share)
 
 
 def _open_ours(

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from dgn_engine.cli import Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
 from dgn_engine.cli._options import add_run_options, run_config
+from dgn_engine.cli._reader_options import IF_NOT, add_expected, check_expected
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
+    from dgn_engine.data import Examples
+    from dgn_engine.model.importing.from_file import ImportedNetwork
 
 SEEDS = 3
 _FIXED = ("regime", "gates_from", "weights_from", "seed", "wiring", "rotation", "shift", "tiling")
@@ -22,6 +25,7 @@ _FIXED = ("regime", "gates_from", "weights_from", "seed", "wiring", "rotation", 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
     add_run_options(parser)
+    add_expected(parser)
     parser.add_argument("--seeds", type=int, default=SEEDS, metavar="K", help="of each kind")
     add_reproduction_options(parser)
 
@@ -60,8 +64,30 @@ def run(arguments: argparse.Namespace) -> int:
     files = {CONFIG: config.to_toml().encode()}  # so that the same command can go on
     task = ReproductionTask("gate-information", experiment, request, folder, command, files)
     if not arguments.report_only and works_here(arguments.cluster):
-        network_for(file, config.net, load_examples(config.data))  # refuse it before it begins
+        examples = load_examples(config.data)
+        found = network_for(file, config.net, examples)  # refuse it before it begins
+        _check_accuracy(file.name, found, examples, arguments.expect_accuracy)
     return exit_code(carry_out(arguments, task))
+
+
+def _check_accuracy(
+    name: str, found: ImportedNetwork, examples: Examples, expected: float | None
+) -> None:
+    """Say what is assumed of the file and the accuracy that follows; refuse one not expected."""
+    import sys
+
+    from dgn_engine.data._preprocessing import Preprocessing
+    from dgn_engine.training.metrics import test_accuracy
+
+    if not found.assuming and expected is None:
+        return
+    scored = test_accuracy(found.network, examples, Preprocessing(), len(examples.test_y))
+    share = None if scored is None else scored.share
+    on = f"{len(examples.test_y):,} test examples of {examples.name}"
+    check_expected(name, share, expected, on, "it has other outputs")
+    if found.assuming:
+        right = "" if share is None else f" {share:.1%} of the {on} are right. {IF_NOT}"
+        print(f"{name} is {found.title}. {found.assumption}{right}", file=sys.stderr)
 
 
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:

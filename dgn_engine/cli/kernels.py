@@ -12,6 +12,7 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
 from dgn_engine.cli._options import numbers
 from dgn_engine.cli._own_network import examples_wanted
+from dgn_engine.cli._reader_options import add_expected, add_normalise
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
@@ -31,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--data-root", metavar="DIR", help="where data sets lie, for --examples")
     parser.add_argument("--labels", type=Path, metavar="Y", help=".npy of class numbers")
+    add_normalise(parser)
+    add_expected(parser)
     parser.add_argument(
         "--gates", type=Path, metavar="OTHER", help="a network that makes the gates"
     )
@@ -79,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     shape = (len(x), *network.architecture.input_shape)
     images = torch.from_numpy(x).to(device, dtype).reshape(shape)
     classes = None if labels is None else torch.from_numpy(labels).to(device)
+    opened = inputs.with_accuracy(opened, images, classes, arguments)
     memory = int(arguments.memory * 2**30)
     settings = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
     arrays = kernel_arrays(opened.placed(device, dtype), images, classes, settings)
@@ -134,9 +138,12 @@ def _report(
         table.add_row(name, *("–" if cell is None else f"{cell:.6g}" for cell in cells))
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
     console.print(table)
+    assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
+    if assuming:
+        console.print(f"Every kernel is that of the network as it was taken{assuming}.")
     if "nu" in nu:
         cut = {name.removeprefix("nu_"): value for name, value in nu.items()}
-        console.print(f"ν = {nu['nu']:.6g} (NPK at trace 1; {cut_in_words(cut)})")
+        console.print(f"ν = {nu['nu']:.6g} (NPK at trace 1{assuming}; {cut_in_words(cut)})")
         for sentence in contradiction_in_words(cut):
             console.print(sentence)
     for note in notes:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from dgn_engine.config import DataConfig
 from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._normalisation import normalisation, normalised
+from dgn_engine.data._split import resplit, split_in_words
 from dgn_engine.data._variants import (
     noisy_labels,
     only_first,
@@ -19,7 +21,16 @@ from dgn_engine.plugins import discover
 from dgn_engine.protocol.catalogue import DataEntry
 from dgn_engine.setting import filled
 
-__all__ = ["DataSet", "Examples", "Report", "catalogue", "data_sets", "load_examples", "quiet"]
+__all__ = [
+    "DataSet",
+    "Examples",
+    "Report",
+    "catalogue",
+    "data_sets",
+    "load_examples",
+    "quiet",
+    "split_of",
+]
 
 
 def quiet(_what: str, _fraction: float | None) -> None:
@@ -49,16 +60,29 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
         )
     options = filled(f"Data set '{name}'", "data.options", known[name].options, config.options)
     config = replace(config, options=tuple(options.items()))
-    examples = known[name].load(config, report)
+    entry = known[name]
+    if entry.takes_path and config.test_indices:
+        raise UserError("A folder of images says its test part itself: put those into test/.")
+    normalisation(config.normalise)  # refuse it before anything is loaded
+    examples = entry.load(config, report)
+    if not entry.splits:
+        examples = resplit(examples, config)
     if config.binary is not None:
         examples = only_pair(examples, config.binary)
     if config.train_limit:
         examples = only_first(examples, config.train_limit)
     if config.test_limit:
         examples = only_first_tests(examples, config.test_limit)
+    examples = normalised(examples, config.normalise)
     if config.pixels == "random":
         examples = random_pixels(examples, config.variant_seed)
     return noisy_labels(examples, config.label_noise, config.variant_seed)
+
+
+def split_of(config: DataConfig, examples: Examples) -> str:
+    """Which examples are for the test, in words."""
+    entry = data_sets()[config.name.partition(":")[0]]
+    return split_in_words(config, examples, entry.splits)
 
 
 def catalogue(root: Path | None = None) -> tuple[DataEntry, ...]:

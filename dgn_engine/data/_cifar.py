@@ -39,7 +39,7 @@ class CifarSet:
     labels: str
 
     def data_set(self) -> DataSet:
-        hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
+        hint = "Allow the download, or name the data root that holds it."
         return DataSet(self.title, self.load, hint, available=self.available)
 
     def available(self, root: Path | None) -> bool:
@@ -103,7 +103,7 @@ def _joined(batches: list[Batch]) -> Batch:
 
 
 def _damaged(path: Path) -> UserError:
-    return UserError(f"{path} is damaged; delete it and download it again (--download).")
+    return UserError(f"{path} is damaged; delete it and download it again.")
 
 
 # torchvision keeps CIFAR as pickles, and users have them in that layout already, so that is what

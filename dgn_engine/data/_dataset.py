@@ -64,6 +64,7 @@ class DataSet:
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # a configuration names it as name:PATH
     available: Callable[[Path | None], bool] = _always
+    splits: bool = False  # `load` holds the test part out itself, by `_split.held_out`
 
     @property
     def rooted(self) -> bool:

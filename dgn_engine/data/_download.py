@@ -35,8 +35,8 @@ def data_root(chosen: str | Path | None = None) -> Path:
 def missing(title: str, root: Path) -> UserError:
     """The refusal of a data set that is not in `root`."""
     return UserError(
-        f"{title} is not in {root}; allow the download (--download), or name the folder "
-        "that holds it (--data-root or DGN_DATA_ROOT)."
+        f"{title} is not in {root}; allow the download, or name the data root "
+        "that holds it (DGN_DATA_ROOT does so for every program)."
     )
 
 

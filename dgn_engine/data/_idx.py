@@ -34,7 +34,7 @@ class IdxSet:
     class_names: tuple[str, ...]
 
     def data_set(self) -> DataSet:
-        hint = "Allow the download (--download), or name the folder that holds it (--data-root)."
+        hint = "Allow the download, or name the data root that holds it."
         return DataSet(self.title, self.load, hint, available=self.available)
 
     def folder(self, root: str | Path | None) -> Path:
@@ -87,5 +87,5 @@ def read_idx(path: Path, axes: int) -> npt.NDArray[np.uint8]:
     shape = tuple(int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4))
     # The magic number: two zeros, 8 for unsigned bytes, the number of axes.
     if content[:4] != bytes((0, 0, 8, axes)) or len(content) - start != math.prod(shape):
-        raise UserError(f"{path} is damaged; delete it and download it again (--download).")
+        raise UserError(f"{path} is damaged; delete it and download it again.")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -79,6 +79,9 @@ class RunStarted(Event):
     inspected: str = ""  # 'resnet18.pth': a network from a file, shown and not trained
     rotation: tuple[int, ...] = ()  # as in `Rewired`
     shift: tuple[int, ...] = ()
+    assuming: str = ""  # 'ReLU': the activation that an inspected file does not state
+    accuracy: float | None = None  # of an inspected network on `accuracy_of` test examples
+    accuracy_of: int = 0
 
 
 @dataclass(frozen=True)

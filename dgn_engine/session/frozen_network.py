@@ -11,19 +11,25 @@ from torch import Tensor
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.data import load_examples
+from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.errors import UserError
+from dgn_engine.model.architecture import Conv
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.importing.saved_network import is_ours, state_of
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.devices import choose_device, device_name, set_threads
+from dgn_engine.training.metrics import test_accuracy
 from dgn_engine.training.out_of_memory import refused_without_memory
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
 
 Report = Callable[[str, float | None], None]
+
+SCORED, SCORED_MAPS = 1000, 200  # test examples; fewer of images, which cost more
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,8 @@ class InspectedNetwork:
         self.number = number
         self.name = listing.file_name
         self.device = choose_device(config.device)
+        if is_ours(listing):  # its pixels are as those that it was trained on
+            data = replace(data, normalise=state_of(listing).config.data.normalise)
         examples = load_examples(data, report)
         self.examples = (len(examples.train_y), len(examples.test_y))
         shape = examples.train_x.shape[1:]
@@ -142,6 +150,10 @@ class InspectedNetwork:
         labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
         self.inputs = ProbeInputs(x, labels, len(examples.class_names), config.net)
         self.network = FrozenNetwork(found, self.inputs, emit, traced=True)
+        self.assuming = found.assuming
+        maps = any(isinstance(node, Conv) for node in found.network.architecture.nodes)
+        most = SCORED_MAPS if maps else SCORED
+        self.accuracy = test_accuracy(found.network, examples, Preprocessing(), most)
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
 
@@ -179,6 +191,9 @@ class InspectedNetwork:
             probe_set=self.probe_set,
             paused=True,
             inspected=self.name,
+            assuming=self.assuming,
+            accuracy=None if self.accuracy is None else self.accuracy.share,
+            accuracy_of=0 if self.accuracy is None else self.accuracy.examples,
         )
 
 

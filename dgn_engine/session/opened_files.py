@@ -224,5 +224,7 @@ def _alone(file: _File, target: FileTarget) -> events.FileUseCheck:
         return events.FileUseCheck(False, str(refusal))
     layers = len(found.network.architecture.gated_shapes)
     plural = "" if layers == 1 else "s"
-    said = f"{listing.file_name} is a network of {layers} gate layer{plural}."
-    return events.FileUseCheck(True, " ".join([said, *found.remarks]))
+    said = f"{listing.file_name} is a network of {layers} gate layer{plural}"
+    said += f", {found.title}." if found.title.startswith("taken as") else "."
+    assumed = [found.assumption] if found.assuming else []
+    return events.FileUseCheck(True, " ".join([said, *found.remarks, *assumed]))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from dgn_engine.config import Loss
+from dgn_engine.data import Examples
+from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.losses import correct, loss
@@ -23,6 +25,35 @@ class Score:
     loss: float
     accuracy: float
     examples: int
+
+
+@dataclass(frozen=True)
+class TestAccuracy:
+    """The share (0…1) of the first `examples` test examples, out of `total`, that are right."""
+
+    share: float
+    examples: int
+    total: int
+
+
+def test_accuracy(
+    network: GatedNetwork, examples: Examples, prepare: Preprocessing, most: int
+) -> TestAccuracy | None:
+    """On the first `most` test examples, prepared as the network takes them; None where it has
+    not a logit for each class, or there is nothing to be tested on."""
+    logits = 1 if examples.signed else len(examples.class_names)
+    count = min(most, len(examples.test_y))
+    if network.architecture.classes != logits or count < 1:
+        return None
+    right, like = 0.0, next(network.parameters())
+    for start in range(0, count, 100):
+        part = slice(start, min(count, start + 100))
+        x = prepare(torch.from_numpy(examples.test_x[part]).to(like.dtype)).to(like.device)
+        labels = torch.from_numpy(examples.test_y[part]).to(like.device)
+        with torch.no_grad():
+            found = network(x.reshape(len(x), *network.architecture.input_shape))
+        right += float(correct(found, labels))
+    return TestAccuracy(right / count, count, len(examples.test_y))
 
 
 class TestPass:

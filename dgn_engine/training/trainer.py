@@ -173,7 +173,7 @@ class Trainer:
         if not network.value.has_room_for(biases):
             raise UserError(
                 "These weights have biases and the value network has none; "
-                "begin a run with biases (--bias) to take them."
+                "begin a run with biases to take them."
             )
         network.value.take(weights, biases)
         self.optimizer.forget(network.value)

@@ -58,7 +58,8 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     """Step, interval, what was left out, and note; `every`: seconds between two drawings."""
     parts = {"paused": ["paused"], "stale": ["late"]}.get(state, [])
     if view.run is not None and view.run.inspected:
-        parts = ["not training"]
+        assuming = view.run.assuming
+        parts = ["not training", *([f"assuming {assuming}"] if assuming else [])]
     if view.diverged is not None:
         parts = [f"diverged at step {view.diverged:,}"]
     parts.append(f"step {scene.step:,}")

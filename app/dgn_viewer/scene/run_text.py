@@ -34,13 +34,15 @@ def data_in_words(data: DataConfig) -> str:
     words = f"{words} {data.binary[0]}|{data.binary[1]}" if data.binary else words
     if data.label_noise:
         words += f", {100 * data.label_noise:g} % label noise"
+    if data.normalise != "none":
+        words += f", normalised {data.normalise}"
     return f"{words}, random pixels" if data.pixels == "random" else words
 
 
 def net_in_words(run: RunStarted) -> str:
     """'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
     if run.inspected:
-        return run.inspected
+        return f"{run.inspected}, assuming {run.assuming}" if run.assuming else run.inspected
     name, widths = run.config.net.name, {layer.shape[0] for layer in run.layers}
     kinds = {layer.kind for layer in run.layers}
     if kinds == {"dense"} and len(widths) == 1:

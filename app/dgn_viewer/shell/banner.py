@@ -40,8 +40,18 @@ def inspection(now: RunState) -> Message | None:
         return Message(texts, ("file.close_comparison",))
     if not inspected:
         return None
-    text = f"Inspecting {inspected} on {data_in_words(run.config.data)} – not training"
+    known = ""
+    if run.assuming and run.accuracy is not None:
+        known = f", right on {run.accuracy:.1%} of {run.accuracy_of:,} test examples"
+    assuming = f", assuming {run.assuming}" if run.assuming else ""
+    data = data_in_words(run.config.data)
+    text = f"Inspecting {inspected} on {data}{assuming}{known} – not training"
     tip = "Every panel shows this network as it is in the file; nothing changes it"
+    if run.assuming:
+        tip += (
+            f". The file does not say its activations: {run.assuming} is assumed. If this is not "
+            "the accuracy you know, the reading is wrong"
+        )
     return Message(((text, tip),), ("file.new_run",))
 
 

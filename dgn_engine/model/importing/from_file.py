@@ -57,6 +57,16 @@ class ImportedNetwork:
     remarks: tuple[str, ...] = ()
     assuming: str = ""
 
+    @property
+    def assumption(self) -> str:
+        """What is taken for granted of the activations, one sentence; '' where the file says it."""
+        if not self.assuming:
+            return ""
+        return (
+            f"A state dict does not say its activations: {self.assuming} is assumed, and gates, Λ, "
+            "NPK and ν with it; a network trained with tanh or GELU, or with a skip, is another."
+        )
+
 
 @dataclass(frozen=True)
 class _Found:

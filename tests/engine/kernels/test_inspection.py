@@ -12,7 +12,8 @@ from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.cli import main
-from dgn_engine.data._preprocessing import IMAGENET_MEAN, Preprocessing
+from dgn_engine.data._normalisation import NORMALISATIONS
+from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.gate_statistics import GateStatisticsSettings, accuracy, gate_statistics
 from dgn_engine.model.importing.from_file import network_of
@@ -138,7 +139,7 @@ def test_a_lightning_resnet_is_shown_in_words(
     assert "It is a ResNet by its names, 13 weight layers, 5 classes, ReLU." in said
     assert "BatchNorm is folded in as in evaluation, with an ε of 1e-05" in said
     assert "grey in all 3 channels, shorter side resized to 32, the middle cut out" in said
-    assert "NPK (exact): effective rank" in said
+    assert "NPK (exact, assuming ReLU): effective rank" in said
     assert "not measured, the network has 5 logits and the data 10 classes" in said
     assert [line.split()[:2] for line in said.splitlines() if "×16" in line] == [["conv", "1"]]
 
@@ -172,7 +173,7 @@ def test_images_are_resized_cut_and_normalised_as_said() -> None:
     found = Preprocessing(10, "imagenet", 3)(images)
     assert found.shape == (2, 3, 10, 10)
     flat = torch.full((1, 3, 20, 40), 0.5)
-    expected = (0.5 - IMAGENET_MEAN[1]) / 0.224
+    expected = (0.5 - NORMALISATIONS["imagenet"][0][1]) / 0.224
     torch.testing.assert_close(
         Preprocessing(10, "imagenet", 3)(flat)[:, 1], torch.full((1, 10, 10), expected)
     )

@@ -133,6 +133,13 @@ NTK = Reading("ntk", 1234, interval=7.0, remark="halved")
         ),
         (
             "paused",
+            seeing(NPK, view=replace(VIEW, run=replace(run((2,)), inspected="x", assuming="ReLU"))),
+            SCENE,
+            0.0,
+            "not training · assuming ReLU · step 1,234 · every 0.25 s · a note",
+        ),
+        (
+            "paused",
             replace(VIEW, diverged=1200, paused=True),
             SCENE,
             0.0,

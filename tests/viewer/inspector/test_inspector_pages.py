@@ -394,7 +394,10 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     press(page.go)
     page.choose("network")
     press(page.go)
-    assert sent == [CompareFile(7), InspectFile(7, None)]
+    page.normalise.setCurrentIndex(page.normalise.findText("normalised as cifar10"))
+    press(page.go)
+    shown = InspectFile(7, replace(RunConfig().data, normalise="cifar10"))
+    assert sent == [CompareFile(7), InspectFile(7, None), shown]
 
 
 def test_a_file_is_opened_for_what_it_was_dropped_for(

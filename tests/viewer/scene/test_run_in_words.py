@@ -41,6 +41,10 @@ def net(name: str, *options: tuple[str, int], shapes: tuple[tuple[int, ...], ...
         (net("cnn4", shapes=((32, 4, 4), (16, 2, 2))), "cnn4"),
         (net("vconv", shapes=((32, 4, 4), (32,))), "vconv"),
         (replace(net("fc", shapes=FOUR), inspected="x.pt"), "x.pt"),
+        (
+            replace(net("fc", shapes=FOUR), inspected="x.pt", assuming="ReLU"),
+            "x.pt, assuming ReLU",
+        ),
     ],
 )
 def test_a_network_in_words(started: RunStarted, words: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
+from torch import nn
 
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose
@@ -18,6 +19,7 @@ from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, Weight
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probes import all_probes
 from dgn_viewer.application import Viewer
+from dgn_viewer.figures.provenance import context_of
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.run_text import short_names
@@ -118,6 +120,28 @@ def test_weights_go_into_the_value_network_and_leave_a_mark(
     assert window.run_state.regime == "DL"
     assert [mark.label for mark in window.history.view({}).marks] == ["weights"]
     assert "weights of early.safetensors in 4 layers" in window.notices.recent[-1].text
+
+
+def test_a_state_dict_is_shown_with_what_is_assumed_and_the_accuracy_that_follows(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
+    path = tmp_path / "tanh.pt"
+    torch.save(network.state_dict(), path)
+    window = viewer.window
+    page = opened_file(viewer, qtbot, path, "network")
+    assert "taken as 64-9-10 with ReLU between" in page.verdict.text()
+    assert "A state dict does not say its activations" in page.verdict.text()
+    QTest.mouseClick(page.go, LEFT)
+    qtbot.waitUntil(lambda: window.run_state.inspected == path.name)
+    qtbot.waitUntil(lambda: "npk" in window.history.readings)
+    said = window.banners[0].texts()[0]
+    assert said.startswith("Inspecting tanh.pt on digits, assuming ReLU, right on ")
+    assert said.endswith("% of 360 test examples – not training")
+    view = window.history.view({})
+    caption = context_of(view, "NPK spectrum", 0).caption
+    assert "tanh.pt, assuming ReLU" in caption
 
 
 def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_trained(

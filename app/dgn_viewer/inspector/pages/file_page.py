@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
@@ -25,6 +26,9 @@ from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _MOST_LINES = 2000
+_NORMALISED = [("none", "as they are, in [0, 1]")] + [
+    (name, f"normalised as {name}") for name in ("imagenet", "cifar10", "cifar100", "mnist")
+]
 
 
 class FilePage(QWidget):
@@ -61,6 +65,9 @@ class FilePage(QWidget):
         )
         self.data = PickBox([("", f"current data ({self._now.name})"), *data])
         self.data.setAccessibleName("Shown on")
+        self.normalise = PickBox([("", f"as now ({self._now.normalise})"), *_NORMALISED])
+        self.normalise.setAccessibleName("Pixels normalised")
+        self.normalise.setToolTip("As the pixels were that the network was trained on")
         self.go = push_button("", self._ask, "primary")
         self.close_file = push_button("Close", self.leave)
         self._lay_out()
@@ -142,9 +149,15 @@ class FilePage(QWidget):
             case "compare":
                 self._send(do.CompareFile(ticket))
             case _:
-                name = self.data.value()
-                data = DataConfig(name, self._now.root) if name else None
-                self._send(do.InspectFile(ticket, data))
+                self._send(do.InspectFile(ticket, self._data_config()))
+
+    def _data_config(self) -> DataConfig | None:
+        """What it shall be shown on; None: the data of the run as they are."""
+        name, how = self.data.value(), self.normalise.value()
+        if not name and not how:
+            return None
+        data = DataConfig(name, self._now.root) if name else self._now
+        return replace(data, normalise=how or self._now.normalise)
 
     def _lay_out(self) -> None:
         listed = self.listed
@@ -155,7 +168,13 @@ class FilePage(QWidget):
         count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
         self._data_row = QWidget()
         self._data_row.setAutoFillBackground(False)
-        row(QLabel("Shown on"), (self.data, 1), into=self._data_row)
+        column(
+            row(QLabel("Shown on"), (self.data, 1)),
+            row(QLabel("Pixels"), (self.normalise, 1)),
+            into=self._data_row,
+            margins=(0, 0, 0, 0),
+            spacing=8,
+        )
         buttons = row(self.go, self.close_file, 1, spacing=8)
         use = (self.verdict, self.table, self.pick, self.restart_value, self._data_row)
         self.tensors = _tensor_list(listed)

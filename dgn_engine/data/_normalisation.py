@@ -1,0 +1,113 @@
+"""The mean and deviation of pixels that networks were trained with, by name or in numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dgn_engine.data._dataset import Examples
+from dgn_engine.errors import UserError, did_you_mean
+
+Array = npt.NDArray[Any]
+
+# Mean and standard deviation of each channel over the training pixels in [0, 1]. imagenet: as
+# torchvision's reference weights were trained; the others as commonly printed to 3 or 4 digits.
+NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+    "cifar100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
+    "mnist": ((0.1307,), (0.3081,)),
+}
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """Pixels become (x - mean) / deviation, one pair of numbers a channel, or one for all.
+
+    `name`: 'imagenet' and so on, whose numbers are of pixels in [0, 1]; '' for numbers of one's
+    own, which may be of any scale.
+    """
+
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    name: str = ""
+
+    def __call__(self, x: Array) -> Array:
+        """Examples (n, C, …) or (n, d); raises `UserError` where the channels are others."""
+        if len(self.mean) > 1 and (x.ndim <= 2 or x.shape[1] != len(self.mean)):
+            have = f"have {x.shape[1]}" if x.ndim > 2 else "are rows of numbers"
+            raise UserError(
+                f"The normalisation {self.text} is of {len(self.mean)} channels; these images "
+                f"{have}."
+            )
+        if self.name and len(x):
+            low, high = float(x.min()), float(x.max())
+            if low < 0 or high > 1:
+                raise UserError(
+                    f"The normalisation {self.name} is of pixels in [0, 1]; these go from {low:g} "
+                    f"to {high:g}: divide them first, or give the numbers as MEAN/DEVIATION."
+                )
+        sides = [1, len(self.mean), *[1] * (x.ndim - 2)]
+        mean = np.array(self.mean, dtype=x.dtype).reshape(sides)
+        deviation = np.array(self.deviation, dtype=x.dtype).reshape(sides)
+        return np.asarray((x - mean) / deviation)
+
+    @property
+    def text(self) -> str:
+        """As it is given."""
+        if self.name:
+            return self.name
+        return "/".join(",".join(f"{v:g}" for v in part) for part in (self.mean, self.deviation))
+
+    @property
+    def in_words(self) -> str:
+        """'normalised as cifar10', 'normalised by 0.5,0.5,0.5/0.25,0.25,0.25'."""
+        return f"normalised {'as' if self.name else 'by'} {self.text}"
+
+
+def normalisation(text: str) -> Normalisation | None:
+    """What 'imagenet', 'cifar10', 'cifar100', 'mnist' or 'm1,m2,m3/s1,s2,s3' says; None: 'none'.
+
+    Raises `UserError`.
+    """
+    if text in ("", NONE):
+        return None
+    if text in NORMALISATIONS:
+        return Normalisation(*NORMALISATIONS[text], text)
+    known = [NONE, *NORMALISATIONS]
+    parts = [part.split(",") for part in text.split("/")]
+    try:
+        numbers = [tuple(float(each) for each in part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 2:
+        raise UserError(
+            f"The normalisation '{text}' is none of {', '.join(known)}, nor numbers such as "
+            f"0.5,0.5,0.5/0.25,0.25,0.25.{did_you_mean(text, known)}"
+        )
+    mean, deviation = numbers
+    finite = all(math.isfinite(value) for value in (*mean, *deviation))
+    if len(mean) != len(deviation) or not finite or min(deviation) <= 0:
+        raise UserError(
+            f"The normalisation '{text}' must have as many means as deviations, all finite and the "
+            "deviations greater than 0."
+        )
+    return Normalisation(mean, deviation)
+
+
+def normalised(examples: Examples, text: str) -> Examples:
+    """Training and test images as (x - mean) / deviation; 'none' leaves them."""
+    how = normalisation(text)
+    if how is None:
+        return examples
+
+    return replace(
+        examples.named(f"normalise {how.mean} {how.deviation}"),
+        train_x=how(examples.train_x),
+        test_x=how(examples.test_x),
+    )

@@ -1,0 +1,95 @@
+"""Which examples are for the test: a data set's own part, one drawn by a seed, or a file's."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import Examples, Labels
+from dgn_engine.data._variants import Places, stratified_split
+from dgn_engine.errors import UserError
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+
+_LONGEST = 1 << 26  # bytes of a list of numbers
+
+
+def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Places]:
+    """Places of the training and of the test examples of a set that comes in one piece.
+
+    Those that `test_indices` names, else `tests` of them, every class in proportion, drawn by
+    `split_seed`.
+    """
+    if config.test_indices:
+        return _named(config, len(labels))
+    return stratified_split(labels, tests, config.split_seed)
+
+
+def resplit(examples: Examples, config: DataConfig) -> Examples:
+    """A set with a test part of its own, split anew as `test_indices` says: its training examples
+    come first in the order, then its test examples. Raises `UserError`."""
+    if config.split_seed:
+        raise UserError(
+            f"{examples.name} has a test part of its own, so a seed of the split means nothing; "
+            "name the test examples in a file instead."
+        )
+    if not config.test_indices:
+        return examples
+    x = np.concatenate([examples.train_x, examples.test_x])
+    y = np.concatenate([examples.train_y, examples.test_y])
+    train, test = _named(config, len(y))
+    return replace(
+        examples.named(f"test {hashlib.sha256(test.tobytes()).hexdigest()}"),
+        train_x=x[train],
+        train_y=y[train],
+        test_x=x[test],
+        test_y=y[test],
+    )
+
+
+def split_in_words(config: DataConfig, examples: Examples, splits: bool) -> str:
+    """'360 of 1,797 held out by seed 0', '10,000 test examples of its own'."""
+    tests, total = len(examples.test_y), len(examples.train_y) + len(examples.test_y)
+    if config.test_indices:
+        return f"the {tests:,} test examples that {Path(config.test_indices).name} names"
+    if splits:
+        return f"{tests:,} of {total:,} held out for the test by seed {config.split_seed}"
+    return f"{tests:,} test examples of its own"
+
+
+def _named(config: DataConfig, count: int) -> tuple[Places, Places]:
+    path = Path(config.test_indices).expanduser()
+    test = _numbers(path)
+    if len(test) == 0 or test.min() < 0 or test.max() >= count:
+        raise UserError(
+            f"{path.name} must name examples from 0 to {count - 1:,}, at least one of them."
+        )
+    if len(np.unique(test)) != len(test):
+        raise UserError(f"{path.name} names an example twice.")
+    train = np.setdiff1d(np.arange(count), test)
+    if not len(train):
+        raise UserError(f"{path.name} leaves no training example.")
+    return train, np.sort(test)
+
+
+def _numbers(path: Path) -> Places:
+    """A .npy or .npz of one list, or a text of whole numbers."""
+    if path.suffix in (".npy", ".npz"):
+        arrays = list(read_tensors(path).arrays.values())
+        found = arrays[0] if len(arrays) == 1 else np.zeros((0, 0))
+    else:
+        try:
+            if path.stat().st_size > _LONGEST:
+                raise UserError(f"{path.name} is too long for a list of examples.")
+            words = path.read_text(encoding="utf-8").replace(",", " ").split()
+            found = np.array([int(word) for word in words], dtype=np.int64)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        except (UnicodeDecodeError, ValueError, OverflowError):
+            found = np.zeros((0, 0))
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise UserError(f"{path.name} must hold one list of whole numbers, the test examples.")
+    return found.astype(np.int64)
