@@ -93,20 +93,28 @@ def _holds_tests(path: Path) -> bool:
     return path.name.startswith("test_") or (path.is_dir() and any(path.rglob("test_*.py")))
 
 
-def tests_for(
+def choose_tests(
     mutant: Mutant,
     known: dict[str, dict[str, list[str]]],
     seconds: dict[str, float],
     most: float,
 ) -> tuple[str, ...]:
-    """Ids of the tests that run the mutant's line, quick ones first, `most` seconds in all."""
-    tests = sorted(
-        known.get(mutant.file, {}).get(str(mutant.mutation.line), ()),
-        key=lambda test: seconds.get(test, 1.0),
-    )
+    """Ids of the tests that run the mutant's line, quick ones first, `most` seconds in all.
+
+    A line that runs at import, in a child process or compiled is none that a test is seen to run:
+    then those of its file, else those of its package.
+    """
+    lines = known.get(mutant.file, {})
+    candidates: Iterable[str] = lines.get(str(mutant.mutation.line), ())
+    if not candidates:
+        candidates = {test for tests in lines.values() for test in tests}
+    if not candidates:
+        parts = Path(mutant.file).parts
+        package = f"viewer/{parts[2]}" if parts[0] == "app" else f"engine/{parts[1]}"
+        candidates = [test for test in seconds if test.startswith(f"tests/{package}/")]
     chosen: list[str] = []
     spent = 0.0
-    for test in tests:
+    for test in sorted(candidates, key=lambda test: seconds.get(test, 1.0)):
         spent += seconds.get(test, 1.0)
         if chosen and spent > most:
             break
@@ -190,7 +198,7 @@ class Trials:
 
     def _verdict(self, mutant: Mutant, process: subprocess.Popen[str]) -> str:
         content = mutant.mutation.applied((ROOT / mutant.file).read_bytes())
-        tests = tests_for(mutant, self._known, self._seconds, self._most)
+        tests = choose_tests(mutant, self._known, self._seconds, self._most)
         if self._types.reject(mutant, content):
             return "rejected"
         if not tests:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from tests.mutants.__main__ import choose_tests
 from tests.mutants.mutations import mutations
 from tests.mutants.sample import Mutant, find
 
@@ -33,3 +35,18 @@ def test_a_survivor_whose_line_is_gone_is_not_found(tmp_path: Path) -> None:
     assert find(tmp_path, row) is None
     (tmp_path / "a.py").write_text("a = 1\n")
     assert find(tmp_path, row) is None
+
+
+def test_a_line_that_no_test_is_seen_to_run_is_tried_on_the_tests_of_its_file() -> None:
+    mutant = drawn("constant")
+    seconds = {"tests/a": 3.0, "tests/b": 1.0, "tests/c": 2.0}
+    known = {"a.py": {"2": ["tests/a", "tests/b"], "3": ["tests/c"]}}
+    assert mutant.mutation.line == 1
+    assert choose_tests(mutant, known, seconds, 9.0) == ("tests/b", "tests/c", "tests/a")
+    assert choose_tests(mutant, known | {"a.py": {"1": ["tests/a"]}}, seconds, 9.0) == ("tests/a",)
+
+
+def test_a_compiled_line_is_tried_on_the_tests_of_its_package() -> None:
+    mutant = replace(drawn("constant"), file="dgn_engine/kernels/compiled/loops.py")
+    seconds = {"tests/engine/kernels/test_a.py::a": 1.0, "tests/engine/data/test_b.py::b": 1.0}
+    assert choose_tests(mutant, {}, seconds, 9.0) == ("tests/engine/kernels/test_a.py::a",)
