@@ -11,6 +11,7 @@ from dgn_engine.kernels.expectation import (
     value_kernel_constant,
     weight_sigmas,
 )
+from dgn_engine.kernels.gradient_flow import KernelTrajectory, gradient_descent, gradient_flow
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.infinite import (
     LimitKernels,
@@ -67,6 +68,7 @@ __all__ = [
     "FULL_UP_TO",
     "KernelEstimate",
     "KernelRegression",
+    "KernelTrajectory",
     "LeadingSpectrum",
     "LimitKernels",
     "Logits",
@@ -87,6 +89,8 @@ __all__ = [
     "estimate_path_kernel",
     "expected_value_kernel",
     "gate_churn",
+    "gradient_descent",
+    "gradient_flow",
     "input_gram",
     "kernel_bytes",
     "kernel_regression",

@@ -223,6 +223,12 @@ def check_count(name: str, value: object, least: int = 1, most: int | None = Non
         raise ArgumentError(f"{name} is {value}; it must be {bounds}.")
 
 
+def check_sequence(name: str, value: object) -> None:
+    """Some numbers in a row: a list, tuple or range, not empty."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or not len(value):
+        raise ArgumentError(f"{name} is {value!r}; a list of at least one number is needed.")
+
+
 def check_number(name: str, value: object, above: float | None = None) -> None:
     """A finite number of at least 0, or greater than `above`."""
     if not isinstance(value, Real) or isinstance(value, bool):

@@ -34,7 +34,7 @@ class SharedKernels:
 
     What several of them need is computed once: the forward passes by all, the recursion by Λ, S and
     (dense networks) H, the delta sweep by K^V, K^F and K^X. The network must not change meanwhile.
-    Raises `UserError` where all of them for these inputs exceed `budget_bytes`, `ValueError` for
+    Raises `UserError` where all of them for these inputs exceed `budget_bytes`, `ArgumentError` for
     `other` where no network makes the gates: those exist for their own examples only.
     """
 

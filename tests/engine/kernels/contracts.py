@@ -20,6 +20,7 @@ Contract = tuple[dict[str, str], dict[str, str]]  # arguments, fields of the res
 
 PATHS = {"gates": "n ...", "sensitivities": "n ...", "masks": "n ...", "x_value": "n ..."}
 GATES = PATHS | {"other": "m ..."}
+TRAJECTORY = {"times": "t", "train": "t n c", "test": "t m c"}
 BLOCK = {"tangent": "n m", "covariance": "n m"}
 
 CONTRACTS: dict[str, Contract] = {
@@ -27,6 +28,8 @@ CONTRACTS: dict[str, Contract] = {
     "contradictory_examples": ({"x": "n ...", "labels": "n"}, {"": "k"}),
     "convolutional_limit": ({"x": "n c h w", "other": "m c h w"}, BLOCK),
     "estimate_path_kernel": (GATES, {"kernel": "n m", "error": "n m"}),
+    "gradient_descent": ({"kernel": "n ...", "targets": "n ...", "block": "m ..."}, TRAJECTORY),
+    "gradient_flow": ({"kernel": "n ...", "targets": "n ...", "block": "m ..."}, TRAJECTORY),
     "input_gram": ({"x": "n ...", "other": "m ..."}, {"": "n m"}),
     "kernel_regression": (
         {"kernel": "n n", "targets": "n ...", "train": "a", "test": "b"},

@@ -62,6 +62,14 @@ def _targets() -> Tensor:
     return torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
 
 
+def _trajectory() -> Call:
+    start = torch.zeros(N, dtype=torch.float64)
+    return {
+        "kernel": _kernel(), "targets": _targets(), "block": _kernel()[:2], "initial": start,
+        "initial_test": start[:2],
+    }  # fmt: skip
+
+
 def _network(**more: Any) -> Call:
     network = make_network(DENSE, own=False, soft=True)
     x = images(DENSE, N)
@@ -111,6 +119,8 @@ CALLS: dict[str, Callable[[], Call]] = {
     "gate_churn": lambda: {
         "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
     },
+    "gradient_descent": lambda: {**_trajectory(), "rate": 0.1, "steps": (1, 2)},
+    "gradient_flow": lambda: {**_trajectory(), "times": (0.0, 0.5)},
     "input_gram": lambda: _without(_limit(), "depth"),
     "kernel_bytes": lambda: {"network": make_network(DENSE), "n": 3, "logits": "mean"},
     "kernel_regression": lambda: {
@@ -248,6 +258,13 @@ def _targets_of(targets: Tensor) -> Bad:
     yield from _no_floats(targets)
 
 
+def _outputs_at_start(outputs: Tensor) -> Bad:
+    yield from _no_floats(outputs)
+    yield "one too few", outputs[:-1]
+    yield "two columns", torch.stack([outputs, outputs], dim=1)
+    yield "not a number", outputs * math.nan
+
+
 def _indices(indices: Tensor) -> Bad:
     yield "numpy", indices.numpy()
     yield "a list", indices.tolist()
@@ -327,6 +344,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "as_printed": _flags,
     "before": _layers,
     "beta": _positive,
+    "block": lambda block: iter([*_inputs(block), ("transposed", block.T)]),
     "budget_bytes": _counts,
     "classes": _counts,
     "count": _counts,
@@ -338,6 +356,8 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "gates": lambda gates: _layers(gates) if isinstance(gates, list) else _inputs(gates),
     "gates_from": lambda _: iter([("a list", [1]), ("a word", "gates")]),
     "generator": lambda _: iter([("nothing", None), ("a seed", 3)]),
+    "initial": _outputs_at_start,
+    "initial_test": _outputs_at_start,
     "inputs": lambda inputs: iter([("nothing", None), *_other_sets(inputs)]),
     "input_shape": lambda _: iter([
         ("nothing", None), ("zero", (0,)), ("none", ()), ("half", (1.5,)), ("words", "3"),
@@ -358,14 +378,23 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("of others", make_network(DENSE).trace(images(DENSE, N + 1))), ("a tensor", torch.ones(N)),
     ]),
     "p": lambda _: iter([*_positive(_), ("zero", 0.0), ("beyond", 1.1)]),
+    "rate": lambda _: iter([*_positive(_), ("zero", 0.0)]),
     "ridge": _positive,
     "sensitivities": lambda found: _layers(found) if isinstance(found, list) else _inputs(found),
     "sigmas": lambda sigmas: iter([
         ("too few", sigmas[:-1]), ("zero", [0.0, *sigmas[1:]]), ("negative", [-0.5, *sigmas[1:]]),
         ("not a number", [math.nan, *sigmas[1:]]), ("a number", 0.5), ("nothing", None),
     ]),
+    "steps": lambda _: iter([
+        ("none", ()), ("negative", (-1,)), ("half", (1.5,)), ("bool", (True,)), ("words", "3"),
+        ("a number", 3), ("nothing", None),
+    ]),
     "targets": _targets_of,
     "test": _indices,
+    "times": lambda _: iter([
+        ("none", ()), ("negative", (-1.0,)), ("infinite", (math.inf,)), ("words", "3"),
+        ("not a number", (math.nan,)), ("a number", 3.0), ("nothing", None),
+    ]),
     "trace": lambda _: iter([
         ("of others", make_network(DENSE).trace(images(DENSE, N + 1))), ("a tensor", torch.ones(N)),
     ]),

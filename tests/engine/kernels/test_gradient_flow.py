@@ -1,0 +1,182 @@
+"""Trajectories of a constant kernel are those of the model that has it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+from torch import Tensor
+from torch.func import functional_call, jacrev
+
+import dgn_engine.kernels as k
+from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+
+TRAIN, TEST, CLASSES = 4, 3, 2
+RATE = 2e-3
+
+
+class Linearised:
+    """f(θ) = f_0 + J(θ − θ_0) of a network with soft gates, trained by its weights."""
+
+    def __init__(self) -> None:
+        network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+        self.x = images(network.architecture, TRAIN + TEST)
+        parameters = {name: p.detach() for name, p in network.named_parameters()}
+        tree = jacrev(lambda p: functional_call(network, p, (self.x,)))(parameters)
+        self.J = torch.cat([leaf.flatten(2) for leaf in tree.values()], dim=2)
+        self.start = network(self.x).detach()
+        self.network = network
+        self.y = torch.randn(
+            (TRAIN, CLASSES), dtype=torch.float64, generator=torch.Generator().manual_seed(4)
+        )
+
+    def kernels(self, logits: k.Logits) -> dict[str, Tensor]:
+        x = self.x
+        return {
+            "kernel": k.tangent_kernels(self.network, x[:TRAIN], logits).whole,
+            "block": k.tangent_kernels(self.network, x[TRAIN:], logits, other=x[:TRAIN]).whole,
+            "initial": self.start[:TRAIN],
+            "initial_test": self.start[TRAIN:],
+        }
+
+    def outputs(self, theta: Tensor) -> Tensor:
+        return self.start + self.J @ theta
+
+    def slope(self, theta: Tensor) -> Tensor:
+        """The gradient of ½ Σ e² over the training examples."""
+        error = self.outputs(theta)[:TRAIN] - self.y
+        return torch.einsum("nc,ncp->p", error, self.J[:TRAIN])
+
+
+def test_descent_is_that_of_the_linearised_network_trained_step_by_step() -> None:
+    model = Linearised()
+    found = k.gradient_descent(
+        targets=model.y, rate=RATE, steps=(0, 1, 7, 60), **model.kernels("full")
+    )
+    theta, seen = torch.zeros(model.J.shape[2], dtype=torch.float64), {}
+    for step in range(61):
+        seen[step] = model.outputs(theta)
+        theta = theta - RATE * model.slope(theta)
+    assert found.test is not None
+    for place, step in enumerate((0, 1, 7, 60)):
+        torch.testing.assert_close(found.train[place], seen[step][:TRAIN], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(found.test[place], seen[step][TRAIN:], rtol=1e-10, atol=1e-12)
+    assert found.times.tolist() == [0, 1, 7, 60]
+
+
+def test_flow_is_the_solution_of_the_differential_equation() -> None:
+    model = Linearised()
+    times = (0.0, 0.01, 0.3)
+    found = k.gradient_flow(targets=model.y, times=times, **model.kernels("full"))
+    solved = solve_ivp(
+        lambda _, theta: -model.slope(torch.from_numpy(theta)).numpy(),
+        (0, times[-1]), np.zeros(model.J.shape[2]), t_eval=times, rtol=1e-10, atol=1e-12,
+        method="DOP853",
+    )  # fmt: skip
+    assert found.test is not None
+    for place in range(3):
+        expected = model.outputs(torch.from_numpy(solved.y[:, place]))
+        torch.testing.assert_close(found.train[place], expected[:TRAIN], rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(found.test[place], expected[TRAIN:], rtol=1e-6, atol=1e-8)
+
+
+def kernel_and_block(rank: int = TRAIN) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn((TRAIN + TEST, rank), dtype=torch.float64, generator=generator)
+    whole = features @ features.T
+    return whole[:TRAIN, :TRAIN], whole[TRAIN:, :TRAIN]
+
+
+@pytest.mark.parametrize("rank", [2, TRAIN + 1])
+def test_one_kernel_serves_every_logit_and_may_be_singular(rank: int) -> None:
+    K, block = kernel_and_block(rank)
+    y = torch.arange(8.0, dtype=torch.float64).reshape(TRAIN, 2)
+    start = torch.ones_like(y)
+    found = k.gradient_flow(K, y, (0.4,), block=block, initial=start)
+    expected = y + torch.matrix_exp(-0.4 * K) @ (start - y)
+    torch.testing.assert_close(found.train[0], expected, rtol=1e-10, atol=1e-12)
+    # K_* K⁻¹(I − e^{−Kt}) as an integral, for no inverse exists where K is singular.
+    grid = torch.linspace(0, 0.4, 2001, dtype=torch.float64)
+    path = torch.stack([torch.matrix_exp(-t * K) for t in grid]) @ (start - y)
+    assert found.test is not None
+    torch.testing.assert_close(
+        found.test[0], -block @ torch.trapezoid(path, grid, dim=0), rtol=1e-5, atol=1e-6
+    )
+    one = k.gradient_flow(K, y[:, 0], (0.4,), block=block, initial=start[:, 0])
+    torch.testing.assert_close(one.train, found.train[:, :, :1])
+
+
+@pytest.mark.parametrize("rate", [1e-14, 1e-3, 0.05])
+def test_descent_sums_the_errors_that_it_saw(rate: float) -> None:
+    K, block = kernel_and_block()
+    y = torch.ones(TRAIN, dtype=torch.float64)
+    rate = min(rate, 1.9 / float(torch.linalg.eigvalsh(K)[-1]))
+    found = k.gradient_descent(K, y, rate, (5,), block=block)
+    e, test = -y, torch.zeros(TEST, dtype=torch.float64)
+    for _ in range(5):
+        test = test - rate * block @ e
+        e = e - rate * K @ e
+    assert found.test is not None
+    torch.testing.assert_close(found.train[0, :, 0], y + e, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(found.test[0, :, 0], test, rtol=1e-9, atol=1e-20)
+
+
+def test_small_steps_follow_the_flow_and_its_end_is_kernel_regression() -> None:
+    K, block = kernel_and_block(TRAIN + 1)
+    y = torch.ones(TRAIN, dtype=torch.float64)
+    flow = k.gradient_flow(K, y, (1.0, 1e6), block=block)
+    descent = k.gradient_descent(K, y, 1e-5, (100_000,), block=block)
+    assert flow.test is not None
+    assert descent.test is not None
+    torch.testing.assert_close(descent.test[0], flow.test[0], rtol=1e-3, atol=1e-4)
+    end = block @ torch.linalg.solve(K, y)
+    torch.testing.assert_close(flow.test[1, :, 0], end, rtol=1e-8, atol=0.0)
+
+
+def test_a_rate_that_is_too_great_diverges_as_training_does() -> None:
+    K, _ = kernel_and_block()
+    y = torch.ones(TRAIN, dtype=torch.float64)
+    found = k.gradient_descent(K, y, 1e-3, (1,))
+    assert found.largest_rate == pytest.approx(2 / float(torch.linalg.eigvalsh(K)[-1]))
+    below, above = (
+        k.gradient_descent(K, y, factor * found.largest_rate, (0, 300)).train - y[:, None]
+        for factor in (0.99, 1.01)
+    )
+    assert float(below[1].norm()) <= float(below[0].norm())
+    assert float(above[1].norm()) > float(above[0].norm())
+    with pytest.raises(ValueError, match="no longer finite: training diverges above rate"):
+        k.gradient_descent(K, y, 1e6, (300,))
+
+
+def test_what_is_no_kernel_of_these_examples_is_refused() -> None:
+    K, block = kernel_and_block()
+    y: Any = torch.ones(TRAIN, dtype=torch.float64)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("not symmetric", {"kernel": K + torch.eye(TRAIN).roll(1, 0)}),
+        ("positive semi-definite", {"kernel": -K}),
+        ("positive semi-definite", {"kernel": torch.zeros_like(K)}),
+        ("not finite", {"kernel": K * math.nan}),
+        (r"for these targets \(4, 4\)", {"kernel": K[:3, :3]}),
+        (r"test × train", {"block": block.T}),
+        ("without the block", {"block": None, "initial_test": y}),
+        (r"initial has shape \(3,\)", {"initial": y[:3]}),
+        ("targets holds values that are not finite", {"targets": y * math.inf}),
+        ("targets is of type list", {"targets": [1.0] * TRAIN}),
+        ("times is inf", {"times": [math.inf]}),
+        ("times is -1", {"times": [-1.0]}),
+        (r"times is \[\]", {"times": []}),
+    ]
+    for message, change in cases:
+        asked = {"kernel": K, "targets": y, "times": (1.0,), "block": block} | change
+        with pytest.raises(ValueError, match=message):
+            k.gradient_flow(**asked)
+    for message, rate, steps in (
+        ("rate is 0", 0, (1,)), ("steps is", 0.1, (-1,)), ("steps is", 0.1, (1.5,)),
+        ("steps is", 0.1, ()),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            k.gradient_descent(K, y, rate, steps)  # type: ignore[arg-type]  # as users may
