@@ -84,7 +84,7 @@ def value_sweep(
                 at_gate(step.gate, E * run.pre[step.gate].unsqueeze(1))
             E = E * run.gates[step.gate].unsqueeze(1)
         match node:
-            case arch.Dense() | arch.Conv():
+            case arch.Dense() | arch.Conv() | arch.ChannelScale():
                 yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
@@ -116,7 +116,7 @@ def feature_sweep(run: ForwardPass, sources: Sequence[Tensor | None]) -> Iterato
             carried = None if E is None else E * run.slopes[step.gate].unsqueeze(1)
             E = _added(carried, sources[step.gate])
         match node:
-            case arch.Dense() | arch.Conv():
+            case arch.Dense() | arch.Conv() | arch.ChannelScale():
                 yield BackwardDeltas(step.weight, E)
                 if not step.weight:
                     return
@@ -160,7 +160,7 @@ def _backwards(architecture: arch.Architecture) -> Iterator[_Step]:
     weight = gate = 0
     for node, after in architecture.shapes():
         steps.append(_Step(node, weight, gate, shape))
-        weight += isinstance(node, (arch.Dense, arch.Conv))
+        weight += arch.is_weighted(node)
         gate += arch.is_gated(node)
         shape = after
     return reversed(steps)
@@ -201,6 +201,8 @@ def weight_adjoint(
     """The transpose of a weight layer on deltas (n, c, ...); `shape` is what entered it."""
     if isinstance(layer, arch.Dense):
         return delta @ weight
+    if isinstance(layer, arch.ChannelScale):
+        return delta * weight.reshape(-1, *[1] * (delta.dim() - 3))
     flat = delta.reshape(-1, *delta.shape[2:])
     margin = layer.padding
     # Positions that no window reached when the stride left a remainder get a zero delta.

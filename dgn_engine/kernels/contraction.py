@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dgn_engine.kernels.convolution import weight_gradients, windows
 from dgn_engine.kernels.gram import TILE_ITEMS, mirror, product, row_tiles
-from dgn_engine.model.architecture import Conv, Dense, Weighted
+from dgn_engine.model.architecture import ChannelScale, Conv, Dense, Weighted
 
 CACHED = 1 << 18  # numbers of a tile of pairs of logits, every layer of which is in the cache
 
@@ -37,6 +37,8 @@ def is_pairwise(layer: Weighted, how: Contraction, n: int, c: int, positions: in
 def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tensor | None:
     """What the deltas are multiplied with: inputs (n, a), or the windows of all positions
     (n·P, a); None where gradients are formed. A trained bias is one more input, always one."""
+    if isinstance(layer, ChannelScale):
+        return None
     if isinstance(layer, Dense):
         rows = inputs
     elif pairwise:
@@ -48,9 +50,15 @@ def factor(layer: Weighted, bias: bool, inputs: Tensor, pairwise: bool) -> Tenso
 
 def side(layer: Weighted, bias: bool, inputs: Tensor, delta: Tensor, pairwise: bool) -> Tensor:
     """One block's half of the product: deltas (n, c, b), deltas of every position (n·P, c, C_o),
-    or the per-example gradients (n, c, parameters) of a convolution."""
+    or the per-example gradients (n, c, parameters) of a convolution or of scaled channels."""
     if isinstance(layer, Dense):
         return delta
+    # Below an ungated layer they may be the same for all examples; their inputs are not.
+    delta = delta.expand(len(inputs), *delta.shape[1:])
+    if isinstance(layer, ChannelScale):
+        flat = delta.reshape(*delta.shape[:3], -1)
+        gradients = (flat * inputs.reshape(*inputs.shape[:2], -1)[:, None]).sum(3)
+        return torch.cat([gradients, flat.sum(3)], 2) if bias else gradients
     if pairwise:
         return delta.flatten(3).permute(0, 3, 1, 2).flatten(0, 1)
     return weight_gradients(layer, inputs, delta, bias)

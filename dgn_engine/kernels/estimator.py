@@ -19,7 +19,7 @@ from dgn_engine.kernels.arguments import (
 from dgn_engine.kernels.gram import accumulator, flat_gram
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.path_kernels import Normalise, normalised
-from dgn_engine.model.architecture import Architecture, weight_shape
+from dgn_engine.model.architecture import Architecture, ChannelScale, weight_shape
 from dgn_engine.model.stack import run
 
 
@@ -65,7 +65,7 @@ def estimate_path_kernel(
     assert inputs.x_value is not None
     widths = 1.0
     for layer in architecture.weighted[:-1]:
-        widths *= float(layer.outputs)
+        widths *= 1.0 if isinstance(layer, ChannelScale) else float(layer.outputs)
     total = torch.zeros(block.shape, dtype=accumulator(x_value), device=x_value.device)
     squares = torch.zeros_like(total)
     nothing: list[Tensor | None] = [None] * len(architecture.weighted)
@@ -101,5 +101,6 @@ def _signs(architecture: Architecture, generator: torch.Generator, like: Tensor)
     for place, layer in enumerate(architecture.weighted):
         signs = torch.randint(0, 2, weight_shape(layer), generator=generator)
         sigma = 1.0 if place == last else layer.outputs**-0.5
-        weights.append((sigma * (2.0 * signs - 1.0)).to(like))
+        one = isinstance(layer, ChannelScale)
+        weights.append((torch.ones(signs.shape) if one else sigma * (2.0 * signs - 1.0)).to(like))
     return weights

@@ -20,7 +20,7 @@ from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.recursion import path_recursion
 from dgn_engine.kernels.walk import LayerScale
-from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.architecture import Architecture, ChannelScale
 
 
 def value_kernel_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
@@ -116,6 +116,11 @@ def random_gating_level(p: float, depth: int) -> float:
 
 
 def _check_sigmas(architecture: Architecture, sigmas: object) -> None:
+    if any(isinstance(layer, ChannelScale) for layer in architecture.weighted):
+        raise ArgumentError(
+            "βH is not defined where channels are scaled apart from weight layers (a BatchNorm of "
+            "its own, as in pre-activation)."
+        )
     why = "{} positive standard deviations are needed, one per weight layer"
     found = check_tensors("sigmas", sigmas, len(architecture.weighted), why)
     for place, sigma in enumerate(found):

@@ -81,7 +81,7 @@ def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNe
 def _parts(node: arch.Node) -> tuple[tuple[str, bool], ...]:
     return (
         ("gates", arch.is_gated(node)),
-        ("weights", isinstance(node, (arch.Dense, arch.Conv))),
+        ("weights", arch.is_weighted(node)),
         ("masks", isinstance(node, (arch.MaxPool, arch.GlobalMaxPool))),
     )
 

@@ -33,7 +33,11 @@ class Trace:
 
 
 def apply_weight(layer: arch.Weighted, weight: Tensor, bias: Tensor | None, z: Tensor) -> Tensor:
-    """One dense or convolutional layer without its gate."""
+    """One weight layer without its gate."""
+    if isinstance(layer, arch.ChannelScale):
+        axes = (-1, *[1] * (z.dim() - 2))
+        scaled = z * weight.reshape(axes)
+        return scaled if bias is None else scaled + bias.reshape(axes)
     if isinstance(layer, arch.Dense):
         return F.linear(z, weight, bias)
     if layer.circular:
@@ -80,7 +84,7 @@ def run(
                 z, kept[-1] = kept[-1], z
             case arch.Merge():
                 z = node.post * (node.pre * kept.pop() + z)
-            case arch.Dense() | arch.Conv():
+            case arch.Dense() | arch.Conv() | arch.ChannelScale():
                 place = len(inputs)
                 inputs.append(z)
                 z = apply_weight(node, weights[place], biases[place], z)
@@ -204,6 +208,8 @@ class Stack(nn.Module):
         Drawn on the CPU, so that a seed means the same weights on every device.
         """
         for layer, weight in zip(self.architecture.weighted, self.weights, strict=True):
+            if isinstance(layer, arch.ChannelScale):
+                continue  # no weights that are drawn
             weight.copy_(_fresh(layer, init, generator, sigma))
         for bias in self.biases:
             if bias is not None:

@@ -1,8 +1,9 @@
 """What a network is made of: a chain of nodes, the same for its feature and its value network."""
 
-from dgn_engine.model.architecture.chain import Architecture, is_gated
+from dgn_engine.model.architecture.chain import Architecture, is_gated, is_weighted
 from dgn_engine.model.architecture.nodes import (
     AveragePool,
+    ChannelScale,
     Conv,
     Dense,
     Flatten,
@@ -23,6 +24,7 @@ from dgn_engine.model.architecture.nodes import (
 __all__ = [
     "Architecture",
     "AveragePool",
+    "ChannelScale",
     "Conv",
     "Dense",
     "Flatten",
@@ -38,5 +40,6 @@ __all__ = [
     "Weighted",
     "fan_in",
     "is_gated",
+    "is_weighted",
     "weight_shape",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture.nodes import (
     AveragePool,
+    ChannelScale,
     Flatten,
     Fork,
     Gating,
@@ -61,7 +62,7 @@ def channels_matter(nodes: Sequence[Node]) -> tuple[bool, ...]:
                 # Both branches begin with what leaves this node.
                 found[-1] = waiting.pop() or after
                 found.append(found[-1])
-            case AveragePool():
+            case AveragePool() | ChannelScale():
                 found.append(after)
             case _:
                 found.append(False)

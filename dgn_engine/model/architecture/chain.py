@@ -10,6 +10,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.architecture.branches import check_places, with_skips
 from dgn_engine.model.architecture.nodes import (
     AveragePool,
+    ChannelScale,
     Conv,
     Dense,
     Fork,
@@ -71,10 +72,10 @@ class Architecture:
     @property
     def weighted(self) -> tuple[Weighted, ...]:
         """The weight layers in order; the last one makes the logits."""
-        return tuple(node for node in self.nodes if isinstance(node, (Dense, Conv)))
+        return tuple(node for node in self.nodes if is_weighted(node))
 
     @property
-    def gated(self) -> tuple[Weighted | Gating, ...]:
+    def gated(self) -> tuple[Dense | Conv | Gating, ...]:
         """The nodes that are gated, in order: one gate layer each."""
         return tuple(node for node in self.nodes if is_gated(node))
 
@@ -113,5 +114,9 @@ class Architecture:
         return self.weighted[-1].outputs
 
 
-def is_gated(node: Node) -> TypeGuard[Weighted | Gating]:
+def is_weighted(node: Node) -> TypeGuard[Weighted]:
+    return isinstance(node, (Dense, Conv, ChannelScale))
+
+
+def is_gated(node: Node) -> TypeGuard[Dense | Conv | Gating]:
     return isinstance(node, Gating) or (isinstance(node, (Dense, Conv)) and node.gated)

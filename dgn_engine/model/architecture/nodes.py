@@ -33,6 +33,23 @@ class Conv:
 
 
 @dataclass(frozen=True)
+class ChannelScale:
+    """Each channel times a weight of its own and shifted, z ← s⊙z + t: weight (channels,). What a
+    BatchNorm in evaluation is that follows no weight layer. Paths pass it one to one and count
+    without it."""
+
+    channels: int
+
+    @property
+    def inputs(self) -> int:
+        return self.channels
+
+    @property
+    def outputs(self) -> int:
+        return self.channels
+
+
+@dataclass(frozen=True)
 class GlobalAveragePool:
     """Mean over all positions: (C, H, W) → (C,)."""
 
@@ -90,19 +107,25 @@ class Flatten:
     """(C, H, W) → (C·H·W,)."""
 
 
-Weighted = Dense | Conv
+Weighted = Dense | Conv | ChannelScale
 Pooling = GlobalAveragePool | AveragePool | MaxPool | GlobalMaxPool | Flatten
 Node = Weighted | Pooling | Fork | Skip | Merge | Gating
 
 
 def weight_shape(layer: Weighted) -> tuple[int, ...]:
-    if isinstance(layer, Dense):
-        return (layer.outputs, layer.inputs)
+    match layer:
+        case Dense():
+            return (layer.outputs, layer.inputs)
+        case ChannelScale():
+            return (layer.channels,)
     return (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
 
 
 def fan_in(layer: Weighted) -> int:
-    """Inputs that one unit sums: a for dense, C·kernel² for convolutions."""
-    if isinstance(layer, Dense):
-        return layer.inputs
+    """Inputs that one unit sums: a for dense, C·kernel² for convolutions, 1 of a scaled channel."""
+    match layer:
+        case Dense():
+            return layer.inputs
+        case ChannelScale():
+            return 1
     return layer.inputs * layer.kernel**2

@@ -12,6 +12,10 @@ def shape_after(node: nodes.Node, shape: tuple[int, ...], place: int) -> tuple[i
     match node:
         case nodes.Fork() | nodes.Skip() | nodes.Merge() | nodes.Gating():
             return shape
+        case nodes.ChannelScale():
+            if shape[0] != node.channels:
+                raise UserError(f"{where} takes {node.channels} channels, but {shape} arrives.")
+            return shape
         case nodes.Dense():
             if shape != (node.inputs,):
                 raise UserError(f"{where} takes {node.inputs} inputs, but {shape} arrives.")

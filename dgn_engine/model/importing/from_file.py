@@ -15,7 +15,7 @@ import torch
 
 from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import Architecture, Dense, weight_shape
+from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
 from dgn_engine.model.importing.foreign_keys import WAYS_OUT, Door, UnnamedNetwork, check_keys
 from dgn_engine.model.importing.from_sequential import stack_of_layers
@@ -131,7 +131,7 @@ def taken_as(architecture: Architecture) -> str:
         convolutions = len(weighted) - len(dense)
         plural = ("s" * (convolutions > 1), "s" * (len(dense) > 1))
         what = f"{convolutions} convolution{plural[0]} and {len(dense)} dense layer{plural[1]}"
-    bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not layer.gated]
+    bare = [str(n) for n, layer in enumerate(weighted[:-1], start=1) if not is_gated(layer)]
     but = f" but not behind layer {', '.join(bare)}" if bare and not architecture.residual else ""
     return f"taken as {what} with ReLU between{but}"
 

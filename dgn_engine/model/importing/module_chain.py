@@ -186,18 +186,22 @@ def _scale(chain: list[_Link], call: TracedCall) -> None:
     operation = call.operation
     assert isinstance(operation, (NormCall, ScaleCall))
     last = chain[-1] if chain else None
+    if all(link.source is None for link in chain):
+        if isinstance(operation, NormCall):
+            raise UserError(f"{call.where} (BatchNorm) does not follow a Linear or Conv2d layer.")
+        raise UserError(
+            f"{call.where} multiplies its inputs by {operation.factor:g} before any layer with "
+            "weights; scale the data instead."
+        )
     if last is not None and last.source is not None and not arch.is_gated(last.node):
         last.source = replace(last.source, after=(*last.source.after, operation))
     elif last is not None and isinstance(last.node, arch.Merge) and _factor(call):
         assert isinstance(operation, ScaleCall)
         last.node = replace(last.node, post=last.node.post * operation.factor)
-    elif isinstance(operation, NormCall):
-        raise UserError(f"{call.where} (BatchNorm) does not follow a Linear or Conv2d layer.")
     else:
-        raise UserError(
-            f"{call.where} multiplies by {operation.factor:g} what no layer with weights made, "
-            "which is not supported."
-        )
+        source = LayerSource(call.where, None, None, (operation,))
+        node = arch.ChannelScale(call.channels)
+        chain.append(_Link(node, call.where, source, call.inputs[0]))
 
 
 def _gate(chain: list[_Link], call: TracedCall) -> None:

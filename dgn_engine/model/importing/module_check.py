@@ -74,7 +74,11 @@ def _check_gradients(trace: ModuleTrace, network: Tensor, module: Tensor) -> Non
 def _gradients(total: Tensor, parameters: list[nn.Parameter]) -> list[Tensor]:
     if not parameters or not total.requires_grad:
         return [torch.zeros_like(p) for p in parameters]
-    found = torch.autograd.grad(total, parameters, allow_unused=True)
+    try:
+        found = torch.autograd.grad(total, parameters, allow_unused=True)
+    except RuntimeError as error:
+        line = str(error).strip().partition("\n")[0]
+        raise UserError(f"Autograd cannot differentiate the module: {line}") from None
     pairs = zip(found, parameters, strict=True)
     return [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
 

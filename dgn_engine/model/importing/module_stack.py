@@ -19,19 +19,19 @@ from dgn_engine.model.stack import Stack
 
 @dataclass(frozen=True)
 class LayerSource:
-    """Where a weight layer comes from: names of its parameters in the module, and what is done to
-    each channel of it before its gate, in order."""
+    """Where a weight layer comes from: names of its parameters in the module (no weight where
+    channels are only scaled), and what is done to each channel of it before its gate, in order."""
 
     where: str
-    weight: str
+    weight: str | None
     bias: str | None
     after: tuple[NormCall | ScaleCall, ...] = ()
 
     def parameters(self) -> tuple[str, ...]:
         """Of the layer and of its BatchNorms."""
-        own = () if self.bias is None else (self.bias,)
+        own = [name for name in (self.weight, self.bias) if name is not None]
         norms = [parameters_of(each) for each in self.after]
-        return (self.weight, *own, *chain.from_iterable(norms))
+        return (*own, *chain.from_iterable(norms))
 
     @property
     def has_bias(self) -> bool:
@@ -52,7 +52,8 @@ class ModuleStack(Stack):
         self._sources = tuple(sources)
         self._module = (module,)  # in a tuple, so that it is not registered
         for place, source in enumerate(sources):
-            self.weights[place] = _parameter(self._held(source.weight))
+            if source.weight is not None:
+                self.weights[place] = _parameter(self._held(source.weight))
             if len(self.biases):
                 bias = source.bias
                 self.biases[place] = None if bias is None else _parameter(self._held(bias))
@@ -68,7 +69,7 @@ class ModuleStack(Stack):
         return [weight for weight, _ in folded], [bias for _, bias in folded]
 
     def _folded(self, layer: arch.Weighted, source: LayerSource) -> tuple[Tensor, Tensor | None]:
-        weight = self._held(source.weight)
+        weight = self._weight(layer, source)
         bias = None if source.bias is None else self._held(source.bias)
         if weight.shape != arch.weight_shape(layer):
             raise UserError(
@@ -85,12 +86,13 @@ class ModuleStack(Stack):
         return weight, bias
 
     def _trained_parameters(self) -> tuple[LayerParameters, ...]:
-        return tuple(self._parameters_of(source) for source in self._sources)
+        pairs = zip(self.architecture.weighted, self._sources, strict=True)
+        return tuple(self._parameters_of(layer, source) for layer, source in pairs)
 
-    def _parameters_of(self, source: LayerSource) -> LayerParameters:
+    def _parameters_of(self, layer: arch.Weighted, source: LayerSource) -> LayerParameters:
         """Weight, bias, γ and shifts of the module itself: each moves q by what is behind it."""
         bias = None if source.bias is None else self._held(source.bias)
-        made: tuple[Tensor, Tensor | None] = (self._held(source.weight), bias)
+        made: tuple[Tensor, Tensor | None] = (self._weight(layer, source), bias)
         steps: list[tuple[Tensor, NormParameters | None]] = []
         for each in source.after:
             if isinstance(each, ScaleCall):
@@ -112,6 +114,14 @@ class ModuleStack(Stack):
                 norms.append(replace(step, scale=behind))
             behind = factor if behind is None else factor * behind
         return LayerParameters(bias is not None, behind, tuple(norms))
+
+    def _weight(self, layer: arch.Weighted, source: LayerSource) -> Tensor:
+        """As it is in the module; ones where channels are only scaled."""
+        if source.weight is not None:
+            return self._held(source.weight)
+        last = self._sources[-1].weight
+        assert last is not None
+        return self._held(last).detach().new_ones(layer.outputs)
 
     def _norm(self, norm: NormCall) -> tuple[Tensor, Tensor, Tensor | None]:
         """γ / √(σ² + ε), μ and β, (C,) each."""

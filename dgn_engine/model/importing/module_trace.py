@@ -71,12 +71,14 @@ _PROPERTIES = frozenset(
 
 @dataclass(frozen=True)
 class TracedCall:
-    """One call that made value number `output` of the values `inputs`; value 0 is the input."""
+    """One call that made value number `output`, with so many channels, of the values `inputs`;
+    value 0 is the input."""
 
     where: str
     operation: Operation
     inputs: tuple[int, ...]
     output: int
+    channels: int
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,8 @@ class _Tracer(TorchFunctionMode):
         if id(result) in self._known:  # in place: the old value is no more
             self.values[self._known[id(result)][0]] = None
         self._known[id(result)] = (len(self.values), result._version, result)
-        self.calls.append(TracedCall(site.where, operation, numbers, len(self.values)))
+        call = TracedCall(site.where, operation, numbers, len(self.values), result.shape[1])
+        self.calls.append(call)
         self.values.append(result)
         node = operation.node if isinstance(operation, PoolCall) else None
         flattens = isinstance(node, (Flatten, GlobalAveragePool, GlobalMaxPool))
