@@ -174,7 +174,7 @@ class SharedKernels:
         if self.other_trace is not None:
             pairs = zip(pre, self.other_trace.gate_pre, strict=True)
             pre = tuple(torch.cat(pair) for pair in pairs)
-        return tuple(self.network.gate.sensitivity(q, KAPPA) for q in pre)
+        return self.network.sensitivities(pre, KAPPA)
 
     @cached_property
     def _both(self) -> tuple[PathInputs, KernelBlock]:

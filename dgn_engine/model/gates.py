@@ -46,3 +46,15 @@ class Gate:
 
 
 HARD = Gate(soft=False)
+
+
+def slope_gate(q: Tensor, slope: Tensor) -> Tensor:
+    """The gate of a leaky, parametric or absolute-value unit is its slope: 1 where q > 0, else
+    `slope`, (1,) or (C,) for q (n, C, ...); of the absolute value (-1) it is 0 at the kink."""
+    low = by_channel(slope, q)
+    return torch.where(q > 0, 1.0, torch.where((q == 0) & (low == -1.0), 0.0, low))
+
+
+def by_channel(numbers: Tensor, q: Tensor) -> Tensor:
+    """(1,) or (C,) numbers with the axes of q (n, C, ...)."""
+    return numbers.reshape(1, -1, *[1] * (q.dim() - 2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from dgn_engine.config import ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.gates import HARD, Gate
+from dgn_engine.model.gates import HARD, Gate, by_channel, slope_gate
 from dgn_engine.model.stack import Stack, Trace
 from dgn_engine.model.wiring import STRAIGHT, Route
 from dgn_engine.protocol.events import LayerInfo
@@ -102,7 +103,7 @@ class GatedNetwork(nn.Module):
     def trace(self, x: Tensor) -> NetworkTrace:
         """Run both networks on x (n, *input_shape) and keep every intermediate."""
         if self.own_gates:
-            value = self.value.run(x, lambda _, q: self.gate(q))
+            value = self.value.run(x, _gates_of(self.value, self.gate))
             return NetworkTrace(value, None, value.pre)
         if self.given_gates is not None:
             return self._trace_given(self.given_gates, x)
@@ -113,10 +114,12 @@ class GatedNetwork(nn.Module):
             )
         # χ^f is not softened with the gate: in DL only the gate itself is soft (THEORY §1).
         linear = self.feature_activation == "linear"
-        feature = self.feature.run(x, lambda _, q: torch.ones_like(q) if linear else HARD(q))
-        wires = zip(self.wiring, self.routes, strict=True)
+        own = _gates_of(self.feature, HARD)
+        feature = self.feature.run(x, lambda at, q: torch.ones_like(q) if linear else own(at, q))
+        wires = tuple(zip(self.wiring, self.routes, strict=True))
         pre = tuple(route(feature.pre[source]) for source, route in wires)
-        gates = [self.gate(q) for q in pre]
+        gate = _gates_of(self.feature, self.gate)
+        gates = [route(gate(source, feature.pre[source])) for source, route in wires]
         masks = self._routed(feature.masks)
         fed = self.input_of_value(x)
         value = self.value.run(fed, lambda layer, _: gates[layer], masks)
@@ -138,9 +141,39 @@ class GatedNetwork(nn.Module):
             self.routes[layer].units(mask) for layer, mask in zip(layers, masks, strict=True)
         )
 
+    def sensitivities(self, pre: Sequence[Tensor], kappa: float) -> tuple[Tensor, ...]:
+        """D of each value layer (THEORY §5) where its gate was made from `pre`, (n, *gated_shape):
+        by how much a gate changes times how sure it is to; a slope a changes by |1 - a|."""
+        found = [self.gate.sensitivity(q, kappa) for q in pre]
+        slopes = self._maker.slopes()
+        if slopes is None or self.given_gates is not None:
+            return tuple(found)
+        wires = tuple(zip(self.wiring, self.routes, strict=True))
+        if self.own_gates:
+            wires = tuple((layer, STRAIGHT) for layer in range(len(found)))
+        jumps = []
+        for source, route in wires:
+            shape = self._maker.architecture.gated_shapes[source]
+            jump = (1.0 - by_channel(slopes[source], torch.empty((1, *shape)))).abs()
+            jumps.append(route(jump.expand(1, *shape)))
+        return tuple(D * jump for D, jump in zip(found, jumps, strict=True))
+
+    @property
+    def _maker(self) -> Stack:
+        """The stack that makes the gates."""
+        return self.value if self.own_gates else self.feature
+
     def forward(self, x: Tensor) -> Tensor:
         """Logits (n, classes)."""
         return self.trace(x).value.output
+
+
+def _gates_of(stack: Stack, gate: Gate) -> Callable[[int, Tensor], Tensor]:
+    """The gates that a stack makes: its slopes where it has any, else `gate`."""
+    slopes = stack.slopes()
+    if slopes is None:
+        return lambda _, q: gate(q)
+    return lambda layer, q: slope_gate(q, slopes[layer])
 
 
 def layer_infos(architecture: arch.Architecture) -> tuple[LayerInfo, ...]:

@@ -169,6 +169,14 @@ class Stack(nn.Module):
                 found[place] = LayerParameters(biases[place] is not None, slope, (norm,))
         return tuple(found)
 
+    def slopes(self) -> tuple[Tensor, ...] | None:
+        """Of each gate layer the slopes for negative inputs, (1,) or (C,); None: all are ReLU."""
+        return None
+
+    def trained_slopes(self) -> tuple[bool, ...]:
+        """Of each gate layer, whether its slopes are parameters that train."""
+        return ()
+
     def run(
         self,
         x: Tensor,

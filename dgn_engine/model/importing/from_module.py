@@ -37,16 +37,23 @@ def adapt(
     """
     _check_arguments(module, input_shape, gates_from, gate)
     chain = _read(module, input_shape)
-    value = ModuleStack(chain.architecture, chain.sources, module)
+    maker = chain if gates_from is None else _read(gates_from, input_shape)
+    if maker.architecture != chain.architecture:
+        raise UserError("The network that makes the gates has another architecture.")
+    if gate != HARD and maker.slopes:
+        raise UserError("Soft and open gates replace those of ReLU; this module has other slopes.")
+    value = _stack_of(chain, module)
     network = GatedNetwork(chain.architecture).to(value.weights[0])
     network.gate = gate
     network.value = value
     if gates_from is not None:
-        other = _read(gates_from, input_shape)
-        if other.architecture != chain.architecture:
-            raise UserError("The network that makes the gates has another architecture.")
         network.own_gates = False
-        network.feature = ModuleStack(other.architecture, other.sources, gates_from)
+        network.feature = _stack_of(maker, gates_from)
+        if any(network.feature.trained_slopes()):
+            raise UserError(
+                "The network that makes the gates has slopes that train (PReLU): they move the "
+                "gates, which no kernel here counts; set their requires_grad to False."
+            )
     return network
 
 
@@ -68,13 +75,19 @@ def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
     """A copy of the weights of `adapt`, folded, with their architecture; raises `UserError` as it
     does."""
     chain = _read(module, input_shape)
-    weights, biases = ModuleStack(chain.architecture, chain.sources, module).tensors()
+    if chain.slopes:
+        raise UserError("Activations with a slope for negative inputs are not supported in a file.")
+    weights, biases = _stack_of(chain, module).tensors()
     stack = Stack(chain.architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         stack.weights[place] = nn.Parameter(weight.detach().clone())
         if bias is not None:
             stack.biases[place] = nn.Parameter(bias.detach().clone())
     return stack
+
+
+def _stack_of(chain: ModuleChain, module: nn.Module) -> ModuleStack:
+    return ModuleStack(chain.architecture, chain.sources, module, chain.slopes)
 
 
 def _read(module: nn.Module, input_shape: tuple[int, ...]) -> ModuleChain:

@@ -27,11 +27,13 @@ _COMMUTING = (arch.MaxPool, arch.GlobalMaxPool, arch.Flatten)
 @dataclass(frozen=True)
 class ModuleChain:
     """The network that a module is. `fed`: of each weight layer, the value of the trace that it
-    takes."""
+    takes. `slopes`: of each gate layer its slope for negative inputs, a number or the name of a
+    parameter; empty where all are ReLU."""
 
     architecture: arch.Architecture
     sources: tuple[LayerSource, ...]
     fed: tuple[int, ...]
+    slopes: tuple[float | str, ...]
 
 
 @dataclass
@@ -42,6 +44,7 @@ class _Link:
     where: str
     source: LayerSource | None = None
     fed: int = -1
+    slope: float | str = 0.0
 
 
 def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
@@ -52,10 +55,12 @@ def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
     _check_once(links)
     chain = _joined(links)
     weighted = [link for link in chain if link.source is not None]
+    slopes = tuple(link.slope for link in chain if arch.is_gated(link.node))
     return ModuleChain(
         _architecture(input_shape, chain),
         tuple(link.source for link in weighted if link.source is not None),
         tuple(link.fed for link in weighted),
+        slopes if any(slope != 0.0 for slope in slopes) else (),
     )
 
 
@@ -211,18 +216,18 @@ def _gate(chain: list[_Link], call: TracedCall) -> None:
     """
     operation = call.operation
     assert isinstance(operation, GateCall)
-    if operation.slope != 0.0:
-        raise UserError(f"{call.where} has a slope for negative inputs, which is not supported.")
+    rectifies = operation.slope == 0.0
     place = len(chain)
-    while place and isinstance(chain[place - 1].node, _COMMUTING):
+    while rectifies and place and isinstance(chain[place - 1].node, _COMMUTING):
         place -= 1
     before = chain[place - 1] if place else None
     if before is None or all(link.source is None for link in chain[:place]):
-        raise UserError(f"{call.where} (ReLU) does not follow a Linear or Conv2d layer.")
+        raise UserError(f"{call.where} (an activation) does not follow a Linear or Conv2d layer.")
     if isinstance(before.node, (arch.Dense, arch.Conv)) and not before.node.gated:
-        before.node = replace(before.node, gated=True)
-    elif not arch.is_gated(before.node):  # a second ReLU changes nothing
-        chain.insert(place, _Link(arch.Gating(), call.where))
+        before.node, before.slope = replace(before.node, gated=True), operation.slope
+    elif not (arch.is_gated(before.node) and rectifies and before.slope == 0.0):
+        # A second ReLU changes nothing.
+        chain.insert(place, _Link(arch.Gating(), call.where, slope=operation.slope))
 
 
 def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.Architecture:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.gates import HARD
+from dgn_engine.model.gates import HARD, slope_gate
 from dgn_engine.model.importing.module_chain import ModuleChain
 from dgn_engine.model.importing.module_stack import ModuleStack
 from dgn_engine.model.importing.module_trace import ModuleTrace, probe
@@ -22,11 +22,16 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
     gradient of a random combination of them by every parameter that trains; on a second probe of
     another size the outputs.
     """
-    stack = ModuleStack(chain.architecture, chain.sources, trace.copy)
+    stack = ModuleStack(chain.architecture, chain.sources, trace.copy, chain.slopes)
+    slopes = stack.slopes()
+
+    def gate(layer: int, q: Tensor) -> Tensor:
+        return HARD(q) if slopes is None else slope_gate(q, slopes[layer])
+
     x, output = trace.values[0], trace.values[trace.last]
     assert x is not None
     assert output is not None
-    found = stack.run(x, lambda _, q: HARD(q))
+    found = stack.run(x, gate)
     _check_inputs(chain, trace, found)
     last = chain.sources[-1].where
     if not _alike(found.output, output):
@@ -37,7 +42,7 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
     _check_gradients(trace, found.output, output)
     x = probe(tuple(x.shape[1:]), len(x) + 1, seed=1)
     with torch.no_grad():
-        network, module = stack.run(x, lambda _, q: HARD(q)).output, trace.copy(x)
+        network, module = stack.run(x, gate).output, trace.copy(x)
     if not _alike(network, module):
         raise UserError(
             "On another batch the module gives other outputs than the network that was read from "

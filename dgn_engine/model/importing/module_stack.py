@@ -46,10 +46,15 @@ class ModuleStack(Stack):
     """
 
     def __init__(
-        self, architecture: arch.Architecture, sources: Sequence[LayerSource], module: nn.Module
+        self,
+        architecture: arch.Architecture,
+        sources: Sequence[LayerSource],
+        module: nn.Module,
+        slopes: Sequence[float | str] = (),
     ) -> None:
         super().__init__(architecture, bias=[source.has_bias for source in sources])
         self._sources = tuple(sources)
+        self._slopes = tuple(slopes)
         self._module = (module,)  # in a tuple, so that it is not registered
         for place, source in enumerate(sources):
             if source.weight is not None:
@@ -57,6 +62,20 @@ class ModuleStack(Stack):
             if len(self.biases):
                 bias = source.bias
                 self.biases[place] = None if bias is None else _parameter(self._held(bias))
+
+    def slopes(self) -> tuple[Tensor, ...] | None:
+        if not self._slopes:
+            return None
+        like = self.tensors()[0][0].detach()
+        return tuple(
+            self._held(slope) if isinstance(slope, str) else like.new_tensor([slope])
+            for slope in self._slopes
+        )
+
+    def trained_slopes(self) -> tuple[bool, ...]:
+        return tuple(
+            isinstance(slope, str) and self._held(slope).requires_grad for slope in self._slopes
+        )
 
     def _held(self, name: str) -> Tensor:
         """The module's parameter or buffer of this name, now."""
