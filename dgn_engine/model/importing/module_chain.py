@@ -231,6 +231,15 @@ def _gate(chain: list[_Link], call: TracedCall) -> None:
 
 
 def _architecture(input_shape: tuple[int, ...], chain: Sequence[_Link]) -> arch.Architecture:
+    last = chain[-1] if chain else None
+    if last is None or not isinstance(last.node, arch.Dense) or last.node.gated:
+        where = "The module" if last is None else last.where
+        raise UserError(
+            f"{where} comes last, but a network here ends with a Linear layer without activation."
+        )
+    weights = sum(link.source is not None for link in chain)
+    if weights > 1 and not any(arch.is_gated(link.node) for link in chain):
+        raise UserError("The module has no gated layers: no activation follows its weights.")
     try:
         return arch.Architecture(input_shape, tuple(link.node for link in chain))
     except UserError as refusal:

@@ -170,6 +170,74 @@ def test_a_residual_module_of_ones_own_has_its_outputs_and_its_kernel() -> None:
     assert bool((k.SharedKernels(network, x).npk().diagonal() > 0).all())
 
 
+class PreActivation(nn.Module):
+    """He et al. 2016: BatchNorm and ReLU before each convolution, the skip taken before them, or
+    behind the first where it is projected."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.bn1, self.bn2 = nn.BatchNorm2d(inputs), nn.BatchNorm2d(outputs)
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.bn1(x))
+        shortcut = self.shortcut(out) if hasattr(self, "shortcut") else x
+        out = self.conv1(out)
+        out = self.conv2(F.relu(self.bn2(out)))
+        out += shortcut
+        return out
+
+
+class Pooled(nn.Module):
+    """As timm's pooling: which of them is an option."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1) if kind == "avg" else nn.AdaptiveMaxPool2d(1)
+        self.flatten = nn.Flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.flatten(self.pool(x))  # type: ignore[no-any-return]
+
+
+def pre_activation_network() -> nn.Module:
+    torch.manual_seed(0)
+    blocks = (PreActivation(3, 3, 1), PreActivation(3, 4, 2))
+    end = (nn.BatchNorm2d(4), nn.ReLU(inplace=True), Pooled("avg"), nn.Dropout(), nn.Linear(4, 2))
+    module = nn.Sequential(nn.Conv2d(2, 3, 3, 1, 1, bias=False), *blocks, *end).double().eval()
+    with torch.no_grad():
+        for norm in (part for part in module.modules() if isinstance(part, nn.BatchNorm2d)):
+            for tensor in (norm.weight, norm.bias, norm.running_mean):
+                assert tensor is not None
+                tensor.normal_()
+            assert norm.running_var is not None
+            norm.running_var.uniform_(0.5, 2.0)
+    return module
+
+
+def test_a_pre_activation_network_has_its_outputs_and_its_kernel() -> None:
+    module = pre_activation_network()
+    network = k.adapt(module, (2, 6, 6))
+    x = torch.randn(3, 2, 6, 6, dtype=torch.float64)
+    torch.testing.assert_close(network(x), module(x), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, jacobian_kernel(module, x))
+    estimate = k.estimate_path_kernel(
+        network.architecture,
+        network.trace(x).value.gates,
+        x,
+        draws=400,
+        generator=torch.Generator().manual_seed(0),
+        normalise="width",
+    )
+    exact = k.SharedKernels(network, x).npk("width")
+    assert float((estimate.kernel - exact).norm() / exact.norm()) < 5 * estimate.relative
+    with pytest.raises(ValueError, match="βH"):
+        k.SharedKernels(network, x).expected_value()
+
+
 def test_torchvisions_resnet_is_followed_as_it_is() -> None:
     import_torchvision()
     models = import_module("torchvision.models.resnet")
