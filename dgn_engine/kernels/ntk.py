@@ -78,7 +78,8 @@ class _Block:
     """One block of examples after its forward pass; `slope[l]` = χ'(q) behind gate l.
 
     `wires[l]`: the feature layer that gate l comes from, and the route that it takes.
-    `value_counts`: Θ^v is trained.
+    `value_counts`: Θ^v is trained. `trained_slopes`: of the network's own gates, how many numbers
+    their slopes are, where these are parameters that train (PReLU), else 0.
     """
 
     value: ForwardPass
@@ -86,6 +87,22 @@ class _Block:
     slope: tuple[Tensor, ...] | None
     wires: tuple[tuple[int, Route], ...]
     value_counts: bool = True
+    trained_slopes: tuple[int, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything trains."""
+        passes = [self.value] if self.value_counts else []
+        passes += [] if self.feature is None else [self.feature]
+        layers = [layer for each in passes for layer in each.parameters]
+        return any(self.trained_slopes) or any(layer.any_trained for layer in layers)
+
+
+@dataclass(frozen=True)
+class SlopeFactors:
+    """The gradients (n, c, slopes) of a gate layer whose slopes train."""
+
+    gradients: Tensor
 
 
 @torch.no_grad()
@@ -129,6 +146,10 @@ def tangent_kernels(
         check_trace("other_trace", other_trace, len(other))
     trains = _what_trains(network, trains)
     one = _block(network, network.trace(x) if trace is None else trace, trains, folded)
+    if not one.moves:
+        raise ArgumentError(
+            "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
+        )
     two = one
     if other is not None:
         other_trace = network.trace(other) if other_trace is None else other_trace
@@ -221,11 +242,21 @@ def _block(network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: 
         return _Block(value, None, slope, tuple((layer, STRAIGHT) for layer in range(len(gates))))
     value = _pass(network.value, trace.value, gates, folded)
     wires = tuple(zip(network.wiring, network.routes, strict=True))
+    if network.own_gates:
+        return _Block(value, None, None, wires, trained_slopes=_trained_slopes(network.value))
     if trace.feature is None or slope is None:
         return _Block(value, None, None, wires)
     # Of a ReLU or linear feature network, the gate 1{q > 0} or 1 is also the slope.
     feature = _pass(network.feature, trace.feature, trace.feature.gates, folded)
     return _Block(value, feature, slope, wires, "value" in trains)
+
+
+def _trained_slopes(stack: Stack) -> tuple[int, ...]:
+    slopes = stack.slopes() or ()
+    return tuple(
+        slope.numel() if trained else 0
+        for slope, trained in zip(slopes, stack.trained_slopes(), strict=True)
+    )
 
 
 def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) -> ForwardPass:
@@ -241,11 +272,14 @@ def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) 
     )
 
 
-def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
+def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors | SlopeFactors]:
     """Every trained weight layer with its deltas, in an order that depends on the kind only."""
     run, layers = block.value, block.value.architecture.weighted
     sources: list[Tensor | None] = [None] * len(block.wires)
     into = None if block.slope is None else _into(sources, block.slope, block.wires)
+    slopes: list[Tensor] = []
+    if any(block.trained_slopes):
+        into = _into_slopes(slopes, block)
     # Where the network makes its own gates, both sweeps go down together: a source is filled
     # just before the feature sweep reads it.
     own = block.slope is not None and block.feature is None
@@ -256,6 +290,7 @@ def _factors(block: _Block, top: Tensor) -> Iterator[LayerFactors]:
         if block.value_counts:
             parameters, inputs = run.parameters[place], run.inputs[place]
             yield LayerFactors(layers[place], parameters, inputs, step.delta, feature)
+    yield from map(SlopeFactors, slopes)
     if block.feature is None:
         return
     layers = block.feature.architecture.weighted
@@ -280,6 +315,19 @@ def _into(
     return at_gate
 
 
+def _into_slopes(slopes: list[Tensor], block: _Block) -> AtGate:
+    """Adds the gradient by each slope that trains: z = a q where q ≤ 0."""
+
+    def at_gate(place: int, gradient: Tensor) -> None:
+        count = block.trained_slopes[place]
+        if count:
+            below = gradient * (block.value.pre[place] <= 0).unsqueeze(1)
+            by_channel = below.reshape(*below.shape[:3], -1).sum(3)
+            slopes.append(by_channel if count > 1 else by_channel.sum(2, keepdim=True))
+
+    return at_gate
+
+
 def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKernels:
     """Sum the shares of all layers for the logits in `top`."""
     same = two is one
@@ -287,18 +335,29 @@ def _sweep(one: _Block, two: _Block, top: Tensor, how: Contraction) -> TangentKe
     value, feature, cross = (KernelSum(how, shape, same) for _ in range(3))
     pairs = zip(_factors(one, top), _factors(two, top), strict=True)
     for a, b in ((a, a) for a in _factors(one, top)) if same else pairs:
+        if isinstance(a, SlopeFactors) or isinstance(b, SlopeFactors):
+            assert isinstance(a, SlopeFactors)
+            assert isinstance(b, SlopeFactors)
+            add_layer([(value, LayerTerm(None, None, a.gradients, b.gradients))])
+            continue
         positions = _positions(a)
-        pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
-        left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
-        right = left if same else factor(b.layer, b.parameters.bias, b.inputs, pairwise)
-        ours = _sides(a, pairwise)
-        theirs = ours if same else _sides(b, pairwise)
-        sums = _terms((value, feature, cross), left, right, ours, theirs)
-        add_layer(sums, positions if pairwise else 1)
+        kernels = (value, feature, cross)
+        if a.parameters.weight:
+            pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
+            left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
+            right = left if same else factor(b.layer, b.parameters.bias, b.inputs, pairwise)
+            ours = _sides(a, pairwise)
+            theirs = ours if same else _sides(b, pairwise)
+            sums = _terms(kernels, left, right, ours, theirs)
+            add_layer(sums, positions if pairwise else 1)
+        elif a.parameters.bias:
+            ours = _bias_sides(a)
+            theirs = ours if same else _bias_sides(b)
+            add_layer(_terms(kernels, None, None, ours, theirs))
         for norm, other in zip(a.parameters.norms, b.parameters.norms, strict=True):
             ours = _normal_sides(a, norm)
             theirs = ours if same else _normal_sides(b, other)
-            add_layer(_terms((value, feature, cross), None, None, ours, theirs))
+            add_layer(_terms(kernels, None, None, ours, theirs))
     return TangentKernels(
         None if value.empty else value.total(),
         None if feature.empty else feature.total(),
@@ -346,6 +405,19 @@ def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
         if parameters.scale is not None:
             delta = delta * parameters.scale.reshape(-1, *[1] * (delta.dim() - 3))
         return side(layer, parameters.bias, inputs, delta, pairwise)
+
+    return made(factors.value), made(factors.feature)
+
+
+def _bias_sides(factors: LayerFactors) -> _Sides:
+    """Of a bias whose weight is frozen: gradients (n, c, channels)."""
+    scale = factors.parameters.scale
+
+    def made(delta: Tensor | None) -> Tensor | None:
+        if delta is None:
+            return None
+        sums = delta.reshape(*delta.shape[:3], -1).sum(3)
+        return sums if scale is None else sums * scale
 
     return made(factors.value), made(factors.feature)
 

@@ -93,16 +93,5 @@ def _stack_of(chain: ModuleChain, module: nn.Module) -> ModuleStack:
 def _read(module: nn.Module, input_shape: tuple[int, ...]) -> ModuleChain:
     trace = traced(module, tuple(input_shape))
     chain = chain_of(trace, tuple(input_shape))
-    _check_trained(chain, trace.copy)
     check_equal(chain, trace)
     return chain
-
-
-def _check_trained(chain: ModuleChain, module: nn.Module) -> None:
-    used = {name for source in chain.sources for name in source.parameters()}
-    for name, parameter in module.named_parameters():
-        if name in used and not parameter.requires_grad:
-            raise UserError(
-                f"The parameter {name} is frozen (requires_grad is False); a tangent kernel here "
-                "counts every weight, so set it to True on a copy of the module, or train it."
-            )

@@ -122,7 +122,9 @@ class ModuleStack(Stack):
             slope, mean, shift = self._norm(each)
             centred = (made[0], -mean if made[1] is None else made[1] - mean)
             unit = _scaled_by(torch.rsqrt(self._held(each.variance) + each.epsilon), *centred)
-            norm = NormParameters(None if each.scale is None else unit, shift is not None)
+            norm = NormParameters(
+                unit if self._trains(each.scale) else None, self._trains(each.shift)
+            )
             weight, moved = _scaled_by(slope, *centred)
             made = (weight, moved if shift is None or moved is None else moved + shift)
             steps.append((slope, norm))
@@ -132,7 +134,22 @@ class ModuleStack(Stack):
             if step is not None and (step.unit is not None or step.shift):
                 norms.append(replace(step, scale=behind))
             behind = factor if behind is None else factor * behind
-        return LayerParameters(bias is not None, behind, tuple(norms))
+        trained = (self._trains(source.bias), behind, tuple(norms), self._trains(source.weight))
+        return LayerParameters(*trained)
+
+    def layer_parameters(self, folded: bool = False) -> tuple[LayerParameters, ...]:
+        if folded:
+            names = {name for source in self._sources for name in source.parameters()}
+            for name in sorted(names & {n for n, _ in self._module[0].named_parameters()}):
+                if not self._trains(name):
+                    raise UserError(
+                        f"The parameter {name} is frozen: there is no kernel of folded weights of "
+                        "which a part does not train."
+                    )
+        return super().layer_parameters(folded)
+
+    def _trains(self, name: str | None) -> bool:
+        return name is not None and self._held(name).requires_grad
 
     def _weight(self, layer: arch.Weighted, source: LayerSource) -> Tensor:
         """As it is in the module; ones where channels are only scaled."""

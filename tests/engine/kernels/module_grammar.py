@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
 import dgn_engine.kernels as k
-from dgn_engine.errors import UserError
+from dgn_engine.errors import ArgumentError, UserError
 
 Shape = tuple[int, ...]
 Verdict = Literal["refused", "equal"]
@@ -142,9 +143,13 @@ class Row(Piece):
         return z
 
     def moments(self, z: Tensor, M: Tensor) -> Tensor:
+        before: nn.Module | None = None
         for piece in self.pieces:
             assert isinstance(piece, Piece)
             M = piece.moments(z, M)
+            if isinstance(piece, Factor) and isinstance(before, (Residual, Factor)):
+                M = piece.factor**2 * M  # of an addition; elsewhere it belongs to the weights
+            before = piece
             with torch.no_grad():
                 z = piece(z.clone())
         return M
@@ -285,13 +290,14 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A module, the pieces that it is made of, and its input shape. `overwritten`: a branch may
-    change in place what its skip holds, so that the pieces do not say what the module does."""
+    """A module, the pieces that it is made of, and its input shape. `apart`: the pieces do not
+    say how paths count, because a branch may change in place what its skip holds, or code of its
+    own multiplies a branch."""
 
     module: nn.Module
     row: Row
     shape: Shape
-    overwritten: bool
+    apart: bool
 
 
 def drawn(seed: int) -> Drawn:
@@ -328,9 +334,12 @@ def drawn(seed: int) -> Drawn:
         pieces.insert(coin.randrange(len(pieces)), Factor(coin.choice((0.5, 2.0))))
     row = Row(pieces).double().eval()
     settle(row, seed)
-    spoilt = SPOILS[coin.choice(list(SPOILS))](row, draw) if draw.chance(0.45) else row
+    spoil = coin.choice(list(SPOILS)) if draw.chance(0.45) else ""
+    spoilt = SPOILS[spoil](row, draw) if spoil else row
     module: nn.Module = spoilt if draw.chance(0.7) else nn.Sequential(*spoilt.pieces)
-    return Drawn(module, spoilt, inputs, "in place" in draw.marks)
+    blocks = any(isinstance(part, Residual) for part in spoilt.modules())
+    apart = "in place" in draw.marks or (blocks and spoil in ("hooked", "own code"))
+    return Drawn(module, spoilt, inputs, apart)
 
 
 class Dropping(Piece):
@@ -574,8 +583,12 @@ def judged(seed: int) -> tuple[Verdict, str]:
         return "refused", said
     x = torch.randn((EXAMPLES, *found.shape), generator=generator, dtype=torch.float64)
     same(seed, "outputs", network(x), found.module(x.clone()))
-    same(seed, "K", k.tangent_kernels(network, x).whole, tangent_kernel(found.module, x))
-    if not found.overwritten:
+    if any(p.requires_grad for p in found.module.parameters()):
+        same(seed, "K", k.tangent_kernels(network, x).whole, tangent_kernel(found.module, x))
+    else:
+        with pytest.raises(ArgumentError, match="frozen"):
+            k.tangent_kernels(network, x)
+    if not found.apart:
         same(seed, "H", k.SharedKernels(network, x).npk(), path_kernel(found.row, x))
     return "equal", ""
 
