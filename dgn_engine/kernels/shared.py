@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
     check_flag,
     check_network_inputs,
@@ -146,12 +147,18 @@ class SharedKernels:
         weights with all that is folded into them: where that is not what trains, βH is the
         expectation of the kernel with `folded`, and is refused without, by a `ValueError`.
         """
-        if not self._folded and not all(one.plain for one in self.network.value.layer_parameters()):
+        value = self.network.value
+        if value.frozen or any(value.trained_slopes()):
+            raise ArgumentError(
+                "βH is the expected kernel of weights that all train, and of no slopes: here some "
+                "are frozen, or slopes train (PReLU)."
+            )
+        if not self._folded and not all(one.plain for one in value.layer_parameters()):
             raise ValueError(
                 "βH is the expected kernel of folded weights, and this network trains what is "
                 "folded into them (γ, constant factors): give folded=True."
             )
-        sigmas = weight_sigmas(self.network.value.tensors()[0])
+        sigmas = weight_sigmas(value.tensors()[0])
         masks = self.trace.value.masks
         return expected_value_kernel(
             self.network.architecture, self.gates, self.x_value, sigmas, masks, self._other_inputs

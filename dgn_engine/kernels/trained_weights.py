@@ -18,8 +18,10 @@ def trained_weights(network: GatedNetwork, folded: bool = False) -> str:
     names = "Θ" if not given else " and ".join(["Θ^v"] * over_value + ["Θ^f"] * over_feature)
     words = f"K = {' + '.join(parts)}, over {names}"
     layers = [layer for stack in stacks for layer in stack.layer_parameters()]
-    if not all(layer.plain for layer in layers):
+    if any(layer.norms or layer.scale is not None for layer in layers):
         words += _of_layers(any(layer.norms for layer in layers), folded)
+    if any(stack.frozen for stack in stacks):
+        words += ", without those that are frozen"
     return words + (", as if all were trained." if network.trains is None else ".")
 
 

@@ -173,6 +173,11 @@ class Stack(nn.Module):
         """Of each gate layer the slopes for negative inputs, (1,) or (C,); None: all are ReLU."""
         return None
 
+    @property
+    def frozen(self) -> bool:
+        """Whether a part of it does not train though the rest does (frozen layers of a module)."""
+        return False
+
     def trained_slopes(self) -> tuple[bool, ...]:
         """Of each gate layer, whether its slopes are parameters that train."""
         return ()

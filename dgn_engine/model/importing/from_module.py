@@ -22,14 +22,17 @@ def adapt(
 ) -> GatedNetwork:
     """The network that a module is, ready for every kernel.
 
-    `input_shape` is without the batch axis. The module is followed while a probe passes through a
-    copy of it: its own code, functions (`F.relu`), layers used again and skips count, as long as
-    every call is a Linear, Conv2d, BatchNorm in evaluation, ReLU, pooling, flattening, addition or
-    constant factor. The result is compared with the module in float64, outputs and gradients.
+    `input_shape` is without the batch axis. The module is followed while random inputs pass through
+    a copy of it: its own code, functions (`F.relu`), layers used again and skips count, as long as
+    every call is a Linear, Conv2d, BatchNorm in evaluation, ReLU or other slope, pooling,
+    flattening, addition or constant factor. The result is compared with the module in float64,
+    outputs and gradients.
 
     Its weights are the module's own parameters, not copies, and BatchNorms are folded in anew
     whenever they are read, so the kernels follow its training; they are those of the module in
-    evaluation. A tangent kernel is over the module's own parameters, γ and β of BatchNorm too.
+    evaluation. A tangent kernel is over its parameters that train (`requires_grad`): weights,
+    biases, γ and shifts of BatchNorms, slopes of PReLU. A module whose code goes another way
+    later, or whose layers are exchanged, is to be adapted again.
     With `gates_from`, a module of the same architecture, the result is a deep gated network whose
     gates that module makes.
 
@@ -46,6 +49,7 @@ def adapt(
     network = GatedNetwork(chain.architecture).to(value.weights[0])
     network.gate = gate
     network.value = value
+    network.trains = ("value", "feature")
     if gates_from is not None:
         network.own_gates = False
         network.feature = _stack_of(maker, gates_from)

@@ -9,7 +9,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, slope_gate
 from dgn_engine.model.importing.module_chain import ModuleChain
 from dgn_engine.model.importing.module_stack import ModuleStack
-from dgn_engine.model.importing.module_trace import ModuleTrace, probe
+from dgn_engine.model.importing.module_trace import ModuleTrace, random_inputs
 from dgn_engine.model.stack import Trace
 
 TOLERANCE = 1e-9  # of the largest number compared; both sides are float64
@@ -18,8 +18,8 @@ TOLERANCE = 1e-9  # of the largest number compared; both sides are float64
 def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
     """Raise `UserError` unless the network does what the module does.
 
-    Compared in float64 on the probe of `trace`: what each weight layer is fed, the outputs, and the
-    gradient of a random combination of them by every parameter that trains; on a second probe of
+    Compared in float64 on the inputs of `trace`: what each weight layer is fed, the outputs, and
+    the gradient of a random combination of them by every parameter that trains; on a batch of
     another size the outputs.
     """
     stack = ModuleStack(chain.architecture, chain.sources, trace.copy, chain.slopes)
@@ -40,7 +40,7 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
             f"{_difference(found.output, output)}: it does something that is not supported."
         )
     _check_gradients(trace, found.output, output)
-    x = probe(tuple(x.shape[1:]), len(x) + 1, seed=1)
+    x = random_inputs(tuple(x.shape[1:]), len(x) + 1, seed=1)
     with torch.no_grad():
         network, module = stack.run(x, gate).output, trace.copy(x)
     if not _alike(network, module):
@@ -63,7 +63,7 @@ def _check_inputs(chain: ModuleChain, trace: ModuleTrace, found: Trace) -> None:
 
 def _check_gradients(trace: ModuleTrace, network: Tensor, module: Tensor) -> None:
     named = [(name, p) for name, p in trace.copy.named_parameters() if p.requires_grad]
-    weights = probe(tuple(module.shape[1:]), len(module), seed=2)
+    weights = random_inputs(tuple(module.shape[1:]), len(module), seed=2)
     ones, twos = (
         _gradients((output * weights).sum(), [p for _, p in named]) for output in (network, module)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import cast
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
-from dgn_engine.model.importing.module_calls import NormCall, ScaleCall, parameters_of
+from dgn_engine.model.importing.module_calls import NormCall, ScaleCall
 from dgn_engine.model.layer_parameters import LayerParameters, NormParameters
 from dgn_engine.model.stack import Stack
 
@@ -27,11 +26,11 @@ class LayerSource:
     bias: str | None
     after: tuple[NormCall | ScaleCall, ...] = ()
 
-    def parameters(self) -> tuple[str, ...]:
-        """Of the layer and of its BatchNorms."""
-        own = [name for name in (self.weight, self.bias) if name is not None]
-        norms = [parameters_of(each) for each in self.after]
-        return (*own, *chain.from_iterable(norms))
+    def own(self) -> tuple[str, ...]:
+        """Names of weight, bias, γ and shifts."""
+        norms = [each for each in self.after if isinstance(each, NormCall)]
+        pairs = [(self.weight, self.bias), *((norm.scale, norm.shift) for norm in norms)]
+        return tuple(name for pair in pairs for name in pair if name is not None)
 
     @property
     def has_bias(self) -> bool:
@@ -138,15 +137,16 @@ class ModuleStack(Stack):
         return LayerParameters(*trained)
 
     def layer_parameters(self, folded: bool = False) -> tuple[LayerParameters, ...]:
-        if folded:
-            names = {name for source in self._sources for name in source.parameters()}
-            for name in sorted(names & {n for n, _ in self._module[0].named_parameters()}):
-                if not self._trains(name):
-                    raise UserError(
-                        f"The parameter {name} is frozen: there is no kernel of folded weights of "
-                        "which a part does not train."
-                    )
+        if folded and self.frozen:
+            raise UserError(
+                "A part of its parameters is frozen: there is no kernel of folded weights of which "
+                "a part does not train."
+            )
         return super().layer_parameters(folded)
+
+    @property
+    def frozen(self) -> bool:
+        return not all(self._trains(name) for source in self._sources for name in source.own())
 
     def _trains(self, name: str | None) -> bool:
         return name is not None and self._held(name).requires_grad

@@ -1,4 +1,4 @@
-"""Any module followed call by call while a probe passes through a copy of it.
+"""Any module followed call by call while random inputs pass through a copy of it.
 
 Unlike a symbolic trace this sees what a module really does: shapes that its code asks for, hooks,
 changes in place and which tensor they reach, and whether autograd follows.
@@ -83,7 +83,7 @@ class TracedCall:
 
 @dataclass(frozen=True)
 class ModuleTrace:
-    """What a probe (n, *input_shape) met in `copy`, a float64 copy of the module on the CPU.
+    """What random inputs (n, *input_shape) met in `copy`, a float64 copy of the module on the CPU.
 
     `values`: each value as the module computed it, with its graph for autograd; None where the
     module overwrote it in place. `last`: which of them the module returned.
@@ -98,14 +98,14 @@ class ModuleTrace:
 def traced(module: nn.Module, input_shape: tuple[int, ...], examples: int = 2) -> ModuleTrace:
     """Follow a module; raises `UserError` naming the layer that cannot be."""
     copy = float64_copy(module)
-    tracer = _Tracer(copy, probe(input_shape, examples, seed=0))
+    tracer = _Tracer(copy, random_inputs(input_shape, examples, seed=0))
     with _named_places(copy, tracer.places):
         output = tracer.run()
     return ModuleTrace(copy, tuple(tracer.calls), tuple(tracer.values), tracer.number_of(output))
 
 
-def probe(input_shape: tuple[int, ...], examples: int, seed: int) -> Tensor:
-    """Random inputs (examples, *input_shape), float64, the same at every call."""
+def random_inputs(input_shape: tuple[int, ...], examples: int, seed: int) -> Tensor:
+    """(examples, *input_shape), float64, the same at every call."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((examples, *input_shape), generator=generator, dtype=torch.float64)
 
@@ -134,7 +134,7 @@ def float64_copy(module: nn.Module) -> nn.Module:
 
 
 class _Tracer(TorchFunctionMode):
-    """Sees every call of torch's functions; records those that meet what comes from the probe."""
+    """Sees every call of torch's functions; records those that meet what comes from its inputs."""
 
     def __init__(self, copy: nn.Module, x: Tensor) -> None:
         super().__init__()

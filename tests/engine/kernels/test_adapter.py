@@ -13,7 +13,9 @@ from torch.nn.utils import parametrizations, prune
 import dgn_engine.kernels as k
 from dgn_engine.data._torchvision import import_torchvision
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.trained_weights import trained_weights
 from dgn_engine.model.gates import Gate
+from tests.engine.kernels.module_grammar import tangent_kernel
 
 MODULES: dict[str, tuple[Callable[[], nn.Sequential], tuple[int, ...]]] = {
     "dense": (
@@ -275,12 +277,6 @@ def tied() -> nn.Module:
     return module
 
 
-def frozen() -> nn.Module:
-    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
-    module[0].requires_grad_(False)
-    return module
-
-
 def hooked(hook: Callable[..., object]) -> nn.Module:
     module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
     module[0].register_forward_hook(hook)
@@ -304,7 +300,6 @@ def pruned() -> nn.Module:
     ("module", "words"),
     [
         (tied(), "Layer 2 .*tied"),
-        (frozen(), "0.weight is frozen"),
         (pruned(), r"Layer 0 \(Linear\).*tensor"),
         (hooked(lambda _, x, y: y.tanh()), r"Layer 0 \(Linear\) calls tanh"),
         (hooked(lambda _, x, y: y.detach()), "Layer 0 .*detach"),
@@ -342,6 +337,29 @@ def test_a_module_without_gradients_in_a_part_that_trains_is_refused() -> None:
 
     with pytest.raises(UserError, match="under no_grad"):
         k.adapt(Head(silently), (4,))
+
+
+def test_a_tangent_kernel_is_over_what_trains_now() -> None:
+    module = pre_activation_network()
+    network = k.adapt(module, (2, 6, 6))
+    x = torch.randn(3, 2, 6, 6, dtype=torch.float64)
+    assert trained_weights(network).endswith("(its statistics are constants).")
+    generator = torch.Generator().manual_seed(0)
+    for parameter in module.parameters():
+        parameter.requires_grad_(bool(torch.rand(1, generator=generator) < 0.5))
+    expected = tangent_kernel(module, x)
+    torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected)
+    full = k.tangent_kernels(network, x, logits="full").whole
+    torch.testing.assert_close(torch.einsum("nkmk->nm", full) / 2, expected)
+    assert trained_weights(network).endswith(", without those that are frozen.")
+    with pytest.raises(UserError, match="of which a part does not train"):
+        k.tangent_kernels(network, x, folded=True)
+    with pytest.raises(ValueError, match="some are frozen"):
+        k.SharedKernels(network, x).expected_value()
+    module.requires_grad_(False)
+    with pytest.raises(ValueError, match="Every parameter is frozen"):
+        k.tangent_kernels(network, x)
+    assert bool((k.SharedKernels(network, x).npk().diagonal() > 0).all()), "paths need no training"
 
 
 def test_what_is_returned_has_to_be_logits() -> None:
