@@ -146,10 +146,6 @@ def tangent_kernels(
         check_trace("other_trace", other_trace, len(other))
     trains = _what_trains(network, trains)
     one = _block(network, network.trace(x) if trace is None else trace, trains, folded)
-    if not one.moves:
-        raise ArgumentError(
-            "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
-        )
     two = one
     if other is not None:
         other_trace = network.trace(other) if other_trace is None else other_trace
@@ -174,15 +170,24 @@ def layer_sides(
     of logit c in `top` (see `output_delta`) is Σ_p D[p, c] Z[p]ᵀ, and K the sum over the layers of
     the products of their gradients. `trains`, `folded` as in `tangent_kernels`."""
     block = _block(network, network.trace(x), _what_trains(network, trains), folded)
+    ones = x.new_ones((len(x), 1, 1))  # beside gradients (n, c, parameters)
     for each in _factors(block, top):
-        positions = _positions(each)
-        rows = factor(each.layer, each.parameters.bias, each.inputs, pairwise=True)
-        assert rows is not None
-        side = _both_parts(_sides(each, pairwise=True))
-        yield rows.reshape(len(x), positions, -1), side.reshape(-1, positions, *side.shape[1:])
+        if isinstance(each, SlopeFactors):
+            yield ones, each.gradients[:, None]
+            continue
+        if each.parameters.weight:
+            positions = _positions(each)
+            rows = factor(each.layer, each.parameters.bias, each.inputs, pairwise=True)
+            side = _both_parts(_sides(each, pairwise=True))
+            if rows is None:
+                yield ones, side[:, None]
+            else:
+                side = side.reshape(-1, positions, *side.shape[1:])
+                yield rows.reshape(len(x), positions, -1), side
+        elif each.parameters.bias:
+            yield ones, _both_parts(_bias_sides(each))[:, None]
         for norm in each.parameters.norms:
-            side = _both_parts(_normal_sides(each, norm))
-            yield x.new_ones((len(x), 1, 1)), side[:, None]
+            yield ones, _both_parts(_normal_sides(each, norm))[:, None]
 
 
 def _both_parts(sides: _Sides) -> Tensor:
@@ -230,6 +235,15 @@ def ntk_cost(architecture: Architecture, n: int) -> float:
 
 
 def _block(network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool) -> _Block:
+    block = _block_of(network, trace, trains, folded)
+    if not block.moves:
+        raise ArgumentError(
+            "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
+        )
+    return block
+
+
+def _block_of(network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool) -> _Block:
     gate, pre = network.gate, trace.gate_pre
     soft = gate.soft and (network.own_gates or "feature" in trains)
     slope = tuple(gate.derivative(q) for q in pre) if soft else None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -584,7 +585,10 @@ def judged(seed: int) -> tuple[Verdict, str]:
     x = torch.randn((EXAMPLES, *found.shape), generator=generator, dtype=torch.float64)
     same(seed, "outputs", network(x), found.module(x.clone()))
     if any(p.requires_grad for p in found.module.parameters()):
-        same(seed, "K", k.tangent_kernels(network, x).whole, tangent_kernel(found.module, x))
+        whole = k.tangent_kernels(network, x).whole
+        same(seed, "K", whole, tangent_kernel(found.module, x))
+        unheld = k.tangent_operator(network, x) @ np.eye(EXAMPLES)
+        same(seed, "K that is never held", torch.from_numpy(unheld), whole)
     else:
         with pytest.raises(ArgumentError, match="frozen"):
             k.tangent_kernels(network, x)
