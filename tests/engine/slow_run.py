@@ -1,150 +1,27 @@
-"""A run computed slowly, from THEORY.md alone: one example and one unit at a time, in float64.
+"""A run computed slowly, from THEORY.md alone, in float64.
 
 The engine is compared with it, command by command (`test_run_machine`) and in stacks. Nothing of
-the engine is imported but configurations and events; weights, gates, losses, optimisers, scores and
-undo are its own.
+the engine is imported but configurations and events; weights, gates, losses, optimisers
+(`slow_network`), scores and undo are its own.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol import events as said
-from dgn_engine.regimes import find_regime
+from tests.engine.slow_network import SlowNetwork
+from tests.engine.slow_table import Change, File, Refusal, SlowData, State, row_of
 
 VALUE, FEATURE = "value weights", "feature weights"
 FROM_VALUE = f"{FEATURE} (from the value network)"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row of the table in THEORY §1. `entry`: what becomes of the weights when it begins."""
-
-    entry: str
-    own: bool = False
-    soft: bool = False
-    trains_feature: bool = False
-    trains_value: bool = True
-    linear: bool = False
-    open: bool = False
-    drawn: bool = False
-    learnt_in: str = ""  # the regime before it, where gates are learnt first
-
-
-TABLE = {
-    "ReLU": Row("aside", own=True),
-    "soft-ReLU": Row("aside", own=True, soft=True),
-    "DLN": Row("aside", own=True, open=True),
-    "FR-II": Row("redraw"),
-    "FR-DI": Row("share"),
-    "FL": Row("keep", learnt_in="ReLU"),
-    "DL": Row("keep", soft=True, trains_feature=True),
-    "gates-only": Row("redraw both", soft=True, trains_feature=True, trains_value=False),
-    "FRG": Row("aside", drawn=True),
-    "DL-linear": Row("keep", soft=True, trains_feature=True, linear=True),
-    "FL-linear": Row("keep", linear=True, learnt_in="DL-linear"),
-    "FR-linear": Row("redraw", linear=True),
-}
-_ENTRIES = {"share-redrawn": "share", "redraw-both": "redraw both"}
-
-
-def row_of(name: str) -> Row:
-    """The row of the table; of a regime that was plugged in, what its file says."""
-    if name in TABLE:
-        return TABLE[name]
-    r = find_regime(name)
-    return Row(
-        _ENTRIES.get(r.on_entry, r.on_entry), r.own_gates, r.soft, r.trains_feature,
-        r.trains_value, r.linear_features, r.open_gates, r.drawn_gates, r.pretrains_as,
-    )  # fmt: skip
-
-
-class Refusal(Exception):  # noqa: N818 - nothing was changed
-    """The engine has to refuse this."""
-
-
-@dataclass(frozen=True)
-class File:
-    """A checkpoint: weights of every layer and, perhaps, biases; `head`: the last one fits."""
-
-    name: str
-    weights: tuple[Tensor, ...]
-    biases: tuple[Tensor, ...] = ()
-    head: bool = True
-
-    @property
-    def taken(self) -> int:
-        return len(self.weights) if self.head else len(self.weights) - 1
-
-
-@dataclass(frozen=True)
-class SlowData:
-    train_x: Tensor
-    train_y: Tensor
-    test_x: Tensor
-    test_y: Tensor
-    classes: int
-    signed: bool
-
-
-@dataclass
-class State:
-    """What a checkpoint has to hold."""
-
-    regime: str
-    wiring: tuple[int, ...]
-    rotation: tuple[int, ...]
-    learning_rate: float
-    beta: float
-    value_input: str
-    pretrain: int
-    total: int
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    moments: dict[str, dict[str, Tensor]] = field(default_factory=dict)
-    draws: int = 0
-    step: int = 0
-    loss_sum: float = 0.0
-    right: float = 0.0
-    seen: int = 0
-    epoch_right: float = 0.0
-    epoch_seen: int = 0
-    awaited: said.Measured | None = None
-    scored: tuple[int, ...] = ()  # the steps of all scores that were told
-
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.loss_sum)
-
-    @property
-    def finite_weights(self) -> bool:
-        return all(bool(torch.isfinite(t).all()) for t in self.tensors.values())
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change that can be undone: the whole state before it, or only the settings of it."""
-
-    what: str
-    kind: str
-    before: State
-    weights: bool
-    at: float
-
-
-def stream(*key: object) -> torch.Generator:
-    digest = hashlib.sha256(repr(key).encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-
-
-class SlowRun:
+class SlowRun(SlowNetwork):
     """The run itself, its measuring, its undo and redo; `clock()` in seconds."""
 
     chunk = 32  # test examples measured in one turn
@@ -153,18 +30,13 @@ class SlowRun:
 
     def __init__(self, config: RunConfig, data: SlowData, clock: Any, gates: File | None) -> None:
         """`gates`: the checkpoint that `gating.gates_from` names."""
-        self.config, self.data, self._clock = config, data, clock
-        options = dict(config.net.options)
-        self.layers = int(options["depth"]) - 1
-        width, inputs = int(options["width"]), data.train_x.shape[1]
-        self.tiles = config.gating.tiling or (1,) * self.layers
-        outputs = 1 if data.signed else data.classes
-        self.feature_sizes = (inputs, *[width] * self.layers, outputs)
-        self.value_sizes = (inputs, *(width * k for k in self.tiles), outputs)
-        self.epoch_steps = -(-len(data.train_y) // config.training.batch)
+        self.build(config, data)
+        self._clock = clock
         row = row_of(config.gating.regime)
         first = row.learnt_in if row.learnt_in and gates is None else config.gating.regime
         self.first_regime = first
+        if any(config.gating.shift) and not self.convolves:
+            raise Refusal("no maps")
         tiled = any(k > 1 for k in self.tiles)
         if tiled and (row.entry == "share" or (row_of(first).own and row.entry == "keep")):
             raise Refusal("neither network can take the other's weights")
@@ -175,7 +47,8 @@ class SlowRun:
         total = training.epochs * self.epoch_steps
         self.state = State(
             first, config.gating.wiring or tuple(range(self.layers)),
-            config.gating.rotation or (0,) * self.layers, training.learning_rate,
+            config.gating.rotation or (0,) * self.layers,
+            config.gating.shift or (0,) * self.layers, training.learning_rate,
             config.gating.beta, config.gating.value_input, pretrain, total and total + pretrain,
         )  # fmt: skip
         self._draw("value")
@@ -184,16 +57,7 @@ class SlowRun:
             self._copy_to_feature()
         if gates is not None:
             self._put(gates, "feature")
-        self.state.tensors["random_input"] = torch.rand(
-            (inputs,), generator=stream("input", config.seed)
-        )
-        probability = config.gating.gate_probability
-        generator = stream("gates", config.seed)
-        shape = (len(data.train_y), width)
-        self.drawn = [
-            (torch.rand(shape, generator=generator) < probability).double()
-            for _ in range(self.layers)
-        ]
+        self.begin()
         self.diverged = False
         self.running = False
         self.stop_at: int | None = None
@@ -206,16 +70,6 @@ class SlowRun:
         self.saved_at = (-1, 0)
         self.reopened()
 
-    @property
-    def row(self) -> Row:
-        return row_of(self.state.regime)
-
-    @property
-    def blown(self) -> bool:
-        """Numbers so large that two orders of computing differ."""
-        tensors = self.state.tensors.values()
-        return self.diverged or not all(bool((t.abs() < 1e6).all()) for t in tensors)
-
     def reopened(self) -> None:
         """It goes on in another process: what is not in a checkpoint is forgotten."""
         self.done, self.undone = [], []
@@ -224,204 +78,6 @@ class SlowRun:
         self.changes = 0
         generalises = not row_of(self.first_regime).drawn
         self.test_due = self._clock() if generalises else math.inf
-
-    # Weights
-
-    def _names(self, part: str) -> list[str]:
-        return [name for name in self.state.tensors if name.startswith(f"{part}.")]
-
-    def _draw(self, part: str) -> None:
-        """The n-th draw of a run is a function of seed and n."""
-        net, sizes = self.config.net, getattr(self, f"{part}_sizes")
-        generator = stream("weights", self.config.seed, self.state.draws)
-        self.state.draws += 1
-        for layer in range(self.layers + 1):
-            a, b = sizes[layer], sizes[layer + 1]
-            if net.init == "bernoulli":
-                signs = 2.0 * torch.randint(0, 2, (b, a), generator=generator).double() - 1.0
-                weight = (net.sigma or math.sqrt(2 / a)) * signs
-            elif net.init == "glorot":
-                uniform = torch.rand((b, a), generator=generator)
-                weight = math.sqrt(6 / (a + b)) * (2 * uniform - 1)
-            else:
-                scale = net.sigma or math.sqrt(2 / a)
-                weight = scale * torch.randn((b, a), generator=generator)
-            self.state.tensors[f"{part}.weights.{layer}"] = weight
-            if self.config.net.bias or f"{part}.biases.{layer}" in self.state.tensors:
-                self.state.tensors[f"{part}.biases.{layer}"] = torch.zeros(b)
-
-    def _copy_to_feature(self) -> None:
-        for name in self._names("feature"):
-            source = name.replace("feature", "value")
-            there = self.state.tensors.get(source)
-            old = self.state.tensors[name]
-            self.state.tensors[name] = torch.zeros_like(old) if there is None else there.clone()
-
-    def _forget(self, part: str) -> None:
-        for name in self._names(part):
-            self.state.moments.pop(name, None)
-
-    def _put(self, file: File, part: str) -> None:
-        """The layers of the file in the place of the first ones."""
-        tensors, sizes = self.state.tensors, getattr(self, f"{part}_sizes")
-        if file.biases and f"{part}.biases.0" not in tensors:
-            for layer in range(self.layers + 1):
-                tensors[f"{part}.biases.{layer}"] = torch.zeros(sizes[layer + 1])
-        for layer in range(file.taken):
-            tensors[f"{part}.weights.{layer}"] = file.weights[layer].clone()
-            if f"{part}.biases.{layer}" in tensors:
-                bias = file.biases[layer] if file.biases else torch.zeros(sizes[layer + 1])
-                tensors[f"{part}.biases.{layer}"] = bias.clone()
-        self._forget(part)
-
-    def count(self, part: str) -> int:
-        return sum(self.state.tensors[name].numel() for name in self._names(part))
-
-    # What the network computes
-
-    def _gate(self, q: Tensor) -> Tensor:
-        if self.row.open:
-            return torch.ones(())
-        if self.row.soft:
-            gate = 1.0 / (1.0 + torch.exp(-self.state.beta * q))
-            return (1.0 + self.config.gating.epsilon) * gate
-        return torch.ones(()) if float(q.detach()) > 0.0 else torch.zeros(())
-
-    def _affine(self, part: str, layer: int, z: Tensor) -> Tensor:
-        tensors = self._live
-        q = tensors[f"{part}.weights.{layer}"] @ z
-        bias = tensors.get(f"{part}.biases.{layer}")
-        return q if bias is None else q + bias
-
-    def _gates_of_feature(self, x: Tensor) -> list[list[Tensor]]:
-        """Of each feature layer and unit."""
-        found, z = [], x
-        for layer in range(self.layers):
-            q = self._affine("feature", layer, z)
-            found.append([self._gate(unit) for unit in q])
-            z = (
-                q
-                if self.row.linear
-                else torch.stack([u if float(u.detach()) > 0 else 0 * u for u in q])
-            )
-        return found
-
-    def _one(self, x: Tensor, place: int | None) -> tuple[Tensor, list[Tensor]]:
-        """Logits and used gates of one example, the training example `place` or a new one."""
-        used: list[Tensor] = []
-        z, made = x, None
-        if not self.row.own:
-            if self.row.drawn:
-                assert place is not None
-                made = [list(layer[place]) for layer in self.drawn]
-            else:
-                made = self._gates_of_feature(x)
-            if self.state.value_input == "ones":
-                z = torch.ones_like(x)
-            elif self.state.value_input == "random":
-                z = self.state.tensors["random_input"]
-        for layer in range(self.layers):
-            q = self._affine("value", layer, z)
-            if made is None:
-                gates = [self._gate(unit) for unit in q]
-            else:
-                source, turn = made[self.state.wiring[layer]], self.state.rotation[layer]
-                width = len(source)
-                gates = [source[(unit - turn) % width] for unit in range(width)]
-                gates = gates * self.tiles[layer]
-            used.append(torch.stack(gates))
-            z = q * used[-1]
-        return self._affine("value", self.layers, z), used
-
-    _live: dict[str, Tensor]
-
-    def outputs(self, places: list[int]) -> tuple[Tensor, list[Tensor]]:
-        """Logits (m, C) and gates (m, w) of each value layer, of these training examples."""
-        self._live = self.state.tensors
-        with torch.no_grad():
-            rows = [self._one(self.data.train_x[place], place) for place in places]
-        gates = [torch.stack([row[1][layer] for row in rows]) for layer in range(self.layers)]
-        return torch.stack([row[0] for row in rows]), gates
-
-    def _loss(self, logits: Tensor, label: int) -> Tensor:
-        """Of one example."""
-        classes = len(logits)
-        if classes == 1:
-            targets = torch.tensor([1.0 if label else -1.0])
-        else:
-            targets = torch.tensor([1.0 if c == label else -1.0 for c in range(classes)])
-        if self.config.training.loss == "squared":
-            return 0.5 * ((logits - targets) ** 2).sum()
-        if classes == 1:
-            return torch.logaddexp(torch.zeros(1), -targets * logits).sum()
-        return torch.logsumexp(logits, 0) - logits[label]
-
-    @staticmethod
-    def _right(logits: Tensor, label: int) -> bool:
-        if len(logits) == 1:
-            return bool(logits[0] > 0) == bool(label)
-        return int(logits.argmax()) == label
-
-    def test_score(self) -> tuple[float, float]:
-        """Mean loss and share of right answers over the whole test set."""
-        self._live = self.state.tensors
-        total, right = 0.0, 0
-        with torch.no_grad():
-            for x, y in zip(self.data.test_x, self.data.test_y.tolist(), strict=True):
-                logits, _ = self._one(x, None)
-                total += float(self._loss(logits, y))
-                right += self._right(logits, y)
-        return total / len(self.data.test_y), right / len(self.data.test_y)
-
-    # A step
-
-    def _train(self) -> None:
-        state, training = self.state, self.config.training
-        epoch, batch = divmod(state.step, self.epoch_steps)
-        examples = len(self.data.train_y)
-        order = torch.randperm(examples, generator=stream("order", self.config.seed, epoch))
-        places = order[batch * training.batch : (batch + 1) * training.batch].tolist()
-        trained = self._names("value") if self.row.trains_value else []
-        trained += self._names("feature") if self.row.trains_feature else []
-        leaves = {name: state.tensors[name].clone().requires_grad_() for name in trained}
-        self._live = {**state.tensors, **leaves}
-        losses = []
-        for place in places:
-            logits, _ = self._one(self.data.train_x[place], place)
-            label = int(self.data.train_y[place])
-            losses.append(self._loss(logits, label))
-            state.right += self._right(logits.detach(), label)
-        loss = torch.stack(losses).mean()
-        slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        for name, slope in zip(leaves, slopes, strict=True):
-            if slope is not None:
-                self._move(name, slope)
-        state.loss_sum += float(loss.detach()) * len(places)
-        state.seen += len(places)
-        state.step += 1
-
-    def _move(self, name: str, slope: Tensor) -> None:
-        rate, kind = self.state.learning_rate, self.config.training.optimiser
-        kept = self.state.moments.setdefault(name, {})
-        move = slope
-        if kind == "adam":
-            t = float(kept.get("step", torch.tensor(0.0))) + 1.0
-            m = 0.9 * kept.get("exp_avg", torch.zeros_like(slope)) + 0.1 * slope
-            v = 0.999 * kept.get("exp_avg_sq", torch.zeros_like(slope)) + 0.001 * slope**2
-            kept.update(step=torch.tensor(t), exp_avg=m, exp_avg_sq=v)
-            move = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
-        elif kind == "rmsprop":
-            t = float(kept.get("step", torch.tensor(0.0))) + 1.0
-            v = 0.99 * kept.get("square_avg", torch.zeros_like(slope)) + 0.01 * slope**2
-            kept.update(step=torch.tensor(t), square_avg=v)
-            move = slope / (v.sqrt() + 1e-8)
-        elif self.config.training.momentum:
-            before = kept.get("momentum_buffer")
-            move = slope
-            if before is not None:
-                move = self.config.training.momentum * before + slope
-            kept.update(momentum_buffer=move)
-        self.state.tensors[name] = self.state.tensors[name] - rate * move
 
     # Measuring
 
@@ -626,23 +282,30 @@ class SlowRun:
         self._remember(change)
 
     def _rewire(self, order: tuple[int, ...]) -> None:
-        turns = dict(zip(self.state.wiring, self.state.rotation, strict=True))
-        self.state.rotation = tuple(turns[source] for source in order)
-        self.state.wiring = order
+        state = self.state
+        turns = dict(zip(state.wiring, zip(state.rotation, state.shift, strict=True), strict=True))
+        state.rotation = tuple(turns[source][0] for source in order)
+        state.shift = tuple(turns[source][1] for source in order)
+        state.wiring = order
         self._rewired()
 
-    def rotate(self, rotation: tuple[int, ...]) -> None:
+    def rotate(self, rotation: tuple[int, ...], shift: tuple[int, ...] = ()) -> None:
         if self.row.own:
             raise Refusal("own gates")
+        if any(shift) and not self.convolves:
+            raise Refusal("no maps")
         change = self._change("rotation of the gates", "rotation")
         self.state.rotation = rotation or (0,) * self.layers
+        self.state.shift = shift or (0,) * self.layers
         self._rewired()
         self._remember(change)
 
     def _rewired(self) -> None:
         self._network_changed()
-        rotation = self.state.rotation if any(self.state.rotation) else ()
-        self._tell_change(said.Rewired(self.state.step, self.state.wiring, rotation, ()))
+        state = self.state
+        rotation = state.rotation if any(state.rotation) else ()
+        shift = state.shift if any(state.shift) else ()
+        self._tell_change(said.Rewired(state.step, state.wiring, rotation, shift))
 
     def set_learning_rate(self, rate: float) -> None:
         self._set("learning rate", "learning_rate", rate)
@@ -745,8 +408,8 @@ class SlowRun:
     def _set_back(self, to: State) -> None:
         if self.state.wiring != to.wiring:
             self._rewire(to.wiring)
-        if self.state.rotation != to.rotation:
-            self.state.rotation = to.rotation
+        if (self.state.rotation, self.state.shift) != (to.rotation, to.shift):
+            self.state.rotation, self.state.shift = to.rotation, to.shift
             self._rewired()
         for name in ("learning_rate", "beta", "value_input"):
             if getattr(self.state, name) != getattr(to, name):

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 import time
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,21 +39,24 @@ from dgn_engine.session.engine import Engine
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training import evaluation_schedule, initial_weights, metrics
 from dgn_engine.training import run as run_module
-from tests.engine.slow_run import TABLE, File, Refusal, SlowData, SlowRun, row_of
+from tests.engine.slow_network import SlowNetwork
+from tests.engine.slow_run import SlowRun
+from tests.engine.slow_table import TABLE, File, Refusal, SlowData, row_of
 
 REGIMES = tuple(regime.name for regime in all_regimes())
 CLOSE = {"rtol": 1e-7, "atol": 1e-9}  # both compute in float64, in another order
 INPUTS, WIDTH, TRAIN, TEST = 4, 6, 14, 40
+IMAGE, CHANNELS = (1, 2, 3), 2  # of a convolutional network; rows are no columns
 MEMORY = Path("/dev/shm")  # nothing here is about waiting for a disk
 TURNS = st.integers(0, 5)
 UNSEEN = (said.Working, said.FileListed, said.RunStarted, said.HistoryReplayed, said.RunContinued)
 
 
-def data_of(signed: bool) -> SlowData:
+def data_of(signed: bool, shape: tuple[int, ...]) -> SlowData:
     """14 examples to train on, so that the last batch is smaller, and 40 to test on: two chunks."""
     generator = torch.Generator().manual_seed(5)
     classes = 2 if signed else 3
-    x = torch.randn((TRAIN + TEST, INPUTS), generator=generator, dtype=torch.float64)
+    x = torch.randn((TRAIN + TEST, *shape), generator=generator, dtype=torch.float64)
     y = torch.randint(0, classes, (TRAIN + TEST,), generator=generator)
     y[:classes] = torch.arange(classes)
     return SlowData(x[:TRAIN], y[:TRAIN], x[TRAIN:], y[TRAIN:], classes, signed)
@@ -66,16 +68,19 @@ def examples_of(data: SlowData) -> Examples:
     return Examples(*arrays, names, "of the machine", "0" * 64, data.signed)
 
 
-def draw_file(name: str, sizes: tuple[int, ...], biased: bool, head: bool, seed: int) -> File:
+def draw_file(
+    name: str, shapes: list[tuple[int, ...]], biased: bool, head: bool, seed: int
+) -> File:
+    """Weights of these shapes; without a `head` the last layer has one output more."""
     generator = torch.Generator().manual_seed(seed)
-    sizes = sizes if head else (*sizes[:-1], sizes[-1] + 1)
+    outputs, *inner = shapes[-1]
+    shapes = [*shapes[:-1], (outputs + (not head), *inner)]
 
     def normal(*shape: int) -> torch.Tensor:
         return 0.7 * torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    pairs = list(pairwise(sizes))
-    weights = tuple(normal(b, a) for a, b in pairs)
-    return File(name, weights, tuple(normal(b) for _, b in pairs) if biased else (), head)
+    weights = tuple(normal(*shape) for shape in shapes)
+    return File(name, weights, tuple(normal(s[0]) for s in shapes) if biased else (), head)
 
 
 def contents_of(file: File) -> CheckpointContents:
@@ -89,16 +94,19 @@ def contents_of(file: File) -> CheckpointContents:
 
 @st.composite
 def configs(draw: st.DrawFn) -> RunConfig:
-    depth = draw(st.sampled_from([3, 4]))
-    layers = depth - 1
+    depth = draw(st.sampled_from([3, 4, 5]))
+    layers, convolves = depth - 1, depth == 5
+    name, options = "fc", (("depth", depth), ("width", WIDTH))
+    if convolves:
+        name, options = "cnn4", (("channels", CHANNELS),)
     regime = draw(st.sampled_from(REGIMES))
     optimiser = draw(st.sampled_from(["adam", "sgd", "rmsprop"]))
     from_file = row_of(regime).learnt_in and draw(st.booleans())
     return RunConfig(
         data=DataConfig("digits"),
         net=NetConfig(
-            "fc",
-            (("depth", depth), ("width", WIDTH)),
+            name,
+            options,
             bias=draw(st.booleans()),
             init=draw(st.sampled_from(["kaiming", "glorot"])),  # weights ±σ would make ties
         ),
@@ -109,7 +117,8 @@ def configs(draw: st.DrawFn) -> RunConfig:
             value_input=draw(st.sampled_from(["image", "ones", "random"])),
             wiring=draw(st.sampled_from([(), tuple(reversed(range(layers)))])),
             rotation=draw(st.sampled_from([(), tuple(range(1, depth))])),
-            tiling=draw(st.sampled_from([(), (), (2, 1, 3)[:layers]])),
+            shift=draw(st.sampled_from([(), (0, 1, 2, -1)])) if convolves else (),
+            tiling=draw(st.sampled_from([(), (), (2, 1, 3, 1)[:layers]])),
             gate_probability=draw(st.sampled_from([0.3, 0.8])),
             gates_from="gates.pt" if from_file else "",
             pretrain_epochs=draw(st.sampled_from([0, 1])),
@@ -158,12 +167,12 @@ class RunMachine(RuleBasedStateMachine):
 
     @initialize(config=configs(), signed=st.booleans(), biased=st.booleans())
     def start(self, config: RunConfig, signed: bool, biased: bool) -> None:
-        self.config, data = config, data_of(signed)
+        shape = IMAGE if config.net.name == "cnn4" else (INPUTS,)
+        self.config, data = config, data_of(signed, shape)
         self.patch.setattr(run_module, "load_examples", lambda *_: examples_of(data))
-        outputs = 1 if signed else data.classes
-        layers = dict(config.net.options)["depth"] - 1
-        sizes = (INPUTS, *[WIDTH] * layers, outputs)
-        self.file = draw_file("gates.pt", sizes, biased, True, 3)
+        network = SlowNetwork()
+        network.build(config, data)
+        self.file = draw_file("gates.pt", network.weight_shapes("feature"), biased, True, 3)
         gates = self.file if config.gating.gates_from else None
         self._open()
         self.engine.obey(do.StartRun(config, paused=True))
@@ -205,11 +214,15 @@ class RunMachine(RuleBasedStateMachine):
         assert told.regime == slow.first_regime
         assert told.wiring == (gating.wiring or tuple(range(slow.layers)))
         assert told.rotation == gating.rotation
+        assert told.shift == gating.shift
         assert told.parameters_value == sum(
-            (a + self.config.net.bias) * b for a, b in pairwise(slow.value_sizes)
+            math.prod(shape) + self.config.net.bias * shape[0]
+            for shape in slow.weight_shapes("value")
         )
         assert told.steps_per_epoch == slow.epoch_steps
-        assert [layer.shape for layer in told.layers] == [(w,) for w in slow.value_sizes[1:-1]]
+        maps = slow.grid if slow.convolves else ()
+        shapes = [(units, *maps) for units in slow.value_sizes[1:-1]]
+        assert [layer.shape for layer in told.layers] == shapes
         assert (told.train_examples, told.test_examples) == (TRAIN, TEST)
         self.engine._recording._every = math.inf  # checkpoints by events, not by the clock
 
@@ -276,7 +289,7 @@ class RunMachine(RuleBasedStateMachine):
         slowly, gates = slow.outputs(list(run.probe_set.indices))
         assert torch.allclose(logits, slowly, **CLOSE)
         for ours, theirs in zip(context.gates, gates, strict=True):
-            assert torch.allclose(ours, theirs, **CLOSE)
+            assert torch.allclose(ours.flatten(1), theirs, **CLOSE)
 
     # Rules. Each but the last trains a little afterwards: a turn is a step, or a part of a test.
 
@@ -307,16 +320,28 @@ class RunMachine(RuleBasedStateMachine):
     def _swap(self, regime: str, restart: bool) -> None:
         self._obey(do.SwapRegime(regime, restart), lambda slow: slow.swap(regime, restart))
 
-    @rule(data=st.data(), turned=st.lists(st.integers(-2, 7), min_size=3, max_size=3), turns=TURNS)
-    def wire(self, data: st.DataObject, turned: list[int], turns: int) -> None:
+    @rule(
+        data=st.data(),
+        turned=st.lists(st.integers(-2, 7), min_size=4, max_size=4),
+        shifted=st.lists(st.integers(-2, 3), min_size=4, max_size=4),
+        turns=TURNS,
+    )
+    def wire(self, data: st.DataObject, turned: list[int], shifted: list[int], turns: int) -> None:
+        """Layers that are no maps refuse to be shifted."""
         layers = self.slow.layers
         rotation = data.draw(st.sampled_from([(), tuple(turned[:layers])]), "rotation")
+        shifts = (
+            [(), tuple(shifted[:layers])]
+            if self.slow.convolves
+            else [(), (), (0, 1, 0, 0)[:layers]]
+        )
+        shift = data.draw(st.sampled_from(shifts), "shift")
         order = tuple(data.draw(st.permutations(range(layers)), "order"))
         which = data.draw(st.sampled_from(["order", "rotation", "both"]), "which")
         if which != "rotation":
             self._obey(do.Rewire(order), lambda slow: slow.rewire(order))
         if which != "order":
-            self._obey(do.Rotate(rotation), lambda slow: slow.rotate(rotation))
+            self._obey(do.Rotate(rotation, shift), lambda slow: slow.rotate(rotation, shift))
         self._train(turns)
 
     @rule(
@@ -355,8 +380,8 @@ class RunMachine(RuleBasedStateMachine):
         turns=TURNS,
     )
     def take(self, gates: bool, biased: bool, head: bool, restart: bool, turns: int) -> None:
-        sizes = self.slow.feature_sizes if gates else self.slow.value_sizes
-        file = draw_file("taken.pt", sizes, biased, head, self.slow.state.step)
+        shapes = self.slow.weight_shapes("feature" if gates else "value")
+        file = draw_file("taken.pt", shapes, biased, head, self.slow.state.step)
         ticket = self._open_file(file)
         if gates:
             self._obey(do.TakeGates(ticket, restart), lambda slow: slow.take_gates(file, restart))
@@ -416,17 +441,10 @@ class RunMachine(RuleBasedStateMachine):
         assert tuple(score.step for score in scores) == self.slow.state.scored
         self.engine._recording._every = math.inf
 
-    @precondition(
-        lambda self: (
-            self.slow.state.step > 4
-            and not self.slow.diverged
-            and row_of(self.slow.state.regime).trains_value
-        )
-    )
+    @precondition(lambda self: self.slow.state.step > 4 and not self.slow.diverged)
     @rule(turns=TURNS)
     def blow_up(self, turns: int) -> None:
-        """A learning rate with which the loss is soon no number. (Where gates alone are trained
-        they saturate, and only the order of computing decides when infinity is reached.)"""
+        """A learning rate with which the loss is soon no number, or every gate saturated."""
         self._set("learning_rate", 1e200)
         self._train(turns)
 

@@ -27,7 +27,7 @@ from dgn_engine.session.frame_publisher import StepRate
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
-from tests.engine.slow_run import stream
+from tests.engine.slow_table import stream
 
 BASE = RunConfig.from_dict(
     {

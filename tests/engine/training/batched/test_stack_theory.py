@@ -13,7 +13,8 @@ from dgn_engine.data import Examples
 from dgn_engine.regimes import all_regimes
 from dgn_engine.training.batched.stacked_network import TrainerStack
 from dgn_engine.training.run import Run
-from tests.engine.slow_run import SlowData, SlowRun, row_of
+from tests.engine.slow_run import SlowRun
+from tests.engine.slow_table import SlowData, row_of
 from tests.plugins import each
 
 PACKED = [regime.name for regime in all_regimes() if not regime.drawn_gates]
