@@ -1,0 +1,137 @@
+"""The parts that actions act on, as recorders, and a registry of all rows in a window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
+from dgn_engine.protocol.events import (
+    ComparisonOpened,
+    EngineReady,
+    Event,
+    Finished,
+    Paused,
+    RunShown,
+    Stopped,
+    UndoChanged,
+)
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.actions.action_table import (
+    Parts,
+    fixed_actions,
+)
+from dgn_viewer.actions.registry import Actions
+from dgn_viewer.shell.run_control import RunControl
+from tests.viewer.layer_strip.strips import started
+
+REGIMES = (
+    RegimeEntry("DL", "Deep gating", "All train.", False, True, True, group="Learned"),
+    RegimeEntry("FL", "FL of a file", "Gates stand still.", False, False, False, group="Fixed",
+                for_copied_gates=True),
+    RegimeEntry("ReLU", "ReLU", "Its own.", True, False, False, group="Own"),
+)  # fmt: skip
+EXPERIMENTS = (ExperimentEntry("duality", "Duality", "NPF", "What it is.", (), "", ""),)
+CATALOGUE = Catalogue(REGIMES, (), (), (), (), EXPERIMENTS)
+READY = EngineReady(CATALOGUE, "")
+RUN = replace(started(), steps_per_epoch=12)
+
+
+def after(*events: Event) -> RunState:
+    return reduce(RunState.after, events, RunState())
+
+
+STATES = {
+    "starting": RunState(),
+    "idle": after(READY),
+    "running": after(READY, RUN).at(5),
+    "paused": after(READY, RUN, Paused(5)),
+    "finished": after(READY, RUN, Finished(5)),
+    "shown": after(READY, RUN, RunShown("a", "finished", 5)),
+    "shown instead": after(READY, RUN, RunShown("a", "finished", 5, replaced="/runs/b")),
+    "inspected": after(READY, replace(RUN, inspected="x.pt", paused=True)),
+    "compared": after(READY, RUN, ComparisonOpened("x.pt", "", "ReLU", ())),
+    "undoable": after(READY, RUN, UndoChanged("regime FL", "β")),
+    "stopped": after(READY, RUN, Stopped()),
+}
+ALWAYS = set(STATES)
+READY_IN = ALWAYS - {"starting", "stopped"}
+SHOWS_RUN = ALWAYS - {"starting", "idle"}
+HAS_RUN = SHOWS_RUN - {"inspected", "stopped"}
+
+
+class Recorder:
+    """Stands for a part of the window: every call is written down by its name."""
+
+    def __init__(self, name: str, log: list[Any]) -> None:
+        self._name, self._log = name, log
+
+    def __getattr__(self, name: str) -> Any:
+        return Recorder(f"{self._name}.{name}" if self._name else name, self._log)
+
+    def __call__(self, *arguments: Any) -> None:
+        self._log.append((self._name, *arguments) if arguments else self._name)
+
+
+class Desk:
+    """The parts that actions act on, as recorders, and the state that they ask for."""
+
+    def __init__(self) -> None:
+        self.log: list[Any] = []
+        self.state = STATES["paused"]
+        self.theme = "dark"
+        self.front = "ntk"
+        whole: Any = Recorder("", self.log)
+        experiments: Any = whole.experiments
+        experiments.running = False
+        docks: Any = whole.docks
+        docks.front = lambda: self.front
+        docks.hosts = {"ntk": Recorder("ntk", self.log)}
+        docks.hosts["ntk"].spec = "the spec of ntk"
+        self.experiments = experiments
+        self.parts = Parts(
+            send=self.log.append,
+            run=RunControl(self.log.append, lambda: self.state),
+            files=whole.files,
+            recorded=whole.recorded,
+            exports=whole.exports,
+            experiments=experiments,
+            docks=docks,
+            inspector=whole.inspector,
+            notices=whole.notices,
+            theme_choice=lambda: self.theme,
+            choose_theme=whole.choose_theme,
+            open_palette=whole.open_palette,
+            show_shortcuts=whole.show_shortcuts,
+            start_engine=whole.start_engine,
+            quit=whole.quit,
+        )
+        self.rows = {row.id: row for row in fixed_actions(self.parts)}
+
+    def done(self, name: str) -> list[Any]:
+        """What triggering the row has done."""
+        self.log.clear()
+        self.rows[name].do()
+        return list(self.log)
+
+
+class Bench:
+    """A registry of all rows in a window of its own."""
+
+    def __init__(self, qtbot: QtBot, desk: Desk) -> None:
+        self.window = QWidget()
+        qtbot.addWidget(self.window)
+        self.window.resize(800, 600)
+        self.icons: list[str] = []
+        self.desk = desk
+        self.actions = Actions(lambda: desk.state, self._icon, self.window)
+        self.actions.add(tuple(desk.rows.values()))
+
+    def _icon(self, name: str) -> QIcon:
+        self.icons.append(name)
+        return QIcon()

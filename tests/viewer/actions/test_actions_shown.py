@@ -1,0 +1,305 @@
+"""The registry, the menus, the palette and the sheet of shortcuts, made of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenuBar
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import (
+    Advance,
+    Reset,
+)
+from dgn_viewer.actions.action_table import (
+    MENUS,
+    regime_actions,
+)
+from dgn_viewer.actions.menus import Menus
+from dgn_viewer.actions.palette import Palette, matches
+from dgn_viewer.actions.registry import ActionSpec
+from dgn_viewer.actions.shortcuts import ShortcutSheet
+from tests.viewer.actions.action_bench import (
+    CATALOGUE,
+    STATES,
+    Bench,
+)
+
+
+def test_a_row_becomes_an_action_that_shows_the_state(bench: Bench) -> None:
+    actions, desk = bench.actions, bench.desk
+    assert [spec.id for spec in actions.specs] == list(actions) == list(desk.rows)
+    assert "run.toggle" in actions
+    assert "run.fly" not in actions
+    actions.refresh()
+    toggle, undo = actions["run.toggle"], actions["edit.undo"]
+    assert (toggle.text(), toggle.isEnabled(), toggle.isCheckable()) == ("Run", True, False)
+    assert toggle.toolTip() == "Train, or pause between two steps (Space)"
+    assert [keys.toString() for keys in actions["edit.redo"].shortcuts()] == [
+        "Ctrl+Shift+Z",
+        "Ctrl+Y",
+    ]
+    assert actions["file.quit"].toolTip() == "Quit (Ctrl+Q)"
+    assert actions["view.theme.dark"].isChecked()
+    assert not actions["view.theme.light"].isChecked()
+    assert not undo.isEnabled()
+    desk.state = STATES["undoable"]
+    bench.icons.clear()
+    actions.refresh()
+    assert (undo.text(), undo.isEnabled(), toggle.text()) == ("Undo regime FL", True, "Pause")
+    assert set(bench.icons) == {"pause", "undo", "redo"}
+    desk.state = STATES["inspected"]
+    actions.refresh()
+    assert not toggle.isEnabled()
+    assert toggle.toolTip().startswith("Inspecting x.pt")
+    desk.state = STATES["paused"]
+    actions.refresh()
+    assert toggle.toolTip() == "Train, or pause between two steps (Space)"
+    with pytest.raises(KeyError):
+        actions["run.fly"]
+
+
+def test_a_click_does_what_the_row_says_and_shows_the_state_after_it(bench: Bench) -> None:
+    desk = bench.desk
+    bench.actions.refresh()
+    desk.log.clear()
+    bench.actions["run.step"].trigger()
+    assert desk.log == [Advance(1)]
+    desk.theme = "light"
+    bench.actions["view.theme.light"].trigger()
+    assert bench.actions["view.theme.light"].isChecked()
+    assert not bench.actions["view.theme.dark"].isChecked()
+
+
+def test_rows_are_added_once_and_told_when_they_are_new(bench: Bench, qtbot: QtBot) -> None:
+    again = ActionSpec("run.step", "Another", lambda: None)
+    with qtbot.assertNotEmitted(bench.actions.changed):
+        bench.actions.add((again,))
+    assert bench.actions["run.step"].text() == "One step"
+    with qtbot.waitSignal(bench.actions.changed):
+        bench.actions.add((again, ActionSpec("run.fly", "Fly", lambda: None)))
+    assert bench.actions["run.fly"].toolTip() == "Fly"
+    assert [spec.id for spec in bench.actions.family("run.f*")] == ["run.fly"]
+    assert [spec.id for spec in bench.actions.family("file.quit")] == ["file.quit"]
+    bench.icons.clear()
+    bench.actions.set_icons()
+    assert bench.icons.count("run") == 1
+    assert "" not in bench.icons
+
+
+def titles(menu: Any) -> list[str]:
+    return [action.text() for action in menu.actions()]
+
+
+def test_menus_follow_the_registry(bench: Bench) -> None:
+    bar = QMenuBar(bench.window)
+    menus = Menus(bar, bench.actions)
+    tops = {action.text(): action for action in bar.actions()}
+    assert list(tops) == list(MENUS)
+    assert not tops["Gates"].isVisible()  # empty yet
+    assert tops["Edit"].isVisible()
+    assert titles(tops["Edit"].menu()) == ["Undo", "Redo"]
+    assert titles(tops["Run"].menu()) == [
+        "Run", "One step", "One epoch", "Reset", "", "Start the engine again",
+    ]  # fmt: skip
+    assert titles(tops["View"].menu()) == [
+        "Command palette…", "Panels", "", "Reset layout", "", "Theme", "", "Recent notices",
+    ]  # fmt: skip
+    bench.actions.add(regime_actions(CATALOGUE, bench.desk.log.append))
+    assert tops["Gates"].isVisible()
+    assert titles(tops["Gates"].menu()) == [
+        "DL · Deep gating", "", "FL of a file", "FL, value network kept", "", "ReLU",
+    ]  # fmt: skip
+    theme = next(a for a in tops["View"].menu().actions() if a.text() == "Theme").menu()  # type: ignore[attr-defined]
+    assert titles(theme) == ["Light", "Dark", "As the system"]
+    menus.fill()
+    assert len(titles(tops["View"].menu())) == 8
+    assert isinstance(menus, QObject)
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "found"),
+    [
+        ("ONE step", "Run: One Step", True),
+        ("step one", "Run: One step", True),
+        ("step two", "Run: One step", False),
+        ("  ", "Run", True),
+    ],
+)
+def test_every_word_of_a_query_has_to_occur(query: str, text: str, found: bool) -> None:
+    assert matches(query, text) is found
+
+
+def test_the_palette_lists_names_before_tips_and_leaves_itself_out(bench: Bench) -> None:
+    bench.actions.refresh()
+    palette = Palette(bench.actions, bench.window)
+    palette.open()
+    assert len(palette.shown()) == len(bench.desk.rows) - 1
+    assert "view.palette" not in palette.shown()
+    palette.query.setText("undo")
+    assert palette.shown() == ("edit.undo", "edit.redo", "file.go_back")[:2]
+    palette.query.setText("theme light")
+    assert palette.shown() == ("view.theme.light",)
+    palette.query.setText("panel")
+    assert palette.shown()[:2] == ("file.export_panel", "file.export_all")
+    items = [palette.list.topLevelItem(row) for row in range(2)]
+    assert items[0] is not None
+    assert (items[0].text(0), items[0].text(1)) == (
+        "File: Export panel…",
+        QKeySequence("Ctrl+E").toString(QKeySequence.SequenceFormat.NativeText),
+    )
+
+
+def test_the_sheet_lists_every_shortcut_with_its_name(bench: Bench) -> None:
+    sheet = ShortcutSheet(bench.actions, bench.window)
+    rows = sheet.rows()
+    assert len(rows) == 21
+    assert rows[0] == ("Space", "Run")
+    assert ("Ctrl+Shift+Z", "Redo") in rows
+
+
+@pytest.fixture
+def palette(bench: Bench, qtbot: QtBot) -> Palette:
+    bench.actions.refresh()
+    found = Palette(bench.actions, bench.window)
+    with qtbot.waitExposed(bench.window):
+        bench.window.show()
+    bench.window.activateWindow()
+    found.open()
+    return found
+
+
+def current(palette: Palette) -> str:
+    item = palette.list.currentItem()
+    return "" if item is None else str(item.data(0, Qt.ItemDataRole.UserRole))
+
+
+def test_the_palette_has_its_place_over_the_window(bench: Bench, palette: Palette) -> None:
+    assert (palette.objectName(), palette.isVisible()) == ("palette", True)
+    assert (palette.width(), palette.x(), palette.y()) == (480, 160, 72)
+    assert (palette.query.placeholderText(), palette.query.accessibleName()) == (
+        "Find an action",
+        "Find an action",
+    )
+    listed = palette.list
+    assert (listed.columnCount(), listed.isHeaderHidden(), listed.rootIsDecorated()) == (
+        2,
+        True,
+        False,
+    )
+    assert listed.uniformRowHeights()
+    assert listed.focusPolicy() == Qt.FocusPolicy.NoFocus
+    assert not listed.header().stretchLastSection()
+    row = max(24, listed.sizeHintForRow(0))
+    assert listed.height() == 12 * row + 4  # twelve rows, the others are scrolled to
+    assert (palette.query.x(), palette.query.y()) == (8, 8)
+    assert listed.y() == palette.query.geometry().bottom() + 1 + 8
+    assert palette.height() == listed.geometry().bottom() + 1 + 8
+    palette.query.setText("theme light")
+    assert listed.height() == row + 4
+    palette.query.setText("nothing is called so")
+    assert palette.shown() == ()
+    assert listed.height() == max(24, listed.sizeHintForRow(0)) + 4
+    bench.window.resize(300, 220)
+    palette.open()
+    assert (palette.width(), palette.x()) == (268, 16)
+    assert palette.query.text() == ""
+    assert listed.height() == 60
+
+
+def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) -> None:
+    palette.query.setText("undo")  # both are disabled, only 'Back' by its tip would match
+    assert current(palette) == ""
+    palette.query.setText("engine")
+    first = palette.list.topLevelItem(0)
+    assert first is not None
+    assert first.isDisabled()
+    palette.query.setText("run:")
+    rows = palette.shown()
+    assert rows == ("run.toggle", "run.step", "run.epoch", "run.reset", "run.start_engine")
+    assert current(palette) == "run.toggle"
+    QTest.keyClick(palette.query, Qt.Key.Key_Down)
+    assert current(palette) == "run.step"
+    QTest.keyClick(palette.query, Qt.Key.Key_Up)
+    QTest.keyClick(palette.query, Qt.Key.Key_Up)
+    assert current(palette) == "run.toggle"
+    for _ in range(5):
+        QTest.keyClick(palette.query, Qt.Key.Key_Down)
+    assert current(palette) == "run.reset"  # the engine has not stopped
+    bench.desk.log.clear()
+    QTest.keyClick(palette.query, Qt.Key.Key_Return)
+    assert bench.desk.log == [Reset()]
+    assert not palette.isVisible()
+
+
+def test_a_click_does_and_escape_leaves(bench: Bench, palette: Palette) -> None:
+    palette.query.setText("one step")
+    item = palette.list.topLevelItem(0)
+    assert item is not None
+    assert item.toolTip(0) == "Take one training step, then pause (.)"
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    assert Qt.AlignmentFlag(item.textAlignment(1)) == right
+    bench.desk.log.clear()
+    palette.list.itemClicked.emit(item, 0)
+    assert bench.desk.log == [Advance(1)]
+    assert not palette.isVisible()
+    palette.open()
+    palette.query.setText("one step")
+    bench.actions["run.step"].setEnabled(False)
+    QTest.keyClick(palette.query, Qt.Key.Key_Enter)
+    assert bench.desk.log == [Advance(1)]
+    palette.open()
+    QTest.keyClick(palette.query, Qt.Key.Key_Escape)
+    assert not palette.isVisible()
+    assert bench.desk.log == [Advance(1)]
+
+
+def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
+    sheet = ShortcutSheet(bench.actions, bench.window)
+    bench.window.show()
+    assert (sheet.objectName(), sheet.isHidden()) == ("sheet", True)
+    assert sheet.focusPolicy() == Qt.FocusPolicy.StrongFocus
+    sheet.open()
+    assert sheet.isVisible()
+    assert sheet.x() == (bench.window.width() - sheet.width()) // 2
+    assert sheet.y() == (bench.window.height() - sheet.height()) // 2
+    grid: Any = sheet.layout()
+    texts = {
+        (row, column): grid.itemAtPosition(row, column).widget().text()
+        for row, column in ((0, 0), (1, 0), (1, 1), (14, 0), (1, 2), (1, 3), (7, 3))
+    }
+    assert texts == {
+        (0, 0): "Keyboard shortcuts",
+        (1, 0): "Space",
+        (1, 1): "Run",
+        (14, 0): "Ctrl+Shift+E",  # fourteen in a column
+        (1, 2): "Ctrl+Q",
+        (1, 3): "Quit",
+        (7, 3): "Keyboard shortcuts",
+    }
+    assert grid.itemAtPosition(0, 0).widget().property("role") == "title"
+    assert grid.itemAtPosition(1, 0).widget().property("role") == "heading"
+    assert grid.itemAtPosition(5, 1).widget().text() == "New run"  # without its dots
+    margins = grid.contentsMargins()
+    assert (margins.left(), margins.top(), margins.right(), margins.bottom()) == (24, 16, 24, 16)
+    assert (grid.horizontalSpacing(), grid.verticalSpacing()) == (16, 8)
+    count = grid.count()
+    QTest.keyClick(sheet, Qt.Key.Key_A)
+    assert not sheet.isVisible()
+    sheet.open()
+    assert grid.count() == count == 1 + 2 * 21
+    QTest.mouseClick(sheet, Qt.MouseButton.LeftButton)
+    assert not sheet.isVisible()
+    sheet.open()
+    QApplication.sendEvent(sheet, QFocusEvent(QEvent.Type.FocusOut))
+    assert not sheet.isVisible()
+    override = QKeyEvent(
+        QEvent.Type.ShortcutOverride, Qt.Key.Key_Space, Qt.KeyboardModifier.NoModifier
+    )
+    override.ignore()
+    QApplication.sendEvent(sheet, override)
+    assert override.isAccepted()
