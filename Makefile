@@ -61,7 +61,6 @@ MUTANTS ?= 80
 mutants: export QT_QPA_PLATFORM := offscreen
 mutants: export OMP_NUM_THREADS := 1
 mutants: ready $(VENV)/installed-test
-	@$(PIP) --quiet 'coverage>=7.6,<8'
 	test -e build/mutants/map.json || $(IN) -m tests.mutants map
 	$(IN) -m tests.mutants run --each $(MUTANTS)
 	$(IN) -m tests.mutants report

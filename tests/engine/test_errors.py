@@ -17,6 +17,7 @@ from dgn_engine.regimes import all_regimes, find_regime
 from dgn_engine.sweep.sweep_file import sweep_of
 from dgn_engine.sweep.workers import find_executor
 from dgn_engine.training.probe_schedule import ProbeSchedule
+from tests.plugins import each
 
 
 def test_the_nearest_name_is_offered_and_a_strange_one_offers_nothing() -> None:
@@ -27,7 +28,7 @@ def test_the_nearest_name_is_offered_and_a_strange_one_offers_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("regime", [regime.name for regime in all_regimes()])
+@pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
 def test_a_regime_with_one_letter_too_many_is_offered(regime: str) -> None:
     with pytest.raises(UserError, match=f"Did you mean '{regime}'") as refusal:
         find_regime(f"{regime}x")

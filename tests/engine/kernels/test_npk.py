@@ -263,13 +263,13 @@ def test_gates_of_a_real_network_go_straight_in() -> None:
 def test_gates_and_inputs_that_do_not_fit_are_refused_by_layer() -> None:
     architecture = ARCHITECTURES["fc-deep"]
     x, gates = images(architecture, 4), random_gates(architecture, 4, hard=True)
-    with pytest.raises(UserError, match="2 layers of gates were given; the network has 3"):
+    with pytest.raises(UserError, match="2 gates were given; the network has 3 gate layers"):
         k.overlap(architecture, gates[:2])
     with pytest.raises(UserError, match=r"Layer 1 of gates has shape \(4, 2\)"):
         k.overlap(architecture, [gates[0], gates[1][:, :2], gates[2]])
-    with pytest.raises(UserError, match=r"The inputs have shape \(4, 2\)"):
+    with pytest.raises(UserError, match=r"x_value has shape \(4, 2\)"):
         k.neural_path_kernel(architecture, gates, x[:, :2])
-    with pytest.raises(UserError, match="1 max-pooling masks were given; the network has 0"):
+    with pytest.raises(UserError, match="1 masks were given; the network has 0 max poolings"):
         k.overlap(architecture, gates, masks=[torch.zeros(1)])
     with pytest.raises(UserError, match="normalise is 'max'"):
         k.overlap(architecture, gates, "max")  # type: ignore[arg-type]  # wrong on purpose

@@ -49,7 +49,14 @@ INPUTS, WIDTH, TRAIN, TEST = 4, 6, 14, 40
 IMAGE, CHANNELS = (1, 2, 3), 2  # of a convolutional network; rows are no columns
 MEMORY = Path("/dev/shm")  # nothing here is about waiting for a disk
 TURNS = st.integers(0, 5)
-UNSEEN = (said.Working, said.FileListed, said.RunStarted, said.HistoryReplayed, said.RunContinued)
+UNSEEN = (
+    said.Working,
+    said.FileListed,
+    said.RunStarted,
+    said.HistoryReplayed,
+    said.RunContinued,
+    said.SettingsIgnored,  # test_ignored_settings
+)
 
 
 def data_of(signed: bool, shape: tuple[int, ...]) -> SlowData:

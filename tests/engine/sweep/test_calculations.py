@@ -134,7 +134,10 @@ def test_gate_information_that_is_refused_leaves_no_folder_and_changes_none(
     measure = ["gate-information", str(run / "weights.safetensors"), *tail]
     for asked, sentence in (
         (("--epochs", "0"), "training.epochs is 0, which never ends"),
-        (("--epochs", "1", "--data", "correlated"), "64 inputs, 256 needed"),
+        (
+            ("--epochs", "1", "--data", "correlated"),
+            "takes inputs of shape (64,), but these have shape (256,)",
+        ),
     ):
         assert main([*measure, *asked]) == 2
         assert sentence in capsys.readouterr().err

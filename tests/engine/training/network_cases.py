@@ -92,6 +92,28 @@ def _(_: Path) -> None:
     assert (first.train_y != other.train_y).any()
 
 
+@case("data.normalise")
+def _(_: Path) -> None:
+    pixels, scaled = examples_of(), examples_of(normalise="0.5/0.25")
+    np.testing.assert_allclose(scaled.train_x, (pixels.train_x - 0.5) * 4, atol=1e-6)
+    np.testing.assert_allclose(scaled.test_x, (pixels.test_x - 0.5) * 4, atol=1e-6)
+
+
+@case("data.split_seed", "data.test_indices")
+def _(place: Path) -> None:
+    whole = {"train_limit": 0, "test_limit": 0}
+    first, other = examples_of(**whole), examples_of(**whole, split_seed=4)
+    for split in (first, other):  # the same 1,797 images, every class in proportion
+        assert np.bincount(split.test_y).tolist() == [36, 37, 35, 37, 36, 36, 36, 36, 35, 36]
+        assert np.concatenate([split.train_x, split.test_x]).sum() == pytest.approx(
+            np.concatenate([first.train_x, first.test_x]).sum(), rel=1e-6
+        )
+    assert not np.array_equal(first.test_x, other.test_x)
+    file = place / "test.txt"
+    file.write_text("3 0 2")  # of the file of digits, which begins with the digits 0, 1, 2, 3
+    assert examples_of(**whole, test_indices=str(file)).test_y.tolist() == [0, 2, 3]
+
+
 # Network
 
 

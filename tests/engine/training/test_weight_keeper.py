@@ -79,7 +79,7 @@ def test_a_run_ends_after_the_epoch_that_reaches_the_train_accuracy(tmp_path):
 
 
 def test_values_of_a_dl_run_and_its_gates_are_told_apart(tmp_path):
-    training = replace(CONFIG.training, epochs=1)
+    training = replace(CONFIG.training, epochs=1, keep_epochs=(0, 1))
     trained(tmp_path / "dl", replace(CONFIG, training=training))
     file = str(tmp_path / "dl" / KEPT / BEST)
     gating = replace(CONFIG.gating, regime="FL", gates_from=file)

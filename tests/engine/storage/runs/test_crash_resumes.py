@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training import recording
 from dgn_engine.training.headless_run import HeadlessRun
 from tests.engine.conftest import SMALL
 from tests.engine.storage.crashed_disk import crashes, write_tree
@@ -55,7 +57,8 @@ def result(path):
     return reader.measured, {name: array.tobytes() for name, array in weights.items()}
 
 
-def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory):
+def test_a_run_that_crashed_anywhere_ends_as_if_it_had_not(disk, memory, monkeypatch):
+    monkeypatch.setattr(recording, "COPY_SHARE", math.inf)  # a checkpoint at every step, always
     with disk:
         headless().train(CONFIG, RunFolder.create(disk.root / "run", CONFIG))
     expected = result(disk.root / "run")
