@@ -38,7 +38,8 @@ def environment(tree: Path) -> dict[str, str]:
     """For processes that import from a copy of the tree."""
     places = os.pathsep.join(str(tree / part) for part in ("app", "resources", "."))
     one = {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "QT_QPA_PLATFORM": "offscreen"}
-    return os.environ | one
+    # Else each mutant would compile every test anew: workers only read what is compiled here.
+    return os.environ | one | {"PYTHONDONTWRITEBYTECODE": ""}
 
 
 def copy_tree(name: str) -> Path:
