@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QComboBox,
     QSizePolicy,
@@ -63,6 +63,7 @@ class PanelDock(QWidget):
         self.spec = spec
         self.setObjectName(f"panel_{panel_id}")
         self.setAccessibleName(spec.title)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked it is in front
         self._clock = clock
         self._view = View()
         self._choices: dict[str, str] = {}

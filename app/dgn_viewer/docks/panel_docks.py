@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import QByteArray, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QCursor
+from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import (
     QApplication,
     QDockWidget,
@@ -30,13 +30,19 @@ _HEIGHT = 20
 
 
 class DockTitle(QFrame):
-    """Drags and double clicks are left to the dock, which moves and floats itself."""
+    """Drags and double clicks are left to the dock, which moves and floats itself.
+
+    `pressed`: anywhere on the title. The accent colour marks the panel in front.
+    """
+
+    pressed = Signal()
 
     def __init__(self, dock: QDockWidget) -> None:
         super().__init__(dock)
         self.setObjectName("dock_title")
+        self.setProperty("front", False)
         self.setFixedHeight(_HEIGHT)
-        name = QLabel(dock.windowTitle(), self)
+        self._name = name = QLabel(dock.windowTitle(), self)
         name.setProperty("role", "heading")
         self._float = self._button(f"Float {dock.windowTitle()}, or dock it again")
         self._float.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
@@ -47,6 +53,18 @@ class DockTitle(QFrame):
     def set_theme(self, theme: Theme) -> None:
         self._float.setIcon(icon("float", theme, colour=theme.muted))
         self._close.setIcon(icon("close", theme, colour=theme.muted))
+
+    def mark(self, front: bool) -> None:
+        """Show whether commands mean this panel."""
+        if front != self.property("front"):
+            self.setProperty("front", front)
+            for part in (self, self._name):  # the style sheet is read anew only when asked
+                part.style().unpolish(part)
+                part.style().polish(part)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.pressed.emit()
+        super().mousePressEvent(event)  # ignored, so that the dock takes it for a drag
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton(self)
@@ -71,7 +89,7 @@ class PanelDocks(QObject):
         self._before = QByteArray()
         self.hosts: dict[str, PanelDock] = {}
         self._docks: dict[str, QDockWidget] = {}
-        self._titles: list[DockTitle] = []
+        self._titles: dict[str, DockTitle] = {}
         for name, spec in specs.items():
             self._add(name, spec, theme)
         application = QApplication.instance()
@@ -85,7 +103,8 @@ class PanelDocks(QObject):
         dock.setWidget(host)
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)
-        self._titles.append(title)
+        title.pressed.connect(lambda: self.choose(name))
+        self._titles[name] = title
         dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
         self.hosts[name] = host
         self._docks[name] = dock
@@ -109,15 +128,17 @@ class PanelDocks(QObject):
         dock = self._docks[name]
         dock.show()
         dock.raise_()
+        self.choose(name)
 
     def front(self) -> str:
-        """The panel that a command means: under the pointer, else last focused, else the first."""
-        below = self._panel_of(QApplication.widgetAt(QCursor.pos()))
+        """The panel that a command means: the one last clicked or focused, else the first seen."""
         seen = self.visible()
-        for name in (below, self._front, *seen):
-            if name in seen:
-                return name
-        return ""
+        return self._front if self._front in seen else next(iter(seen), "")
+
+    def choose(self, name: str) -> None:
+        """Commands mean this panel from now on, and its title is marked."""
+        self._front = name
+        self._mark_front()
 
     def arrange(self) -> None:
         """The default layout: two columns, each from the top in the panels' order."""
@@ -181,16 +202,23 @@ class PanelDocks(QObject):
     def set_theme(self, theme: Theme) -> None:
         for host in self.hosts.values():
             host.set_theme(theme)
-        for title in self._titles:
+        for title in self._titles.values():
             title.set_theme(theme)
 
     def _on_visibility(self, name: str, seen: bool) -> None:
         if seen != (name in self._seen):
             (self._seen.add if seen else self._seen.discard)(name)
+            self._mark_front()
             self.changed.emit()
 
     def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
-        self._front = self._panel_of(now) or self._front
+        if name := self._panel_of(now):
+            self.choose(name)
+
+    def _mark_front(self) -> None:
+        front = self.front()
+        for name, title in self._titles.items():
+            title.mark(name == front)
 
     def _panel_of(self, widget: QWidget | None) -> str:
         while widget is not None:

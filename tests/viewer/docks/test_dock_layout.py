@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QRect
-from PySide6.QtWidgets import QMainWindow, QWidget
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QCursor
+from PySide6.QtWidgets import QLabel, QMainWindow, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_viewer.docks import dock_layout
@@ -16,6 +17,7 @@ from dgn_viewer.docks.dock_layout import _TabGroup
 from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.scene.elements import Empty
 from dgn_viewer.scene.panel_spec import About, PanelSpec
+from dgn_viewer.style.stylesheet import stylesheet
 from dgn_viewer.style.theme import LIGHT
 
 
@@ -286,6 +288,44 @@ def test_a_comparison_opens_its_panels_and_closed_leaves_the_layout_as_it_was(
     docks.compare(True)
     docks.arrange()
     assert docks.is_open("both")
+
+
+def marked(docks: PanelDocks) -> list[str]:
+    titles = {name: docks._docks[name].titleBarWidget() for name in docks.hosts}
+    return [name for name, title in titles.items() if title.property("front")]
+
+
+def test_the_panel_whose_title_was_clicked_last_is_in_front_and_marked(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    assert (docks.front(), marked(docks)) == ("a", ["a"])
+    for name in ("c", "b", "c"):
+        title = docks._docks[name].titleBarWidget()
+        qtbot.mouseClick(title.findChild(QLabel), Qt.MouseButton.LeftButton)
+        assert (docks.front(), marked(docks)) == (name, [name])
+        QCursor.setPos(docks.hosts["a"].mapToGlobal(QPoint(20, 60)))  # which means nothing
+        assert docks.front() == name
+    qtbot.mouseClick(docks.hosts["b"], Qt.MouseButton.LeftButton, pos=QPoint(3, 3))
+    qtbot.waitUntil(lambda: docks.front() == "b")
+    docks.show("a")
+    assert marked(docks) == ["a"]
+    docks.toggle("a")
+    qtbot.waitUntil(lambda: marked(docks) == ["b"])
+
+
+def test_the_accent_marks_the_title_in_front(docks: PanelDocks, qtbot: QtBot) -> None:
+    """The sheet is that of the whole window; the colour is seen in the picture itself."""
+    docks.window.setStyleSheet(stylesheet(LIGHT))
+    title = docks._docks["b"].titleBarWidget()
+
+    def top() -> str:
+        return title.grab().toImage().pixelColor(title.width() // 2, 0).name().upper()
+
+    assert top() == LIGHT.line
+    docks.choose("b")
+    assert top() == LIGHT.accent
+    docks.choose("a")
+    assert top() == LIGHT.line
 
 
 def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: PanelDocks) -> None:
