@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.cli._options import numbers, value_of
-from dgn_engine.cli._reader_options import IF_NOT, add_expected, add_normalise, check_expected
+from dgn_engine.cli._reader_options import (
+    IF_NOT,
+    add_expected,
+    add_normalise,
+    check_expected,
+    normalised_when_trained,
+)
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -325,13 +331,6 @@ def contradiction_in_words(nu: dict[str, Any]) -> list[str]:
         f"{count:,} examples have the very input of an example with another label: no kernel can "
         "fit them."
     ]
-
-
-def normalised_when_trained(listing: CheckpointContents) -> str:
-    """How the pixels were normalised that a network of ours was trained on."""
-    from dgn_engine.model.importing.saved_network import is_ours, state_of
-
-    return state_of(listing).config.data.normalise if is_ours(listing) else "none"
 
 
 def _scored(accuracy: dict[str, Any], assuming: str) -> str:

@@ -17,7 +17,7 @@ from dgn_engine.cli._own_network import (
     read_listing,
     read_own_examples,
 )
-from dgn_engine.cli._reader_options import IF_NOT, check_expected
+from dgn_engine.cli._reader_options import IF_NOT, check_expected, normalised_when_trained
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class OpenedNetwork:
 
     `state` and `own`: what a file of ours says, and the examples of its run, where it gives them;
     `found`: what another file was taken for. `accuracy`: on these inputs, where labels are given.
+    `normalise`: how the pixels were.
     """
 
     network: GatedNetwork
@@ -106,6 +107,7 @@ class OpenedNetwork:
     folded: bool = False
     found: ImportedNetwork | None = None
     accuracy: float | None = None
+    normalise: str | None = None
 
     def placed(self, device: torch.device, dtype: torch.dtype) -> GatedNetwork:
         from dgn_engine.training.own_examples import with_drawn_gates
@@ -120,12 +122,14 @@ class OpenedNetwork:
         """What made the kernels, beside the options that were typed."""
         settings = network_settings(self.network, self.folded)
         if self.state is not None:
-            settings |= own_settings(self.state)
+            settings |= own_settings(self.state) | {"normalise": self.normalise}
         if self.found is not None:
             settings |= {"taken_as": self.found.title, "assuming": self.found.assuming or None}
         if self.accuracy is not None:
             settings |= {"accuracy": self.accuracy}
-        return settings if self.own is None else settings | {"rows": list(self.own.rows)}
+        if self.own is not None:
+            settings |= {"rows": list(self.own.rows), "labels": "of the run"}
+        return settings
 
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
@@ -139,7 +143,8 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     if arguments.inputs is None:
         own = read_own_examples(listing, arguments)
     x, labels = (own.images, own.labels) if own else read_inputs(arguments.inputs, arguments.labels)
-    if own is None and (how := normalisation(arguments.normalise or "none")) is not None:
+    said = arguments.normalise or normalised_when_trained(listing)
+    if own is None and (how := normalisation(said)) is not None:
         x = how(x)
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
@@ -197,7 +202,20 @@ def _open_ours(
     notes = [in_words(network, state), *state.remarks, over]
     if own is not None and own.remark:
         notes.append(own.remark)
-    return OpenedNetwork(network, x, labels, notes, state, own, arguments.folded)
+    trained = state.config.data.normalise
+    how = trained if own is not None else arguments.normalise or trained
+    if own is None and trained != "none":
+        notes.append(_normalised_in_words(how, trained))
+    return OpenedNetwork(network, x, labels, notes, state, own, arguments.folded, normalise=how)
+
+
+def _normalised_in_words(how: str, trained: str) -> str:
+    if how == trained:
+        return (
+            f"The inputs were normalised as the run's were ({how}); where they are so already, say "
+            "--normalise none."
+        )
+    return f"The run's pixels were normalised by {trained}; these by {how}, as --normalise says."
 
 
 def read_network(

@@ -81,16 +81,23 @@ def needs_own_examples(state: NetworkState, file: str) -> UserError:
 
 
 def own_settings(state: NetworkState) -> dict[str, Any]:
-    """What a file of ours says of its network, for the results."""
-    regime = state.regime
+    """What a file of ours says of its network, for the results; it stands in the place of options
+    that only networks of other programs need."""
+    regime, config = state.regime, state.config
     made = "drawn" if regime.drawn_gates else "feature network"
-    return {
+    tiled = {"tiling": list(config.gating.tiling)} if config.gating.tiling else {}
+    return tiled | {
         "regime": regime.name,
         "step": state.step,
+        "net": config.net.name,
+        "option": [f"{name}={value}" for name, value in config.net.options],
+        "bias": config.net.bias,
+        "seed": config.seed,
+        "data": config.data.name,
         "gates": "own" if regime.own_gates else made,
-        "gate_probability": state.config.gating.gate_probability if regime.drawn_gates else None,
+        "gate_probability": config.gating.gate_probability if regime.drawn_gates else None,
         "data_fingerprint": state.data or None,
-        "config": state.config.to_dict(),
+        "config": config.to_dict(),
     }
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
+
+if TYPE_CHECKING:
+    from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
 HOW = "imagenet, cifar10, cifar100, mnist or m1,m2,m3/s1,s2,s3"
 IF_NOT = "If this is not the accuracy you know, the reading is wrong."
@@ -42,6 +45,13 @@ def check_expected(
             "activations, the preprocessing (--normalise) or the test examples (--test-indices, "
             "--split-seed) are others."
         )
+
+
+def normalised_when_trained(listing: CheckpointContents) -> str:
+    """How the pixels were normalised that a network of ours was trained on."""
+    from dgn_engine.model.importing.saved_network import is_ours, state_of
+
+    return state_of(listing).config.data.normalise if is_ours(listing) else "none"
 
 
 def _normalise(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dgn_engine.config import DataConfig
 from dgn_engine.protocol import events
-from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 
 
 def describe(folder: Path) -> str:
@@ -25,7 +25,7 @@ def describe(folder: Path) -> str:
         *_scores(reader),
         *_changes(reader),
         *_checkpoints(reader),
-        f"  frames: {len(reader.frames)}, {_size(sum(f.bytes for f in reader.frames))}",
+        _frames(reader),
     ]
     return "\n".join(lines)
 
@@ -89,6 +89,11 @@ def _checkpoints(reader: RunReader) -> list[str]:
         f"  checkpoint {one.path.name}" + (f" ({one.kept})" if one.kept else "")
         for one in reader.checkpoints
     ]
+
+
+def _frames(reader: RunReader) -> str:
+    words, size = frames_in_words(reader.frames), _size(sum(f.bytes for f in reader.frames))
+    return f"  frames: {len(reader.frames)}, {size}" + (f", of {words}" if words else "")
 
 
 def _size(amount: float) -> str:

@@ -42,9 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--record",
+        type=_probes,
         metavar="PROBES",
-        default="",
-        help="probes to write as frames while training: gates,overlap,npk,ntk",
+        default=[],
+        help="probes to write as frames while training: gates,overlap,npk,ntk "
+        "(with --resume: those of before)",
     )
     parser.add_argument(
         "--record-every",
@@ -61,6 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     parser.add_argument("--print-config", action="store_true", help="print the TOML and stop")
+
+
+def _probes(text: str) -> list[str]:
+    """The type of --record for argparse: names with commas between."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r} names no probe; say which, for example npk,ntk")
+    return names
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -95,7 +105,7 @@ def _check_record_every(arguments: argparse.Namespace) -> None:
     every = arguments.record_every
     if every is not None and every < 1:
         raise UserError(f"--record-every {every}: must be a number of steps, 1 or more.")
-    if every is not None and not arguments.record:
+    if every is not None and not arguments.record and arguments.resume is None:
         raise UserError("--record-every needs --record: say which probes, for example npk,ntk.")
 
 
@@ -127,9 +137,16 @@ def _resume(arguments: argparse.Namespace) -> int:
         )
 
     from dgn_engine.storage.runs.run_folder import RunFolder
+    from dgn_engine.storage.runs.run_info import frames_of
     from dgn_engine.storage.runs.run_reader import RunReader
 
     folder = RunFolder(arguments.resume)
+    if arguments.record_every and not (arguments.record or frames_of(folder.info)[0]):
+        folder.close()
+        raise UserError(
+            f"--record-every needs --record: {folder.path.name} was not recorded as frames before; "
+            "say which probes, for example npk,ntk."
+        )
     newest = folder.newest
     diverged_at = RunReader(arguments.resume).diverged_at
     if newest is not None and newest.finished:
@@ -156,8 +173,7 @@ def _train(
     from dgn_engine.training.headless_run import HeadlessRun
 
     stop = Interrupt(signal.SIGINT)
-    probes = [name for name in arguments.record.split(",") if name]
-    every, named = arguments.checkpoint_every, typed_places(arguments)
+    probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
     def warn(sentence: str) -> None:
         print(f"dgn train: {as_typed(sentence, arguments)}", file=sys.stderr)
@@ -167,7 +183,7 @@ def _train(
         outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
     print(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
-        print(f"Recorded in {folder.path}.{_frames_in_words(folder, probes)}", file=sys.stderr)
+        print(f"Recorded in {folder.path}.{_frames_in_words(folder)}", file=sys.stderr)
     if outcome.unsaved:
         print(f"dgn train: {outcome.unsaved}", file=sys.stderr)
         return UNSAVED
@@ -181,15 +197,12 @@ def _train(
     return 0
 
 
-def _frames_in_words(folder: RunFolder, probes: list[str]) -> str:
+def _frames_in_words(folder: RunFolder) -> str:
     """Of how many steps there are frames: those of long runs are thinned to a cap."""
-    from dgn_engine.storage.runs.run_reader import RunReader
+    from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 
-    steps = sorted({frame.step for frame in RunReader(folder.path).frames}) if probes else []
-    if not steps:
-        return ""
-    plural = "s" if len(steps) > 1 else ""
-    return f" Frames of {len(steps):,} step{plural}, {steps[0]:,} to {steps[-1]:,}."
+    words = frames_in_words(RunReader(folder.path).frames)
+    return f" Frames of {words}." if words else ""
 
 
 COMMAND = Subcommand("Train one network without a window.", add_arguments, run)

@@ -14,6 +14,7 @@ from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.recording import CHECKPOINT_EVERY, Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
@@ -51,9 +52,9 @@ class Outcome:
         """One line for people."""
         if self.best_accuracy != self.best_accuracy:
             trained = f", train accuracy {self.train_accuracy:.2%}" if self.step else ""
-            return f"{self.regime}: {self.step:,} steps{trained}, no test score yet"
+            return f"{self.regime}: {_steps(self.step)}{trained}, no test score yet"
         return (
-            f"{self.regime}: {self.step:,} steps, best test accuracy {self.best_accuracy:.2%} "
+            f"{self.regime}: {_steps(self.step)}, best test accuracy {self.best_accuracy:.2%} "
             f"(epoch {self.best_epoch:.0f}), last {self.last_accuracy:.2%}"
         )
 
@@ -62,7 +63,8 @@ class HeadlessRun:
     """Trains to the last epoch, or until interrupted; a folder gets log and checkpoints.
 
     `probes`: what is read while training and written as frames, before the first step, at the end
-    and in between: every `record_every` steps, or for 0 as time allows. None by default. `named`:
+    and in between: every `record_every` steps, or for 0 as time allows. None by default, or of a
+    run that goes on those of before. `named`:
     places of settings that the user wrote ('training.momentum'); where one has no effect, that is
     said.
     """
@@ -79,7 +81,7 @@ class HeadlessRun:
         self._named = named
         self._watcher = watcher
         self._interrupted = interrupted
-        self._probes = tuple(ProbeRequest(name) for name in probes)
+        self._probes = tuple(probes)
         self._every = checkpoint_every
         self._record_every = record_every
         self._recording: Recording | None = None
@@ -92,20 +94,25 @@ class HeadlessRun:
         if config.training.epochs == 0:
             raise UserError("training.epochs is 0, which never ends; say how many.")
         run = Run(1, config, self._emit, self._report, live=False)
-        run.probe_schedule.watch(self._probes)
+        self._watch(run)
         self._emit(run.started(paused=False))
         ignored = run.ignored(live=False, recorded=folder is not None, named=self._named)
         if ignored:
             self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
         self._keep(run, folder)
         if folder is not None:
+            self._plan_frames(folder)
             self._recording = begin_recording(folder, run, self._emit, self._every)
         return self._to_the_end(run)
 
     def go_on(self, folder: RunFolder) -> Outcome:
         """A recorded run from where it was left; raises `UserError` where it cannot go on."""
         run, continued = continue_run(folder, 1, self._emit, self._report, live=False)
-        run.probe_schedule.watch(self._probes)
+        planned, every = frames_of(folder.info)
+        self._probes = self._probes or planned
+        self._record_every = self._record_every or every
+        self._watch(run)
+        self._plan_frames(folder)
         self._emit(run.started(paused=False))
         for event in RunReader(folder.path).events:
             self._outcome = after(self._outcome, event)
@@ -113,6 +120,19 @@ class HeadlessRun:
         self._emit(continued)
         self._recording = Recording(folder, run, self._emit, self._every)
         return self._to_the_end(run)
+
+    def _watch(self, run: Run) -> None:
+        run.probe_schedule.watch(tuple(ProbeRequest(name) for name in self._probes))
+
+    def _plan_frames(self, folder: RunFolder) -> None:
+        """Write down what is recorded, for when the run goes on another time."""
+        if self._probes:
+            try:
+                folder.plan_frames(self._probes, self._record_every)
+            except OSError as error:
+                raise UserError(
+                    f"Cannot write the run to {folder.path}: {error.strerror}."
+                ) from None
 
     def _keep(self, run: Run, folder: RunFolder | None) -> None:
         training = run.config.training
@@ -188,6 +208,10 @@ class HeadlessRun:
 
     def _report(self, what: str, fraction: float | None) -> None:
         self._emit(events.Working(what, fraction))
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'' if count == 1 else 's'}"
 
 
 def _save(run: Run, path: Path) -> str:

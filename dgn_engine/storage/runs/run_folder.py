@@ -7,7 +7,7 @@ run is decided by the recorder. Making and opening raise `UserError`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -122,6 +122,12 @@ class RunFolder:
             except UserError:  # sound a moment ago: an older one serves as well
                 self.checkpoints.remove(newest)
         return None
+
+    def plan_frames(self, probes: Sequence[str], every: int) -> None:
+        """Write down what is recorded as frames; see `run_info.add_frames`."""
+        if run_info.frames_of(self.info) != (tuple(probes), every):
+            self._change()
+            self._write_info(run_info.add_frames(self.info, probes, every))
 
     def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
         self._change()

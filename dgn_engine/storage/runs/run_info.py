@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +23,7 @@ from dgn_engine.storage.runs import folder_layout
 
 FORMAT = "dgn-viewer run 1"
 _CHECK = "sha256"
+_FRAMES = "frames"
 
 
 def create(config: RunConfig) -> dict[str, Any]:
@@ -63,6 +64,20 @@ def add_start(
         "parameters_feature": started.parameters_feature,
         "started": event,
     }
+
+
+def add_frames(info: Mapping[str, Any], probes: Sequence[str], every: int) -> dict[str, Any]:
+    """A `run.json` with which probes are recorded as frames, every so many steps (0: as time
+    allows), so that the run goes on being recorded like that."""
+    return {**info, _FRAMES: {"probes": list(probes), "every": every}}
+
+
+def frames_of(info: Mapping[str, Any]) -> tuple[tuple[str, ...], int]:
+    """The probes and the number of `add_frames`; none where it says nothing of them."""
+    match info.get(_FRAMES):
+        case {"probes": [*probes], "every": int(every)} if every >= 0:
+            return tuple(str(probe) for probe in probes), every
+    return (), 0
 
 
 def encode(info: Mapping[str, Any]) -> bytes:

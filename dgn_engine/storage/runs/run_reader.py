@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -93,11 +94,14 @@ class RunReader:
         return tuple(frame_files.scan(self.path / folder_layout.FRAMES))
 
     def frame(self, step: int) -> Frame:
-        """The frame of just this step, the last where it has several; raises `UserError` naming the
-        nearest where there is none."""
+        """The frame of just this step, the last where it has several, with what was read at it
+        and nothing that was read before; raises `UserError` naming the nearest where there is none.
+        """
         found = [one for one in self.frames if one.step == step]
         if found:
-            return frame_files.read(found[-1])
+            frame = frame_files.read(found[-1])
+            of_step = {n: one for n, one in frame.readings.items() if one.step == step}
+            return replace(frame, readings=of_step)
         if not self.frames:
             raise UserError(
                 f"{self.path.name} holds no frames: what probes see is recorded in the window, and "
@@ -107,25 +111,44 @@ class RunReader:
         raise UserError(f"{self.path.name} has no frame of step {step:,}; {near}.")
 
     def latest_frame(self, step: int) -> Frame | None:
-        """The last frame at or before a step; None where there is none."""
+        """The last frame at or before a step; None where there is none. Each reading in it says
+        its own step, which may be an earlier one."""
         place = bisect_right([frame.step for frame in self.frames], step)
         return frame_files.read(self.frames[place - 1]) if place else None
 
-    @cached_property
+    @property
     def checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
         """The sound ones, oldest first (large files are not hashed here)."""
-        found = run_checkpoints.scan(self.path / folder_layout.CHECKPOINTS, thorough=False)
-        return tuple(one for one in found if one.sound)
+        return tuple(one for one in self._all_checkpoints if one.sound)
+
+    @cached_property
+    def _all_checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
+        folder = self.path / folder_layout.CHECKPOINTS
+        return tuple(run_checkpoints.scan(folder, thorough=False))
 
     def checkpoint(self, step: int | None = None) -> run_checkpoints.StoredCheckpoint:
-        """The newest, or the newest of just this step; raises `UserError` where there is none."""
+        """The newest, or the newest of just this step; raises `UserError` where there is none, or
+        a newer one is damaged."""
         found = [one for one in self.checkpoints if step is None or one.step == step]
         if found:
+            self._check_newest(found[-1], step)
             return found[-1]
         if step is None or not self.checkpoints:
             raise UserError(f"{self.path.name} holds no checkpoint.")
         near = _nearest(step, [one.step for one in self.checkpoints])
         raise UserError(f"{self.path.name} has no checkpoint of step {step:,}; {near}.")
+
+    def _check_newest(self, found: run_checkpoints.StoredCheckpoint, step: int | None) -> None:
+        """An older state is not taken for the newest, nor for the last one of its step."""
+        for one in (one for one in self._all_checkpoints if not one.sound):
+            newer = _place(one) > _place(found) and (step is None or one.step == step)
+            if newer and step is None:
+                raise UserError(
+                    f"{one.path / one.culprit} {one.trouble}; the newest sound checkpoint of "
+                    f"{self.path.name} is of step {found.step:,}: {self.path.name}@{found.step}."
+                )
+            if newer:
+                raise UserError(f"{one.path / one.culprit} {one.trouble}.")
 
     @property
     def step(self) -> int:
@@ -155,6 +178,21 @@ class RunReader:
         """'running' where a process writes it now, else its `outcome`."""
         running = lock.holder(self.path / folder_layout.LOCK) is not None
         return "running" if running else self.outcome
+
+
+def _place(checkpoint: run_checkpoints.StoredCheckpoint) -> tuple[int, int]:
+    """Its step, and the how many-th at that step it is, by the name."""
+    return folder_layout.checkpoint_key(checkpoint.path.name) or (checkpoint.step, 0)
+
+
+def frames_in_words(frames: Sequence[frame_files.StoredFrame]) -> str:
+    """'3 steps, 0 to 135'; empty where there are none."""
+    steps = sorted({frame.step for frame in frames})
+    if not steps:
+        return ""
+    if not steps[1:]:
+        return f"step {steps[0]:,} alone"
+    return f"{len(steps):,} steps, {steps[0]:,} to {steps[-1]:,}"
 
 
 def _nearest(step: int, steps: Sequence[int]) -> str:

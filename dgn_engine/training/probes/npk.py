@@ -16,8 +16,12 @@ from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
 from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
 
+NOTHING_OPEN = "No path is open for any probe example: H is 0 and has no spectrum."
+
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
+    if not bool(context.kernels.npk().any()):
+        return ProbeResult(absent=NOTHING_OPEN)
     npk = context.kernels.npk("trace")
     targets = k.class_targets(context.labels, context.classes)
     spectrum = k.spectrum(npk, targets)

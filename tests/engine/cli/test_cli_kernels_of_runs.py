@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +224,41 @@ def test_a_file_of_another_program_has_no_examples(
     code, _ = kernels(str(tmp_path / "net.npz"), tmp_path / "k.npz", "--examples", "probe")
     assert code == 2
     assert "give --inputs" in capsys.readouterr().err
+
+
+def test_inputs_are_normalised_as_those_of_the_run_and_that_is_said(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = small(FC)
+    run = make_run("ReLU", replace(config, data=replace(config.data, normalise="0.2/0.4")))
+    run.save(tmp_path / "net.safetensors")
+    x = run.context().x.numpy()
+    np.save(tmp_path / "raw.npy", x * 0.4 + 0.2)
+    np.save(tmp_path / "ready.npy", x)
+    source = str(tmp_path / "net.safetensors")
+    _, own = kernels(source, tmp_path / "o.npz", "--examples", "probe")
+    capsys.readouterr()
+    for file, how, words in (
+        ("raw", [], "The inputs were normalised as the run's were (0.2/0.4)"),
+        ("ready", ["--normalise", "none"], "these by none, as --normalise says"),
+    ):
+        inputs = ["--inputs", str(tmp_path / f"{file}.npy")]
+        _, found = kernels(source, tmp_path / "k.npz", *inputs, *how)
+        np.testing.assert_allclose(found["ntk"], own["ntk"], rtol=1e-5, atol=1e-6)
+        assert words in capsys.readouterr().out
+        assert json.loads(str(found["settings"]))["normalise"] == (how[1] if how else "0.2/0.4")
+
+
+def test_a_damaged_newest_checkpoint_is_not_passed_over(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = folder / "checkpoints"
+    shutil.copytree(checkpoints / "000000006", checkpoints / "000000009")
+    (checkpoints / "000000009" / "state.json").write_bytes(b"\0" * 100)
+    capsys.readouterr()
+    code, _ = kernels(str(folder), tmp_path / "k.npz", "--examples", "probe")
+    assert code == 2
+    words = capsys.readouterr().err
+    assert "000000009/state.json has 100 bytes" in words
+    assert "the newest sound checkpoint of run is of step 6: run@6." in words
+    assert kernels(f"{folder}@6", tmp_path / "k.npz", "--examples", "probe")[0] == 0

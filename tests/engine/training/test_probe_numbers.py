@@ -110,6 +110,15 @@ def test_overlap_is_the_product_of_the_layers_overlaps(make_run: Make, regime: s
     assert set(found.facts) == {"gate" if regime == "DL" else "kappa"}
 
 
+def test_a_network_without_an_open_path_has_no_npk_and_is_no_fault(make_run: Make) -> None:
+    run = make_run("FR-II")
+    gates = drawn(run, 1)
+    gates[1][:] = 0.0
+    found = PROBES["npk"].read(context_of(run, gates), {}, None)
+    assert found.absent == "No path is open for any probe example: H is 0 and has no spectrum."
+    assert not found.arrays
+
+
 def test_the_npk_of_the_probe_set_is_inputs_times_overlaps(make_run: Make) -> None:
     run = make_run("FR-II")
     context = run.context()

@@ -20,7 +20,7 @@ from dgn_engine.protocol.events import (
     RecordingResumed,
     RegimeSwapped,
 )
-from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import folder_layout, index
 from dgn_engine.storage.runs.manifest import verify
@@ -239,6 +239,44 @@ def test_an_interrupted_run_has_a_frame_of_its_last_step(tmp_path, monkeypatch):
     assert repr(reader.frame(3)) == "<frame of step 3, epoch 0.3: npk of step 3>"
 
 
+def test_a_run_that_goes_on_is_recorded_as_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
+    asked = iter([False] * 3)
+    HeadlessRun(Deaf(), lambda: next(asked, True), ("npk",), record_every=4).train(
+        TEN_STEPS, folder
+    )
+    folder.close()
+    HeadlessRun(Deaf(), lambda: False).go_on(RunFolder(tmp_path / "run"))
+    reader = RunReader(tmp_path / "run")
+    assert [frame.step for frame in reader.frames] == [0, 3, 4, 8, 10]
+    assert all(list(reader.frame(step).readings) == ["npk"] for step in (0, 3, 4, 8, 10))
+
+
+def test_a_run_that_goes_on_can_be_recorded_otherwise(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(probe_schedule, "SHORTEST", 1e9)
+    out = tmp_path / "run"
+    asked = iter([False] * 3)
+    HeadlessRun(Deaf(), lambda: next(asked, True)).train(
+        TEN_STEPS, RunFolder.create(out, TEN_STEPS)
+    )
+    assert main(["train", "--resume", str(out), "--record-every", "2"]) == 2
+    assert "run was not recorded as frames before" in capsys.readouterr().err
+    assert main(["train", "--resume", str(out), "--record", "npk, gates"]) == 0
+    assert "Frames of 2 steps, 3 to 10." in capsys.readouterr().err
+    assert set(RunReader(out).frame(10).readings) == {"npk", "gates"}
+
+
+def test_a_frame_of_a_step_holds_nothing_that_was_read_before(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", TEN_STEPS)
+    readings = {name: Reading(name, step) for name, step in (("npk", 30), ("gates", 50))}
+    folder.add_frame(Frame(1, 50, 5.0, 0.0, None, readings))
+    folder.close()
+    reader = RunReader(tmp_path / "run")
+    assert list(reader.frame(50).readings) == ["gates"]
+    assert reader.latest_frame(60).readings["npk"].step == 30
+
+
 def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
     out = tmp_path / "run"
     few = ["--width", "8", "--depth", "3", "--epochs", "1", "--train-limit", "40", "--batch", "4"]
@@ -252,6 +290,7 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
     [
         (["--record", "npk", "--record-every", "0"], "1 or more"),
         (["--record-every", "3"], "--record"),
+        (["--record", ","], "names no probe"),
     ],
 )
 def test_frames_of_no_steps_or_no_probes_are_refused(tmp_path, capsys, options, named):
