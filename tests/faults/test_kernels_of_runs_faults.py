@@ -9,13 +9,14 @@ import pytest
 from dgn_engine.model.nets import all_nets
 from dgn_engine.regimes import all_regimes
 from tests.engine.cli.judged_run import judge
+from tests.plugins import each
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 SEEDS = 5  # of each pair; that of the usual tests is 0
 
 
-@pytest.mark.parametrize("net", all_nets())
-@pytest.mark.parametrize("regime", [regime.name for regime in all_regimes()])
+@pytest.mark.parametrize("net", each(all_nets()))
+@pytest.mark.parametrize("regime", each(regime.name for regime in all_regimes()))
 def test_files_of_kernels_are_of_the_runs_as_they_are(
     tmp_path: Path, regime: str, net: str
 ) -> None:
