@@ -45,6 +45,7 @@ class ModuleFunction:
             for name, parameter in module.named_parameters()
             if parameter.requires_grad
         }
+        self._aliases = _aliases(module, self.parameters)
         if not self.parameters:
             raise ValueError(
                 "No parameter of the module is trained: none has requires_grad, so K is zero."
@@ -102,7 +103,9 @@ class ModuleFunction:
 
         def gradients(example: Tensor) -> Rows:
             def logits(parameters: Rows) -> Tensor:
-                output: Tensor = functional_call(self.module, parameters, (example.unsqueeze(0),))
+                places = {alias: parameters[name] for alias, name in self._aliases.items()}
+                given = (example.unsqueeze(0),)
+                output: Tensor = functional_call(self.module, places, given, tie_weights=False)
                 return output.reshape(-1)
 
             pull_back = vjp(logits, fixed)[1]
@@ -234,6 +237,21 @@ def _storages(tree: Any) -> Iterator[torch.UntypedStorage]:
     for leaf in torch.utils._pytree.tree_leaves(tree):
         if isinstance(leaf, Tensor):
             yield leaf.untyped_storage()
+
+
+def _aliases(module: nn.Module, trained: Mapping[str, Tensor]) -> dict[str, str]:
+    """Every place of a trained parameter and the name that it has in `trained`.
+
+    Places of a module with two names are listed once: torch, which ties by name, would put a
+    parameter there twice and then leave its own in the module.
+    """
+    names = {id(parameter): name for name, parameter in trained.items()}
+    return {
+        f"{part_name}.{own}".lstrip("."): names[id(parameter)]
+        for part_name, part in module.named_modules()
+        for own, parameter in part.named_parameters(recurse=False)
+        if id(parameter) in names
+    }
 
 
 def _random_states(devices: list[torch.device]) -> list[Tensor]:

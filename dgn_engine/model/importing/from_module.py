@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from torch import nn
 
 from dgn_engine.errors import ArgumentError, UserError
@@ -9,6 +11,7 @@ from dgn_engine.model.gates import HARD, Gate
 from dgn_engine.model.importing.module_chain import ModuleChain, chain_of
 from dgn_engine.model.importing.module_check import check_equal
 from dgn_engine.model.importing.module_stack import ModuleStack
+from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.importing.module_trace import traced
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.stack import Stack
@@ -31,28 +34,29 @@ def adapt(
     Its weights are the module's own parameters, not copies, and BatchNorms are folded in anew
     whenever they are read, so the kernels follow its training; they are those of the module in
     evaluation. A tangent kernel is over its parameters that train (`requires_grad`): weights,
-    biases, γ and shifts of BatchNorms, slopes of PReLU. A module whose code goes another way
-    later, or whose layers are exchanged, is to be adapted again.
+    biases, γ and shifts of BatchNorms, slopes of PReLU. A module whose layers, settings or hooks
+    are changed later is refused from then on, until it is adapted again.
     With `gates_from`, a module of the same architecture, the result is a deep gated network whose
     gates that module makes.
 
     Raises `UserError` naming the layer that is not supported, or that does not do what was read.
     """
     _check_arguments(module, input_shape, gates_from, gate)
-    chain = _read(module, input_shape)
-    maker = chain if gates_from is None else _read(gates_from, input_shape)
+    read = _read(module, input_shape)
+    made = read if gates_from is None else _read(gates_from, input_shape)
+    chain, maker = read.chain, made.chain
     if maker.architecture != chain.architecture:
         raise UserError("The network that makes the gates has another architecture.")
     if gate != HARD and maker.slopes:
         raise UserError("Soft and open gates replace those of ReLU; this module has other slopes.")
-    value = _stack_of(chain, module)
+    value = read.stack()
     network = GatedNetwork(chain.architecture).to(value.weights[0])
     network.gate = gate
     network.value = value
     network.trains = ("value", "feature")
     if gates_from is not None:
         network.own_gates = False
-        network.feature = _stack_of(maker, gates_from)
+        network.feature = made.stack()
         if any(network.feature.trained_slopes()):
             raise UserError(
                 "The network that makes the gates has slopes that train (PReLU): they move the "
@@ -78,10 +82,11 @@ def _check_arguments(module: object, input_shape: object, gates_from: object, ga
 def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
     """A copy of the weights of `adapt`, folded, with their architecture; raises `UserError` as it
     does."""
-    chain = _read(module, input_shape)
+    read = _read(module, input_shape)
+    chain = read.chain
     if chain.slopes:
         raise UserError("Activations with a slope for negative inputs are not supported in a file.")
-    weights, biases = _stack_of(chain, module).tensors()
+    weights, biases = read.stack().tensors()
     stack = Stack(chain.architecture, bias=[bias is not None for bias in biases]).to(weights[0])
     for place, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         stack.weights[place] = nn.Parameter(weight.detach().clone())
@@ -90,12 +95,23 @@ def adapted_stack(module: nn.Module, input_shape: tuple[int, ...]) -> Stack:
     return stack
 
 
-def _stack_of(chain: ModuleChain, module: nn.Module) -> ModuleStack:
-    return ModuleStack(chain.architecture, chain.sources, module, chain.slopes)
+@dataclass(frozen=True)
+class _ReadModule:
+    """A module, the network that it is, and what it was like when it was read."""
+
+    module: nn.Module
+    chain: ModuleChain
+    state: ModuleState
+
+    def stack(self) -> ModuleStack:
+        chain = self.chain
+        return ModuleStack(chain.architecture, chain.sources, self.module, chain.slopes, self.state)
 
 
-def _read(module: nn.Module, input_shape: tuple[int, ...]) -> ModuleChain:
+def _read(module: nn.Module, input_shape: tuple[int, ...]) -> _ReadModule:
+    state = ModuleState.of(module)
     trace = traced(module, tuple(input_shape))
     chain = chain_of(trace, tuple(input_shape))
-    check_equal(chain, trace)
-    return chain
+    check_equal(chain, trace, module)
+    volatile = state.changed_by(ModuleState.of(trace.copy))
+    return _ReadModule(module, chain, replace(state, volatile=volatile))

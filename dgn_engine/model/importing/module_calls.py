@@ -328,6 +328,8 @@ def _pad(site: CallSite) -> Operation:
     sides = tuple(site.argument(1, "pad"))
     if len(sides) != 4:
         site.refuse(f"pads by {sides}; only the same margin on four sides is supported.")
+    if min(sides) < 0:
+        site.refuse(f"pads by {sides}, which cuts off a margin; that is not supported.")
     return PadCall(site.one(sides, "padding"), mode == "circular")
 
 

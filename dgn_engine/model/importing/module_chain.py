@@ -51,8 +51,13 @@ def chain_of(trace: ModuleTrace, input_shape: tuple[int, ...]) -> ModuleChain:
     """Raises `UserError` naming the layer that no network of ours has in its place."""
     makers = {call.output: call for call in trace.calls}
     forks = _forks(trace)
-    links = list(_links(0, trace.last, makers, forks))
-    _check_once(links)
+    try:
+        links = list(_links(0, trace.last, makers, forks, set()))
+    except RecursionError:
+        raise UserError(
+            "The module has too many branches within branches; only residual blocks are supported."
+        ) from None
+    _check_parameters(links)
     chain = _joined(links)
     weighted = [link for link in chain if link.source is not None]
     slopes = tuple(link.slope for link in chain if arch.is_gated(link.node))
@@ -80,18 +85,31 @@ Piece = TracedCall | arch.Fork | arch.Skip | tuple[arch.Merge, str]
 
 
 def _links(
-    start: int, end: int, makers: dict[int, TracedCall], forks: Sequence[int]
+    start: int,
+    end: int,
+    makers: dict[int, TracedCall],
+    forks: Sequence[int],
+    seen: set[int],
 ) -> Iterator[Piece]:
-    """What lies between two values, in order; an addition closes a block that began at its fork."""
+    """What lies between two values, in order; an addition closes a block that began at its fork.
+
+    Each call may be met once (`seen`): else there are ways that are no blocks.
+    """
     pieces: list[list[Piece]] = []
     while end != start:
         call = makers[end]
+        if end in seen:
+            raise UserError(
+                f"The output of {_inside(call.where)} takes several ways that do not meet again "
+                "in one addition; only residual blocks are supported."
+            )
+        seen.add(end)
         if not isinstance(call.operation, SumCall):
             pieces.append([call])
             end = call.inputs[0]
             continue
         begin = forks[end]
-        block, skip = (list(_links(begin, value, makers, forks)) for value in call.inputs)
+        block, skip = (list(_links(begin, value, makers, forks, seen)) for value in call.inputs)
         factors = [1.0, call.operation.factor]
         # The skip is the branch with fewer layers, by convention the identity or projection.
         if len(block) < len(skip):
@@ -116,19 +134,13 @@ def _factor(piece: Piece) -> float | None:
     return None
 
 
-def _check_once(pieces: Sequence[Piece]) -> None:
-    """Each call and each parameter may be met once: else there are ways that are no blocks, or
-    tied weights, whose tangent kernel is not the sum over layers."""
-    calls = [piece for piece in pieces if isinstance(piece, TracedCall)]
-    seen: set[int] = set()
+def _check_parameters(pieces: Sequence[Piece]) -> None:
+    """Each parameter may be met once: of tied weights the tangent kernel is not the sum over
+    layers."""
     owned: set[str] = set()
-    for call in calls:
-        if call.output in seen:
-            raise UserError(
-                f"The output of {_inside(call.where)} takes several ways that do not meet again "
-                "in one addition; only residual blocks are supported."
-            )
-        seen.add(call.output)
+    for call in pieces:
+        if not isinstance(call, TracedCall):
+            continue
         for name in parameters_of(call.operation):
             if name in owned:
                 raise UserError(

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import HARD, slope_gate
 from dgn_engine.model.importing.module_chain import ModuleChain
-from dgn_engine.model.importing.module_stack import ModuleStack
-from dgn_engine.model.importing.module_trace import ModuleTrace, random_inputs
+from dgn_engine.model.importing.module_stack import ModuleStack, held
+from dgn_engine.model.importing.module_trace import (
+    ModuleTrace,
+    first_line,
+    random_inputs,
+    undisturbed,
+)
 from dgn_engine.model.stack import Trace
 
 TOLERANCE = 1e-9  # of the largest number compared; both sides are float64
+IN_FLOAT32 = 1e-2  # where one of them is float32: its rounding, and gates that it switches
 
 
-def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
+def check_equal(chain: ModuleChain, trace: ModuleTrace, module: nn.Module) -> None:
     """Raise `UserError` unless the network does what the module does.
 
     Compared in float64 on the inputs of `trace`: what each weight layer is fed, the outputs, and
-    the gradient of a random combination of them by every parameter that trains; on a batch of
-    another size the outputs.
+    the gradient of a random combination of them by every parameter that trains; the outputs once
+    more on the same inputs, on batches of other sizes, and roughly in float32 where that is the
+    module's own. What it uses may not change while it runs, and it may draw nothing at random.
     """
+    _check_kept(chain, trace.copy, module)
     stack = ModuleStack(chain.architecture, chain.sources, trace.copy, chain.slopes)
     slopes = stack.slopes()
 
@@ -40,13 +50,60 @@ def check_equal(chain: ModuleChain, trace: ModuleTrace) -> None:
             f"{_difference(found.output, output)}: it does something that is not supported."
         )
     _check_gradients(trace, found.output, output)
-    x = random_inputs(tuple(x.shape[1:]), len(x) + 1, seed=1)
-    with torch.no_grad():
-        network, module = stack.run(x, gate).output, trace.copy(x)
-    if not _alike(network, module):
+    shape = tuple(x.shape[1:])
+    batches = [x, random_inputs(shape, len(x) + 1, seed=1), random_inputs(shape, 1, seed=3)]
+    with torch.no_grad(), undisturbed():
+        for place, batch in enumerate(batches):
+            met = "On another batch" if place else "Run once more"
+            given = _run_again(trace.copy, batch, met)
+            network = stack.run(batch, gate).output
+            if not _alike(network, given):
+                raise UserError(
+                    f"{met} the module gives other outputs than the network that was read from "
+                    f"it, by up to {_difference(network, given)}: what it does depends on "
+                    f"{'the batch' if place else 'what it met before'}."
+                )
+        _check_float32(module, x, output)
+
+
+def _check_kept(chain: ModuleChain, copy: nn.Module, module: nn.Module) -> None:
+    """A module that changes its weights while it runs (to bound them, say) has others in its own
+    pass than whoever reads them before it."""
+    owners = {name: source.where for source in chain.sources for name in source.used()}
+    owners |= {slope: "An activation" for slope in chain.slopes if isinstance(slope, str)}
+    for name, where in owners.items():
+        before = held(module, name).detach().to("cpu", torch.float64)
+        if not torch.allclose(held(copy, name), before, rtol=0.0, atol=0.0, equal_nan=True):
+            raise UserError(
+                f"{where} has the parameter {name} changed by the module's own pass (bounded or "
+                "normalised in its forward or a hook?), which is not supported."
+            )
+
+
+def _run_again(module: nn.Module, x: Tensor, met: str) -> Tensor:
+    """Its outputs, (n, classes); of one example a module may leave out the first axis."""
+    try:
+        output = module(x)
+    except Exception as error:
         raise UserError(
-            "On another batch the module gives other outputs than the network that was read from "
-            f"it, by up to {_difference(network, module)}: what it does depends on the batch."
+            f"{met} ({len(x)} examples) the module cannot be run: {first_line(error)}"
+        ) from None
+    if not isinstance(output, Tensor):
+        raise UserError(f"{met} the module returns a {type(output).__name__}, not a tensor.")
+    return output[None] if len(x) == 1 and output.dim() == 1 else output
+
+
+def _check_float32(module: nn.Module, x: Tensor, output: Tensor) -> None:
+    """Code may ask for the dtype: what was followed in float64 is what runs in float32."""
+    kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
+    if kinds != {torch.float32}:
+        return
+    found = _run_again(deepcopy(module).to("cpu"), x.float(), "In float32").double()
+    largest = float(output.detach().abs().max()) * IN_FLOAT32 / TOLERANCE
+    if not _alike(found, output, largest):
+        raise UserError(
+            "In float32 the module gives other outputs than in float64, by up to "
+            f"{_difference(found, output)}: its code depends on the dtype, or its numbers overflow."
         )
 
 

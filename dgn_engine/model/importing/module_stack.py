@@ -9,9 +9,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from dgn_engine.config import Initialisation
 from dgn_engine.errors import UserError
 from dgn_engine.model import architecture as arch
 from dgn_engine.model.importing.module_calls import NormCall, ScaleCall
+from dgn_engine.model.importing.module_state import ModuleState
 from dgn_engine.model.layer_parameters import LayerParameters, NormParameters
 from dgn_engine.model.stack import Stack
 
@@ -32,6 +34,11 @@ class LayerSource:
         pairs = [(self.weight, self.bias), *((norm.scale, norm.shift) for norm in norms)]
         return tuple(name for pair in pairs for name in pair if name is not None)
 
+    def used(self) -> tuple[str, ...]:
+        """`own` and the statistics of BatchNorms."""
+        norms = [each for each in self.after if isinstance(each, NormCall)]
+        return (*self.own(), *(name for norm in norms for name in (norm.mean, norm.variance)))
+
     @property
     def has_bias(self) -> bool:
         return self.bias is not None or any(isinstance(each, NormCall) for each in self.after)
@@ -41,7 +48,8 @@ class ModuleStack(Stack):
     """A `Stack` whose weights and biases are those of `module` at the time of asking, with factors
     and BatchNorms (as in evaluation, with the statistics gathered so far) folded in anew.
 
-    The module is not a part of the stack: it is neither moved nor saved with it.
+    The module is not a part of the stack: it is neither moved nor saved with it. Where it is
+    another one than `state` says, its weights are asked for in vain (`ArgumentError`).
     """
 
     def __init__(
@@ -50,17 +58,31 @@ class ModuleStack(Stack):
         sources: Sequence[LayerSource],
         module: nn.Module,
         slopes: Sequence[float | str] = (),
+        state: ModuleState | None = None,
     ) -> None:
         super().__init__(architecture, bias=[source.has_bias for source in sources])
         self._sources = tuple(sources)
         self._slopes = tuple(slopes)
+        self._state = state
         self._module = (module,)  # in a tuple, so that it is not registered
-        for place, source in enumerate(sources):
+        self._bind()
+
+    def _bind(self) -> None:
+        """Register the parameters that the module has now; it may have been given others."""
+        for place, source in enumerate(self._sources):
             if source.weight is not None:
                 self.weights[place] = _parameter(self._held(source.weight))
             if len(self.biases):
                 bias = source.bias
                 self.biases[place] = None if bias is None else _parameter(self._held(bias))
+
+    def draw(self, init: Initialisation, generator: torch.Generator, sigma: float = 0.0) -> None:
+        self._bind()
+        super().draw(init, generator, sigma)
+
+    def take(self, weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> None:
+        self._bind()
+        super().take(weights, biases)
 
     def slopes(self) -> tuple[Tensor, ...] | None:
         if not self._slopes:
@@ -77,11 +99,11 @@ class ModuleStack(Stack):
         )
 
     def _held(self, name: str) -> Tensor:
-        """The module's parameter or buffer of this name, now."""
-        owner, _, own = name.rpartition(".")
-        return cast(Tensor, getattr(self._module[0].get_submodule(owner), own))
+        return held(self._module[0], name)
 
     def _scaled(self) -> tuple[list[Tensor], list[Tensor | None]]:
+        if self._state is not None:
+            self._state.check(self._module[0])
         pairs = zip(self.architecture.weighted, self._sources, strict=True)
         folded = [self._folded(layer, source) for layer, source in pairs]
         return [weight for weight, _ in folded], [bias for _, bias in folded]
@@ -166,6 +188,12 @@ class ModuleStack(Stack):
             slope = slope * self._held(norm.scale)
         shift = None if norm.shift is None else self._held(norm.shift)
         return slope, self._held(norm.mean), shift
+
+
+def held(module: nn.Module, name: str) -> Tensor:
+    """The module's parameter or buffer of this name, now."""
+    owner, _, own = name.rpartition(".")
+    return cast(Tensor, getattr(module.get_submodule(owner), own))
 
 
 def _scaled_by(factor: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:

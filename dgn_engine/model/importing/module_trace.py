@@ -6,6 +6,7 @@ changes in place and which tensor they reach, and whether autograd follows.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -113,7 +115,7 @@ def random_inputs(input_shape: tuple[int, ...], examples: int, seed: int) -> Ten
 def float64_copy(module: nn.Module) -> nn.Module:
     """A copy on the CPU; raises `UserError` where a module cannot be copied or followed."""
     for name, part in module.named_modules():
-        where = _where(name, part)
+        where = where_of(name, part)
         if isinstance(part, torch.jit.ScriptModule):
             raise UserError(f"{where} is compiled by torch.jit; pass the module it was made from.")
         if isinstance(getattr(part, "_orig_mod", None), nn.Module):
@@ -130,7 +132,29 @@ def float64_copy(module: nn.Module) -> nn.Module:
     try:
         return deepcopy(module).to("cpu", torch.float64)
     except Exception as error:
-        raise UserError(f"The module cannot be copied to float64: {_first_line(error)}") from None
+        raise UserError(f"The module cannot be copied to float64: {first_line(error)}") from None
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Puts the states of the random generators back; raises `UserError` where what ran meanwhile
+    drew from them, unless it raised something itself."""
+    python, numpy = random.getstate(), np.random.get_state(legacy=False)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            before = torch.get_rng_state()
+            yield
+            drew = not torch.equal(before, torch.get_rng_state())
+        drew |= python != random.getstate()
+        drew |= str(numpy) != str(np.random.get_state(legacy=False))
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+    if drew:
+        raise UserError(
+            "The module draws random numbers while it runs: what it does next time may be "
+            "something else. Call eval(), or leave that out."
+        )
 
 
 class _Tracer(TorchFunctionMode):
@@ -160,7 +184,7 @@ class _Tracer(TorchFunctionMode):
         x = self.values[0]
         assert x is not None
         try:
-            with torch.random.fork_rng(devices=[]), torch.enable_grad(), self:
+            with undisturbed(), torch.enable_grad(), self:
                 output = self._copy(x)
         except UserError:
             raise
@@ -168,8 +192,7 @@ class _Tracer(TorchFunctionMode):
             if self._refusal is not None:
                 raise self._refusal from None
             raise UserError(
-                f"The module cannot be run on inputs of shape {tuple(x.shape)}: "
-                f"{_first_line(error)}"
+                f"The module cannot be run on inputs of shape {tuple(x.shape)}: {first_line(error)}"
             ) from None
         if self._refusal is not None:  # its own code caught it
             raise self._refusal
@@ -304,7 +327,7 @@ def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
     handles = []
     for name, part in copy.named_modules():
 
-        def enter(_: nn.Module, args: Any, where: str = _where(name, part)) -> None:
+        def enter(_: nn.Module, args: Any, where: str = where_of(name, part)) -> None:
             places.append(where)
 
         def leave(_: nn.Module, args: Any, output: Any) -> None:
@@ -319,7 +342,7 @@ def _named_places(copy: nn.Module, places: list[str]) -> Iterator[None]:
             handle.remove()
 
 
-def _where(name: str, part: nn.Module) -> str:
+def where_of(name: str, part: nn.Module) -> str:
     kind = type(part).__name__
     return f"Layer {name} ({kind})" if name else f"The module ({kind})"
 
@@ -349,6 +372,6 @@ def _tensors(held: Any) -> Iterator[Tensor]:
         yield from _tensors(list(held.values()))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

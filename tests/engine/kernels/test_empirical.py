@@ -253,3 +253,29 @@ def test_arguments_that_cannot_be_are_refused(arguments: dict[str, Any], named: 
 def test_a_module_that_fails_says_so_itself() -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         k.empirical_ntk(make_module("MLP"), torch.zeros(3, 7, dtype=torch.float64))
+
+
+def test_a_layer_under_two_names_counts_once_and_is_left_as_it_was() -> None:
+    class Listed(nn.Module):
+        """Its first layer is an attribute and an item of a list, and is used by both."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(5, 5)
+            self.layers = nn.ModuleList([self.first, nn.Linear(5, 3)])
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = F.gelu(self.layers[0](F.gelu(self.first(x))))
+            logits: Tensor = self.layers[1](hidden)
+            return logits
+
+    torch.manual_seed(0)
+    module, x = Listed().double(), torch.randn(4, 5, dtype=torch.float64)
+    before = [(id(p), p.detach().clone()) for p in module.parameters()]
+    J = module_jacobian(module, x)
+    close(kernel_of(module, x, logits="full"), contracted(J, J, "full"))
+    close(kernel_of(module, x, logits="full"), contracted(J, J, "full"))
+    assert [id(p) for p in module.parameters()] == [place for place, _ in before]
+    for parameter, (_, value) in zip(module.parameters(), before, strict=True):
+        assert parameter.requires_grad
+        torch.testing.assert_close(parameter.detach(), value, rtol=0, atol=0)
