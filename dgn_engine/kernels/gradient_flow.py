@@ -141,7 +141,7 @@ def _trajectory(
     if smallest < -10 * rounding or largest <= 0:
         raise ArgumentError(
             f"kernel has eigenvalues from {smallest:.3g} to {largest:.3g}; training needs one "
-            "that is positive semi-definite and not zero (K^F and K^X alone need not be)."
+            "that is positive semi-definite and not zero (K^X alone need not be)."
         )
     values = values.clamp(min=0)
     joint = kernel.dim() == 4

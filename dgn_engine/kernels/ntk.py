@@ -55,7 +55,8 @@ class TangentKernels:
     that are not trained.
 
     Shapes for n examples, C logits: (n, n) for 'mean' and 'sumlogit', (C, n, n) for 'perclass',
-    (n, C, n, C) for 'full'. K^F and K^X alone need not be positive semi-definite.
+    (n, C, n, C) for 'full'. K^V, K^F and K are positive semi-definite, as
+    Gram matrices of gradients; K^X need not be.
     """
 
     value: Tensor | None

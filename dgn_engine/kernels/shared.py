@@ -145,13 +145,24 @@ class SharedKernels:
         σ of each layer is the root mean square of its weights, so that it is what they were drawn
         with at initialisation, exactly for ±σ (see `kernels.expected_value_kernel`). These are the
         weights with all that is folded into them: where that is not what trains, βH is the
-        expectation of the kernel with `folded`, and is refused without, by a `ValueError`.
+        expectation of the kernel with `folded`, and is refused without, by a `ValueError`. So is
+        that of a network with its own gates, which depend on the weights, and of a value network
+        with biases, which βH does not count.
         """
         value = self.network.value
         if value.frozen or any(value.trained_slopes()):
             raise ArgumentError(
                 "βH is the expected kernel of weights that all train, and of no slopes: here some "
                 "are frozen, or slopes train (PReLU)."
+            )
+        if self.network.own_gates and not self.network.gate.open:
+            raise ArgumentError(
+                "βH is the expected kernel of weights that the gates do not depend on, and this "
+                "network makes its own gates; with two networks, or gates all open, it exists."
+            )
+        if len(value.biases):
+            raise ArgumentError(
+                "βH counts weights only, and this value network has biases, which K^V counts."
             )
         if not self._folded and not all(one.plain for one in value.layer_parameters()):
             raise ValueError(

@@ -8,6 +8,7 @@ import torch
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.gates import Gate
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, make_network
 
 
@@ -88,3 +89,26 @@ def test_the_expected_value_kernel_is_refused_where_what_trains_is_folded() -> N
     plain.value.take(*network.value.tensors())
     plain.feature.take(*network.feature.tensors())
     torch.testing.assert_close(expected, k.SharedKernels(plain, x).expected_value())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"own": True}, "makes its own gates"), ({"own": False, "bias": True}, "has biases")],
+    ids=["own gates", "biases"],
+)
+def test_the_expected_value_kernel_is_refused_where_it_is_not_the_expectation(
+    settings: dict[str, bool], words: str
+) -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], **settings)
+    shared = k.SharedKernels(network, images(network.architecture, 3))
+    with pytest.raises(ValueError, match=words):
+        shared.expected_value()
+
+
+def test_the_expected_value_kernel_of_a_deep_linear_network_exists() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"])
+    network.gate = Gate(open=True)
+    shared = k.SharedKernels(network, images(network.architecture, 3))
+    sigmas = k.weight_sigmas(list(network.value.weights))
+    beta = k.value_kernel_constant(network.architecture, sigmas)
+    torch.testing.assert_close(shared.expected_value(), beta * shared.npk())
