@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -156,10 +156,9 @@ def tangent_kernels(
     summed = logits == "sumlogit"
     chunks = [slice(0, classes)]
     if logits in ("mean", "perclass"):
-        chunks = _chunks(
-            network.architecture, max(len(x), len(x if other is None else other)), x, budget_bytes
-        )
-    parts = [_sweep(one, two, output_delta(classes, c, summed, x), how) for c in chunks]
+        n = max(len(x), len(x if other is None else other))
+        chunks = logit_chunks(network.architecture, n, x.element_size(), budget_bytes)
+    parts = (_sweep(one, two, output_delta(classes, c, summed, x), how) for c in chunks)
     return _joined(parts, logits, classes)
 
 
@@ -456,8 +455,11 @@ def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
     return made(factors.value), made(factors.feature)
 
 
-def _chunks(architecture: Architecture, n: int, like: Tensor, budget: int | None) -> list[slice]:
-    """Slices of the logits such that the deltas and gradients of one sweep fit the budget."""
+def logit_chunks(
+    architecture: Architecture, n: int, item: int, budget: int | None = None
+) -> list[slice]:
+    """Slices of the logits such that the deltas and gradients of one sweep of n examples, `item`
+    bytes a number, fit the budget."""
     classes = architecture.classes
     if budget is None:
         maps = any(isinstance(node, Conv) for node in architecture.nodes)
@@ -467,24 +469,25 @@ def _chunks(architecture: Architecture, n: int, like: Tensor, budget: int | None
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1] * shape[2]
         weights = node.outputs * node.inputs * node.kernel**2 if isinstance(node, Conv) else 0
         largest = max(largest, 3 * size + 2 * weights)
-    each = max(1, min(classes, budget // (n * largest * like.element_size())))
+    each = max(1, min(classes, budget // (n * largest * item)))
     return [slice(left, min(classes, left + each)) for left in range(0, classes, each)]
 
 
-def _joined(parts: list[TangentKernels], logits: Logits, classes: int) -> TangentKernels:
-    """Chunks of logits put together: stacked for 'perclass', summed otherwise."""
-
-    def join(kernels: list[Tensor | None]) -> Tensor | None:
-        present = [kernel for kernel in kernels if kernel is not None]
-        if not present:
-            return None
-        if logits == "perclass":
-            return torch.cat(present)
-        total = present[0]
-        for kernel in present[1:]:
-            total = total + kernel
-        return total / classes if logits == "mean" else total
-
-    value = join([part.value for part in parts])
-    feature, cross = join([p.feature for p in parts]), join([p.cross for p in parts])
-    return TangentKernels(value, feature, cross)
+def _joined(parts: Iterable[TangentKernels], logits: Logits, classes: int) -> TangentKernels:
+    """Chunks of logits put together: stacked for 'perclass', summed otherwise, one by one."""
+    found: dict[str, list[Tensor]] = {}
+    for part in parts:
+        for name in ("value", "feature", "cross"):
+            kernel: Tensor | None = getattr(part, name)
+            if kernel is None:
+                continue
+            kept = found.setdefault(name, [])
+            if kept and logits != "perclass":
+                kept[0] += kernel
+            else:
+                kept.append(kernel)
+    joined: dict[str, Tensor] = {}
+    for name, kernels in found.items():
+        whole = kernels[0] if len(kernels) == 1 else torch.cat(kernels)
+        joined[name] = whole.div_(classes) if logits == "mean" else whole
+    return TangentKernels(joined.get("value"), joined.get("feature"), joined.get("cross"))

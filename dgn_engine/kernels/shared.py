@@ -57,8 +57,8 @@ class SharedKernels:
         check_trains(trains)
         check_flag("folded", folded)
         if budget_bytes is not None:
-            count = len(x) + (0 if other is None else len(other))
-            check_budget(network, count, budget_bytes, logits)
+            others = None if other is None else len(other)
+            check_budget(network, len(x), budget_bytes, logits, others=others)
         if other is not None:
             check_gates_are_made(network)
         self.network = network

@@ -101,6 +101,7 @@ CALLS: dict[str, Callable[[], Call]] = {
               "gate": Gate()},
     "check_budget": lambda: {
         "network": make_network(DENSE), "n": 3, "budget_bytes": 1 << 30, "logits": "mean",
+        "others": 2,
     },
     "class_targets": lambda: {"labels": torch.tensor([0, 1, 2, 1]), "classes": 3},
     "contradictory_examples": lambda: {
@@ -122,7 +123,9 @@ CALLS: dict[str, Callable[[], Call]] = {
     "gradient_descent": lambda: {**_trajectory(), "rate": 0.1, "steps": (1, 2)},
     "gradient_flow": lambda: {**_trajectory(), "times": (0.0, 0.5)},
     "input_gram": lambda: _without(_limit(), "depth"),
-    "kernel_bytes": lambda: {"network": make_network(DENSE), "n": 3, "logits": "mean"},
+    "kernel_bytes": lambda: {
+        "network": make_network(DENSE), "n": 3, "logits": "mean", "others": 2,
+    },
     "kernel_regression": lambda: {
         "kernel": _kernel(), "targets": _targets(), "train": torch.tensor([0, 1]),
         "test": torch.tensor([2, 3]), "ridge": 0.1,
@@ -346,6 +349,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "beta": _positive,
     "block": lambda block: iter([*_inputs(block), ("transposed", block.T)]),
     "budget_bytes": _counts,
+    "others": _counts,
     "classes": _counts,
     "count": _counts,
     "depth": _counts,

@@ -1,0 +1,191 @@
+"""The memory of the kernels of one network, stage by stage, bounded from above.
+
+Legend: n examples against m (n again where there is no other set), t = all of them; c logits of one
+sweep. What is held stays to the end: passes and kernels. Beside it stands the most that one stage
+makes on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from dgn_engine.kernels.contraction import CACHED, is_pairwise
+from dgn_engine.kernels.gram import ROWS_AT_LEAST, TILE_ITEMS
+from dgn_engine.kernels.ntk import Logits, logit_chunks
+from dgn_engine.kernels.recursion import TILE_BYTES, pair_numbers
+from dgn_engine.kernels.term_count import count_terms
+from dgn_engine.model import architecture as arch
+from dgn_engine.model.network import GatedNetwork
+
+EIGENVALUES = 9  # matrices of float64 that a spectrum works with, its kernel included
+
+
+class PeakMemory:
+    """Bytes for n examples, or for a block of n with `other` more."""
+
+    def __init__(self, network: GatedNetwork, logits: Logits, n: int, other: int | None) -> None:
+        first = next(network.parameters())
+        self.item = first.element_size()
+        self.architecture, self.logits = network.architecture, logits
+        self.n, self.m = n, n if other is None else other
+        self.square = other is None
+        self.t = n + (0 if other is None else other)
+        self.classes = network.architecture.classes
+        self.two = not network.own_gates
+        self.soft = network.gate.soft
+        self.bias = any(len(stack.biases) > 0 for stack in (network.value, network.feature))
+        sizes = [prod(shape) for _, shape in self.architecture.shapes()]
+        self.largest = max(sizes)
+        self.gates = sum(prod(shape) for shape in self.architecture.gated_shapes)
+        chunks = [slice(0, self.classes)]
+        if logits in ("mean", "perclass"):
+            chunks = logit_chunks(self.architecture, max(n, self.m), self.item)
+        self.c = 1 if logits == "sumlogit" else max(part.stop - part.start for part in chunks)
+
+    @property
+    def total(self) -> int:
+        stages = (self.passing, self.sweeping, self.recursing, self.diagonalising)
+        return self.held + max(stages)
+
+    @property
+    def pairs(self) -> int:
+        return self.n * self.m
+
+    @property
+    def tangents(self) -> int:
+        """Numbers of one tangent kernel."""
+        return self.pairs * {"full": self.classes**2, "perclass": self.classes}.get(self.logits, 1)
+
+    @property
+    def held(self) -> int:
+        """Both passes, masks, sensitivities, and the kernels themselves."""
+        each = self.item * self._pass_numbers() + self._mask_bytes()
+        kept = self.item * (1 + len(self.architecture.gated_shapes)) + 8 * 5
+        parts = 4 if self.soft else 2
+        return self.t * each + self.pairs * kept + self.item * parts * self.tangents
+
+    @property
+    def passing(self) -> int:
+        each = self.item * (3 * self.largest + self._unfolded())
+        return self.t * each
+
+    @property
+    def sweeping(self) -> int:
+        """One backward sweep of c logits, and what it adds to the kernels."""
+        joined = 3 * self.tangents  # of chunks, and divided by their number
+        return self.item * (self._delta_numbers() + self._layer_numbers() + joined)
+
+    @property
+    def recursing(self) -> int:
+        """Λ with S: copies of gates, one tile of pairs, and the kernels while they are scaled."""
+        count = count_terms(self.architecture)
+        copied = self.gates + prod(self.architecture.input_shape) if not self.square else 0
+        each = self.item * (copied + count.product_numbers)
+        maps = any(isinstance(node, arch.Conv) for node in self.architecture.nodes)
+        tile = 0
+        if maps:
+            item = 8 if self.architecture.residual else self.item
+            pair = pair_numbers(self.architecture)
+            columns = min(self.m, max(1, TILE_BYTES // (self.item * pair)))
+            tile = columns * item * ((count.alive + 4) * pair + 2 * self._padded_pair())
+            each += 8 * (prod(self.architecture.input_shape) + self.gates // 4)  # as bits
+        vectors = 8 * (count.alive + 6) * self._tile(self.m)
+        return self.t * each + tile + vectors + 8 * 3 * self.pairs
+
+    @property
+    def diagonalising(self) -> int:
+        if not self.square:
+            return 0
+        wide = self.n * (self.classes if self.logits == "full" else 1)
+        return 8 * EIGENVALUES * wide**2
+
+    def _pass_numbers(self) -> int:
+        """What the passes keep of one example, with slopes and sensitivities."""
+        numbers = 0
+        for node, shape in self.architecture.shapes():
+            size = prod(shape)
+            if arch.is_gated(node):
+                numbers += size * (3 if not self.two else 7)
+            elif not isinstance(node, (arch.Fork, arch.Skip)):
+                numbers += size * (2 if self.two else 1)
+        return numbers + self.gates * (2 + (2 if self.soft else 0) + (0 if self.square else 1))
+
+    def _mask_bytes(self) -> int:
+        pooled = (
+            prod(shape)
+            for node, shape in self.architecture.shapes()
+            if isinstance(node, (arch.MaxPool, arch.GlobalMaxPool))
+        )
+        return 8 * (2 if self.two else 1) * (1 if self.square else 2) * sum(pooled)
+
+    def _convolutions(self) -> Iterator[tuple[arch.Conv, int]]:
+        for node, shape in self.architecture.shapes():
+            if isinstance(node, arch.Conv):
+                yield node, prod(shape[1:])
+
+    def _unfolded(self) -> int:
+        """Numbers of all windows of one example, which a convolution in float64 makes."""
+        return max((arch.fan_in(conv) * area for conv, area in self._convolutions()), default=0)
+
+    def _padded_pair(self) -> int:
+        """Numbers of the largest map of one pair, padding included."""
+        most, shape = 1, self.architecture.input_shape
+        for node, after in self.architecture.shapes():
+            if isinstance(node, arch.Conv):
+                most = max(most, prod(side + 2 * node.padding for side in shape[1:]) ** 2)
+            shape = after
+        return most
+
+    def _delta_numbers(self) -> int:
+        """Deltas on their way down, those that wait in open blocks, and those of gates."""
+        depth, waiting = 0, 0
+        for node in self.architecture.nodes:
+            depth += isinstance(node, arch.Fork) - isinstance(node, arch.Merge)
+            waiting = max(waiting, depth)
+        each = (3 + waiting) * self.largest
+        if self.soft:
+            each += self.gates + (1 if self.two else 5) * self.largest
+        if self.logits == "full":
+            outputs = sum(layer.outputs for layer in self.architecture.weighted)
+            each += 2 * (2 if self.soft else 1) * outputs
+        return self.t * self.c * each
+
+    def _layer_numbers(self) -> int:
+        """The layer that takes most: its factors, sides and tiles."""
+        full = self.logits == "full"
+        parts = 2 if self.soft and not self.two else 1
+        most, held = 0, 0
+        for node, shape in self.architecture.shapes():
+            if isinstance(node, arch.Conv):
+                most = max(most, self._convolution(node, prod(shape[1:]), parts))
+            elif isinstance(node, arch.Dense):
+                factor = self.t * (node.inputs + 1) if self.bias else 0
+                held += factor if full else 0
+                tile = 3 * self._tile(self.m * (self.c if self.logits == "perclass" else 1))
+                most = max(most, factor + tile)
+        if full:
+            layers = len(self.architecture.weighted)
+            most += (layers + 3) * min(max(CACHED, self.m), self.classes * self.pairs)
+        return most + held
+
+    def _convolution(self, layer: arch.Conv, area: int, parts: int) -> int:
+        n = max(self.n, self.m)
+        fan_in, c = arch.fan_in(layer) + 1, self.c
+        how = self.logits if self.logits in ("full", "perclass") else "total"
+        windows = 3 * self.t * area * fan_in
+        norms = 4 * self.t * c * layer.outputs * area if layer.normal else 0
+        if is_pairwise(layer, how, n, c, area):
+            row = self.m * area**2 * (c if how == "perclass" else 1)
+            sides = 2 * parts * self.t * c * layer.outputs * area
+            return windows + sides + 4 * self._tile(row) + norms
+        copies = 3 if how == "total" else 4
+        gradients = copies * parts * self.t * c * layer.outputs * fan_in
+        return windows + gradients + 3 * self._tile(self.m) + norms
+
+    def _tile(self, row: int) -> int:
+        """Numbers in a tile of rows, as `row_tiles` cuts them."""
+        step = max(1, TILE_ITEMS // row)
+        if self.square:
+            step = min(step, max(ROWS_AT_LEAST, self.n // 8, 1))
+        return min(step, self.n) * row

@@ -1,0 +1,124 @@
+"""What is said of the memory that kernels take is an upper bound, and no wild one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import dgn_engine.kernels as k
+from dgn_engine.errors import UserError
+from dgn_engine.kernels import budget, gram
+from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.network import GatedNetwork
+from tests.engine.kernels.allocated import peak_bytes
+from tests.engine.kernels.drawn_networks import DrawnNetwork, drawn_network
+
+LIBRARIES = 1 << 20  # of a product of few rows, say, and of what is made once
+PESSIMISM = 6.0  # at most so many times what is taken
+
+
+def everything(drawn: DrawnNetwork) -> list[object]:
+    """All that `kernel_bytes` counts, held at once."""
+    network, x = drawn.network, drawn.x
+    if drawn.other is None:
+        settings = KernelSettings(drawn.logits, memory_bytes=1 << 40, folded=drawn.folded)
+        return [kernel_arrays(network, x, None, settings)]
+    shared = k.SharedKernels(
+        network, x, other=drawn.other, logits=drawn.logits, folded=drawn.folded
+    )
+    found: list[object] = [shared.gram, shared.overlap(), shared.sensitive(), shared.npk()]
+    found += [shared.layer_overlap(layer) for layer in range(len(shared.gates))]
+    return [*found, shared.tangent, shared.tangent.whole]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_what_is_said_is_at_least_what_is_taken_and_no_wild_guess(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "WORKING", LIBRARIES)  # else it hides what is measured
+    gram.onednn_is_faster()  # timed once, in memory of its own
+    drawn = drawn_network(seed)
+    others = None if drawn.other is None else len(drawn.other)
+    said = k.kernel_bytes(drawn.network, len(drawn.x), drawn.logits, others)
+    taken = peak_bytes(lambda: everything(drawn))
+    assert taken <= said
+    assert said - LIBRARIES <= PESSIMISM * taken
+
+
+def convolutional(dtype: torch.dtype = torch.float64) -> GatedNetwork:
+    nodes = (
+        Conv(3, 64), Conv(64, 64), GlobalAveragePool(), Dense(64, 10, gated=False),
+    )  # fmt: skip
+    return GatedNetwork(Architecture((3, 6, 6), nodes)).to(dtype)
+
+
+def test_per_example_gradients_of_convolutions_are_counted() -> None:
+    network, n = convolutional(), 32
+    gradients = n * 10 * 64 * 64 * 9 * 8  # of the larger layer, every logit at once
+    assert k.kernel_bytes(network, n, "full") > 2 * gradients
+    assert k.kernel_bytes(network, n, "full") > k.kernel_bytes(network, n, "mean") + gradients
+
+
+def test_a_block_takes_its_own_pairs_not_those_of_both_sets_together() -> None:
+    network = GatedNetwork(Architecture((9,), (Dense(9, 20), Dense(20, 2, gated=False))))
+    square = k.kernel_bytes(network, 2000) - budget.WORKING
+    block = k.kernel_bytes(network, 1000, others=1000) - budget.WORKING
+    assert block < 0.5 * square
+
+
+def test_the_inputs_that_fit_beside_others_are_said() -> None:
+    network = convolutional()
+    with pytest.raises(UserError, match="beside 50 others need") as refused:
+        k.check_budget(network, 10**5, 1 << 30, others=50)
+    fits = int(str(refused.value).split(";")[1].split()[0].replace(",", ""))
+    k.check_budget(network, fits, 1 << 30, others=50)
+    with pytest.raises(UserError, match="inputs fit"):
+        k.check_budget(network, fits + 1, 1 << 30, others=50)
+    x = torch.zeros((fits + 1, 3, 6, 6), dtype=torch.float64)
+    with pytest.raises(UserError, match=f"beside 50 others .*; {fits:,} inputs fit"):
+        k.SharedKernels(network, x, other=x[:50], budget_bytes=1 << 30)
+
+
+CHILD = """
+import sys, torch
+torch.set_num_threads(1)
+sys.path.insert(0, {root!r})
+import dgn_engine.kernels as k
+from dgn_engine.kernels import gram
+from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
+from tests.engine.kernels.test_memory_budget import convolutional, resident
+network, n = convolutional(), 40
+def take(count):
+    return kernel_arrays(network, torch.randn(count, 3, 6, 6).double(), None,
+                         KernelSettings({logits!r}, memory_bytes=1 << 40))
+take(2)
+open("/proc/self/clear_refs", "w").write("5")
+before = resident("VmRSS")
+kept = take(n)
+print(resident("VmHWM") - before, k.kernel_bytes(network, n, {logits!r}))
+"""
+
+
+def resident(field: str) -> int:
+    """Bytes of this process as Linux counts them."""
+    for line in Path("/proc/self/status").read_text("ascii").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="Linux counts it")
+@pytest.mark.parametrize("logits", ["mean", "full"])
+def test_the_resident_set_of_a_process_keeps_to_what_is_said(logits: str) -> None:
+    root = str(Path(__file__).parents[3])
+    code = CHILD.format(root=root, logits=logits)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    taken, said = map(int, result.stdout.split()[-2:])
+    assert taken <= said
