@@ -19,7 +19,7 @@ from tests.engine.kernels.allocated import peak_bytes
 from tests.engine.kernels.drawn_networks import DrawnNetwork, drawn_network
 
 LIBRARIES = 1 << 20  # of a product of few rows, say, and of what is made once
-PESSIMISM = 6.0  # at most so many times what is taken
+PESSIMISM = 4.0  # at most so many times what is taken
 
 
 def everything(drawn: DrawnNetwork) -> list[object]:
