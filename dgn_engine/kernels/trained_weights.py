@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dgn_engine.model.layer_parameters import NormParameters
 from dgn_engine.model.network import GatedNetwork
 
 
@@ -19,15 +20,17 @@ def trained_weights(network: GatedNetwork, folded: bool = False) -> str:
     words = f"K = {' + '.join(parts)}, over {names}"
     layers = [layer for stack in stacks for layer in stack.layer_parameters()]
     if any(layer.norms or layer.scale is not None for layer in layers):
-        words += _of_layers(any(layer.norms for layer in layers), folded)
+        words += _of_layers([norm for layer in layers for norm in layer.norms], folded)
     if any(stack.frozen for stack in stacks):
         words += ", without those that are frozen"
     return words + (", as if all were trained." if network.trains is None else ".")
 
 
-def _of_layers(normalised: bool, folded: bool) -> str:
+def _of_layers(norms: list[NormParameters], folded: bool) -> str:
     if folded:
-        return ", its folded weights" + (" (BatchNorm is in them)" if normalised else "")
-    if normalised:
+        return ", its folded weights" + (" (BatchNorm is in them)" if norms else "")
+    if any(norm.shift for norm in norms):
         return " with γ and shifts of BatchNorm (its statistics are constants)"
+    if norms:  # a value network under the gates of another is not normalised
+        return " with a γ of each channel"
     return " before their constant factors"

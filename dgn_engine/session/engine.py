@@ -33,6 +33,7 @@ from dgn_engine.training.probes import all_probes
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
 
+MOMENT = 0.5  # seconds that the probes may take for the last frame of a run that is left
 PATIENCE = 4.0  # seconds that the folder of a run that ends may take to be finished
 Handler = Callable[[Any], None]
 
@@ -121,17 +122,24 @@ class Engine:
             return self._read_inspected()
         try:
             if self.running:
+                if not run.step_count:
+                    self._show_due(run, running=False)  # before the first step
                 if run.advance():
                     self._publisher.rate.tick(run.pace)
                 self._stop_where_due(run)
-            frame = self._publisher.publish_due(run, self.running)
+            self._show_due(run, self.running)
             self._files.comparison.read_next()
             if self._recording is not None:
-                if frame is not None:
-                    self._recording.on_frame(frame)
                 self._recording.tick()
         except Exception as error:
             self._fail("Training stopped by a fault", error)
+
+    def _show_due(self, run: Run, running: bool) -> None:
+        """Read, publish and record what is due; where the run stands still, all of it is recorded,
+        so that a run that is opened again shows what was seen when it was left."""
+        frame = self._publisher.publish_due(run, running)
+        if frame is not None and self._recording is not None:
+            self._recording.on_frame(frame, needed=not running)
 
     def next_step_in(self) -> float | None:
         """Seconds until the next step by the run's pace; None while nothing runs."""
@@ -139,6 +147,8 @@ class Engine:
 
     def close(self) -> None:
         """End child processes, finish the run's folder and forget the run."""
+        if self.run is not None and self.running:
+            self._see_the_end(self.run)  # while there is what it may be compared with
         self._files.close()
         self._library.close()
         self._end_recording()
@@ -354,7 +364,17 @@ class Engine:
         elif self._stop_at is not None and run.step_count >= self._stop_at:
             self._pause(run)
 
+    def _see_the_end(self, run: Run) -> None:
+        """Record the last step with what can be read in a moment."""
+        try:
+            if self._recording is not None and run.probe_schedule.seconds < MOMENT:
+                self._show_due(run, running=False)
+        except Exception as error:  # it ends all the same
+            self._emit_unrecorded(events.Failed.from_exception("The last frame failed", error))
+
     def _end_recording(self, sound: bool = True) -> None:
+        if sound and self.run is not None and self.running:
+            self._see_the_end(self.run)
         recording, self._recording = self._recording, None
         if recording is not None:
             recording.close(sound, PATIENCE)

@@ -16,7 +16,13 @@ from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.recording import CHECKPOINT_EVERY, Recording, begin_recording, continue_run
+from dgn_engine.training.recording import (
+    CHECKPOINT_EVERY,
+    PATIENCE,
+    Recording,
+    begin_recording,
+    continue_run,
+)
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT, WeightKeeper
 
@@ -192,7 +198,7 @@ class HeadlessRun:
                 eta_seconds=None,
                 readings=dict(schedule.readings),
             )
-            self._recording.on_frame(frame, needed)
+            self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
 
     def _emit(self, event: events.Event) -> None:
         if (

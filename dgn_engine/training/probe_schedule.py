@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -70,6 +71,12 @@ class ProbeSchedule:
             if self._due.get(name, 0.0) == 0.0
             or (self._stale(name, step) and (catch_up or self._due[name] <= now))
         )
+
+    @property
+    def seconds(self) -> float:
+        """What the last readings of all that is watched took together; ∞ where one was never."""
+        seen = (self.readings.get(name) for name in self._watched)
+        return sum(math.inf if one is None else one.seconds for one in seen)
 
     def read(self, names: tuple[str, ...], context: ProbeContext, step: int) -> None:
         """Read these probes; a probe that fails is reported once and the run goes on."""

@@ -79,12 +79,12 @@ class Recording:
             self.checkpoint("final")
             self._frame_due = True
 
-    def on_frame(self, frame: Frame, needed: bool = False) -> None:
+    def on_frame(self, frame: Frame, needed: bool = False, patience: float = 0.0) -> None:
         """Write what the probes saw, once a second and next to events; `needed`: in any case, if
-        the disk takes it in half a minute."""
+        the disk takes it within `patience` seconds."""
         now = time.monotonic()
         due = needed or self._frame_due or now - self._framed >= FRAME_EVERY
-        if due and self._recorder.add_frame(frame, PATIENCE if needed else 0.0):
+        if due and self._recorder.add_frame(frame, patience):
             self._framed, self._frame_due = now, False
 
     def tick(self) -> None:

@@ -52,6 +52,8 @@ def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
     `CHART.columns`, what each stands for; `CHART.axes`: names of x and y; `about`: JSON.
     """
     about = context.as_dict() | {"facts": {plain(f.name): f.value for f in scene.facts}}
+    if scene.note:
+        about |= {"note": scene.note.replace("$", "")}  # 'K = K^F, over Θ^f.'
     found: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
     for chart in scene.charts:
         found[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])

@@ -21,7 +21,7 @@ NOTHING_OPEN = "No path is open for any probe example: H is 0 and has no spectru
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     if not bool(context.kernels.npk().any()):
-        return ProbeResult(absent=NOTHING_OPEN)
+        return ProbeResult(facts={"fault": "no open path"}, absent=NOTHING_OPEN)
     npk = context.kernels.npk("trace")
     targets = k.class_targets(context.labels, context.classes)
     spectrum = k.spectrum(npk, targets)

@@ -100,6 +100,12 @@ def test_the_command_computes_the_kernels_of_the_run(
             ["value"],
             "K = K^V, over Θ with γ and shifts of BatchNorm (its statistics are constants).",
         ),
+        (
+            "FR-II",
+            NetConfig("davidnet", (("width", 1),)),
+            ["value"],
+            "K = K^V, over Θ^v with a γ of each channel.",
+        ),
     ],
 )
 def test_the_output_says_which_weights_the_kernel_is_over(
@@ -120,7 +126,7 @@ def test_the_output_says_which_weights_the_kernel_is_over(
     settings = json.loads(str(found["settings"]))
     assert (settings["trains"], settings["tangent_kernel"]) == (trains, said)
     assert ("ntk_value" in found) == ("value" in trains)
-    if regime != "ReLU":
+    if net.name != "davidnet":
         return
     _, folded = kernels(source, tmp_path / "k.npz", "--examples", "probe", "--folded")
     assert "folded weights (BatchNorm is in them)" in str(folded["settings"])

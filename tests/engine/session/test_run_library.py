@@ -14,10 +14,12 @@ import pytest
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.session import engine
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_reader import RunReader
+from tests.engine.session.conftest import Desk, small
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -276,3 +278,27 @@ def test_a_run_that_is_not_recorded_is_given_up_for_another_only_when_that_was_s
     session.send(asked.anyway)
     talk.wait_for(told.RunShown)
     assert session.close(60.0)
+
+
+def test_a_run_of_the_window_has_frames_of_its_first_and_last_step_and_of_pauses(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(engine, "MOMENT", 1e9)
+    desk = Desk(str(tmp_path))
+    desk.do(do.Watch((do.ProbeRequest("npk"), do.ProbeRequest("gates"))))
+    desk.do(do.StartRun(small()))
+    desk.turn(3)
+    desk.do(do.Pause())
+    desk.turn(1)
+    paused = desk.engine.run.step_count
+    desk.do(do.Resume())
+    desk.turn(2)
+    left = desk.engine.run.step_count
+    assert 0 < paused < left
+    desk.engine.close()
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    reader = RunReader(folder)
+    steps = [frame.step for frame in reader.frames]
+    assert (steps[0], steps[-1]) == (0, left)
+    for step in (0, paused, left):
+        assert set(reader.frame(step).readings) == {"npk", "gates"}

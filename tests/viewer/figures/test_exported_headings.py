@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,12 @@ def test_a_table_of_a_matrix() -> None:
         "example \\ unit,a,b,unit 2\nfirst,1.5,2.0,3.0\nexample 1,4.0,5.0,6.0\n"
     )
     assert csv_text(TILES) == "row \\ column,column 0,column 1\nrow 0,1.0,1.0\n"
+
+
+def test_exported_numbers_say_what_the_panel_says_below_them() -> None:
+    scene = replace(SCENE, note="Mean over logits. K = $K^F$, over $Θ^f$.")
+    about = json.loads(str(arrays(scene, CONTEXT)["about"]))
+    assert about["note"] == "Mean over logits. K = K^F, over Θ^f."
 
 
 def test_arrays_are_named_by_chart_and_curve() -> None:
