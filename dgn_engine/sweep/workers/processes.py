@@ -132,7 +132,7 @@ class ProcessWorkers:
 
     def _start_process(self) -> _Worker:
         used = [worker.gpu for worker in self._workers]
-        gpu = next(place for place in self._places if used.count(place) < self._places.count(place))
+        gpu = min(self._places, key=used.count)  # of those that are used least, the first
         environment = dict(ONE_THREAD, **({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}))
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()

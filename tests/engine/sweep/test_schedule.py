@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dgn_engine.sweep.schedule import TRIES, Schedule
-from dgn_engine.sweep.unit import Calculation, ProcessId, UnitUpdate
+import pytest
+
+from dgn_engine.sweep.schedule import TRIES, Schedule, UnitProgress
+from dgn_engine.sweep.unit import Calculation, ProcessId, Unit, UnitUpdate
 from tests.engine.sweep.small import learnt, small
 
 
@@ -82,3 +84,145 @@ def test_updates_of_a_unit_that_was_given_up_are_ignored() -> None:
 def test_updates_cross_as_text() -> None:
     update = UnitUpdate("a", "held", 0.5, 0.75, "held by …", ProcessId(12, "node7"))
     assert UnitUpdate.from_text(update.to_text()) == update
+
+
+def begun(*units: Unit) -> Schedule:
+    """A schedule of units that are all running."""
+    schedule = Schedule(units)
+    for unit in units:
+        schedule.begin(unit.id)
+    return schedule
+
+
+UNIT = "FR-II-s0"
+
+
+@pytest.mark.parametrize(
+    ("update", "stopping", "after"),
+    [
+        (UnitUpdate(UNIT, "running", 0.5, 0.3), False, UnitProgress(UNIT, "running", 0.5, 0.3)),
+        (UnitUpdate(UNIT, "running", 0.5, 0.3), True, UnitProgress(UNIT, "running", 0.5, 0.3)),
+        (UnitUpdate(UNIT, "done", 0.0, 0.3), False, UnitProgress(UNIT, "done", 1.0, 0.3)),
+        (UnitUpdate(UNIT, "diverged", 0.2), False, UnitProgress(UNIT, "diverged", 1.0)),
+        (
+            UnitUpdate(UNIT, "interrupted", 0.5, 0.3, "left"),
+            False,
+            UnitProgress(UNIT, "queued", 0.5, 0.3),
+        ),
+        (
+            UnitUpdate(UNIT, "interrupted", 0.5, 0.3),
+            True,
+            UnitProgress(UNIT, "interrupted", 0.5, 0.3),
+        ),
+        (UnitUpdate(UNIT, "held", 0.5), True, UnitProgress(UNIT, "interrupted", 0.5)),
+        (UnitUpdate(UNIT, "lost", 0.5), True, UnitProgress(UNIT, "interrupted", 0.5)),
+        (
+            UnitUpdate(UNIT, "held", trouble="held by"),
+            False,
+            UnitProgress(UNIT, "queued", trouble="held by"),
+        ),
+        (
+            UnitUpdate(UNIT, "lost", trouble="killed"),
+            False,
+            UnitProgress(UNIT, "queued", trouble="killed"),
+        ),
+        (
+            UnitUpdate(UNIT, "failed", 0.5, trouble="disk full"),
+            True,
+            UnitProgress(UNIT, "queued", 0.5, trouble="disk full"),
+        ),
+        (
+            UnitUpdate(UNIT, "refused", trouble="no such net"),
+            True,
+            UnitProgress(UNIT, "failed", trouble="no such net"),
+        ),
+    ],
+)
+def test_what_follows_from_an_update(
+    update: UnitUpdate, stopping: bool, after: UnitProgress
+) -> None:
+    schedule = begun(small(0))
+    assert schedule.apply(update, stopping) == [after]
+    assert schedule.states == {UNIT: after.state}
+    assert schedule.over is (after.state in ("done", "diverged", "failed"))
+    assert schedule.running == ([UNIT] if after.state == "running" else [])
+    assert ids(schedule) == ([UNIT] if after.state == "queued" else [])
+
+
+def test_a_unit_that_is_queued_again_is_as_far_as_it_ever_was() -> None:
+    schedule = begun(small(0))
+    for fraction in (0.2, 0.7, 0.4):
+        schedule.apply(UnitUpdate(UNIT, "running", fraction), stopping=False)
+    (after,) = schedule.apply(UnitUpdate(UNIT, "lost", 0.1), stopping=False)
+    assert after.fraction == 0.7
+    schedule.begin(UNIT)
+    schedule.apply(UnitUpdate(UNIT, "running", 0.8), stopping=False)
+    assert schedule.stop() == [UnitProgress(UNIT, "interrupted", 0.8)]
+    assert schedule.states == {UNIT: "interrupted"}
+    assert schedule.stop() == []
+    assert not schedule.over
+
+
+def test_a_worker_that_is_lost_again_and_again_at_the_same_place_is_a_failure() -> None:
+    schedule = begun(small(0))
+    states = []
+    for fraction in (0.3, 0.3, 0.2, 0.3):
+        schedule.apply(UnitUpdate(UNIT, "running", fraction), stopping=False)
+        (after,) = schedule.apply(UnitUpdate(UNIT, "lost"), stopping=False)
+        states.append(after.state)
+        if after.state == "queued":
+            schedule.begin(UNIT)
+    assert states == ["queued"] * 3 + ["failed"]
+
+
+def test_a_run_that_somebody_writes_all_the_time_is_given_up_after_300_times() -> None:
+    schedule = Schedule([small(0)])
+    for _ in range(300):
+        schedule.begin(UNIT)
+        (after,) = schedule.apply(UnitUpdate(UNIT, "held", trouble="by x"), stopping=False)
+        assert after.state == "queued"
+    schedule.begin(UNIT)
+    (after,) = schedule.apply(UnitUpdate(UNIT, "held", trouble="by x"), stopping=False)
+    assert after == UnitProgress(UNIT, "failed", trouble="by x")
+
+
+def test_what_is_queued_again_stands_before_what_comes_after_it_and_behind_what_came_before() -> (
+    None
+):
+    schedule = Schedule([small(seed) for seed in range(4)])
+    for seed in (1, 2):
+        schedule.begin(f"FR-II-s{seed}")
+    schedule.apply(UnitUpdate("FR-II-s2", "interrupted"), stopping=False)
+    assert ids(schedule) == ["FR-II-s0", "FR-II-s2", "FR-II-s3"]
+    assert schedule.running == ["FR-II-s1"]
+
+
+def test_what_needs_two_units_waits_for_both_and_fails_once() -> None:
+    both = Calculation("both", "dgn_engine.x:f", needs=("FR-II-s0", "FR-II-s1"))
+    schedule = Schedule([small(0), small(1), both])
+    schedule.begin("FR-II-s0")
+    schedule.begin("FR-II-s1")
+    schedule.apply(UnitUpdate("FR-II-s0", "diverged"), stopping=False)
+    assert ids(schedule) == []
+    failed = schedule.apply(UnitUpdate("FR-II-s1", "refused", trouble="no"), stopping=False)
+    assert failed == [
+        UnitProgress("FR-II-s1", "failed", trouble="no"),
+        UnitProgress("both", "failed", trouble="'FR-II-s1', which it needs, failed: no"),
+    ]
+    again = Schedule([small(0), small(1), both])
+    for seed in (0, 1):
+        again.begin(f"FR-II-s{seed}")
+    refused = [
+        again.apply(UnitUpdate(f"FR-II-s{seed}", "refused", trouble="no"), stopping=False)
+        for seed in (0, 1)
+    ]
+    assert [[one.unit for one in some] for some in refused] == [["FR-II-s0", "both"], ["FR-II-s1"]]
+
+
+def test_what_is_skipped_is_off_the_queue_and_what_needs_it_is_ready() -> None:
+    schedule = Schedule(learnt(0))
+    assert schedule.skip("ReLU-s0", "skipped", 0.5) == UnitProgress("ReLU-s0", "skipped", 1.0, 0.5)
+    assert ids(schedule) == ["FL-s0"]
+    assert schedule.skip("FL-s0", "diverged", None) == UnitProgress("FL-s0", "diverged", 1.0)
+    assert schedule.over
+    assert schedule.states == {"ReLU-s0": "skipped", "FL-s0": "diverged"}

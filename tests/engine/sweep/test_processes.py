@@ -1,0 +1,403 @@
+"""Which unit goes to which process, and what becomes of it when that is gone; none is started."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dgn_engine.config import NetConfig
+from dgn_engine.sweep.unit import Calculation, Training, Unit, UnitFile, UnitTask, UnitUpdate
+from dgn_engine.sweep.workers import processes
+from dgn_engine.sweep.workers.batched_workers import BatchedExecutor, BatchedWorkers, waves
+from dgn_engine.sweep.workers.processes import ProcessExecutor, ProcessWorkers
+from dgn_engine.sweep.workers.unit_child import STOP
+from tests.engine.sweep.small import learnt, never, small
+
+
+class Child:
+    """A process that is made up; `pipe`: its end."""
+
+    exitcode: int | None = None
+
+    def __init__(self, target: object, args: tuple[Any, ...], name: str, daemon: bool) -> None:
+        theirs, self.environment, log = args
+        self.log = Path(log)
+        self.pipe = Connection(os.dup(theirs.fileno()))
+        self.calls: list[object] = []
+        self.closes = True  # when it is told to stop
+        assert daemon
+
+    def start(self) -> None:
+        self.log.touch()
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def join(self, timeout: float | None = None) -> None:
+        self.calls.append(timeout)
+        if self.exitcode is None and self.closes and self.told == STOP:
+            self.exitcode = 0
+
+    def kill(self) -> None:
+        self.calls.append("kill")
+        self.exitcode = -9
+
+    def close(self) -> None:
+        self.pipe.close()
+
+    told = ""
+
+    def hear(self) -> Any:
+        """The next message of the parent: tasks, or that it should stop."""
+        self.told = self.pipe.recv_bytes().decode()
+        return self.told if self.told == STOP else [*map(UnitTask.from_text, json.loads(self.told))]
+
+    def say(self, update: UnitUpdate) -> None:
+        self.pipe.send_bytes(update.to_text().encode())
+
+    def die(self, code: int, said: str) -> None:
+        self.log.write_text(said)
+        self.exitcode = code
+        self.pipe.close()
+
+
+class Context:
+    """A context of multiprocessing that starts nothing."""
+
+    def __init__(self) -> None:
+        self.children: list[Child] = []
+        self.Pipe = Pipe
+
+    def get_context(self, how: str) -> Context:
+        assert how == "spawn"
+        return self
+
+    def Process(self, **given: Any) -> Child:
+        self.children.append(Child(**given))
+        return self.children[-1]
+
+
+class Bench:
+    def __init__(self, root: Path, context: Context) -> None:
+        self.root, self.context = root, context
+        self.updates: list[UnitUpdate] = []
+        self.stack = ExitStack()
+        self.workers: ProcessWorkers
+
+    def begin(self, executor: ProcessExecutor | BatchedExecutor, *units: Unit) -> None:
+        self.workers = executor.workers_in(self.root)
+        self.stack.enter_context(self.workers.start(units, self.updates.append, never))
+
+    def submit(self, *units: Unit) -> list[str]:
+        tasks = [UnitTask(unit, self.root) for unit in units]
+        return [task.unit.id for task in self.workers.submit(tasks)]
+
+    @property
+    def children(self) -> list[Child]:
+        return self.context.children
+
+    def poll(self) -> list[UnitUpdate]:
+        told = len(self.updates)
+        self.workers.poll(0.0)
+        return self.updates[told:]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
+    context = Context()
+    monkeypatch.setattr(processes, "multiprocessing", context)
+    monkeypatch.setattr(processes, "gpus", lambda _units: ())
+    monkeypatch.setattr(processes, "cores", lambda: 3)
+    made = Bench(tmp_path, context)
+    yield made
+    made.stack.close()
+
+
+def convolution(seed: int) -> Training:
+    unit = small(seed)
+    net = NetConfig("cnn4", (("channels", 2),))
+    return replace(unit, id=f"cnn-s{seed}", config=replace(unit.config, net=net))
+
+
+def test_as_many_processes_are_started_as_the_cores_carry_and_each_is_used_again(
+    bench: Bench,
+) -> None:
+    bench.begin(ProcessExecutor())
+    assert bench.workers.places == 3
+    assert not bench.workers.busy
+    assert bench.submit(*map(small, range(5))) == ["FR-II-s0", "FR-II-s1", "FR-II-s2"]
+    assert bench.workers.busy
+    assert [[task.unit.id for task in child.hear()] for child in bench.children] == [
+        ["FR-II-s0"], ["FR-II-s1"], ["FR-II-s2"],
+    ]  # fmt: skip
+    assert [child.environment for child in bench.children] == [
+        {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    ] * 3
+    assert bench.submit(small(3)) == []
+    running, done = UnitUpdate("FR-II-s1", "running", 0.5), UnitUpdate("FR-II-s1", "done", 1.0)
+    bench.children[1].say(running)
+    assert bench.poll() == [running]
+    assert bench.submit(small(3)) == []
+    bench.children[1].say(running)
+    bench.children[1].say(done)
+    assert bench.poll() == [running, done]
+    assert bench.submit(small(3), small(4)) == ["FR-II-s3"]
+    assert [task.unit.id for task in bench.children[1].hear()] == ["FR-II-s3"]
+    assert len(bench.children) == 3
+
+
+def test_a_limit_is_kept_whatever_the_units_are(bench: Bench) -> None:
+    bench.begin(ProcessExecutor(2))
+    assert bench.submit(convolution(0), convolution(1), small(2)) == ["cnn-s0", "cnn-s1"]
+
+
+def test_what_convolves_takes_all_cores_but_one_and_nothing_overtakes_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(processes, "cores", lambda: 4)
+    bench.begin(ProcessExecutor())
+    assert bench.submit(small(0), convolution(1), convolution(2), small(3)) == [
+        "FR-II-s0",
+        "cnn-s1",
+    ]
+    bench.children[1].say(UnitUpdate("cnn-s1", "done"))
+    bench.poll()
+    assert bench.submit(small(3), small(4), convolution(2)) == ["FR-II-s3", "FR-II-s4"]
+
+
+def test_a_unit_that_is_larger_than_the_machine_is_begun_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    bench.begin(ProcessExecutor())
+    assert bench.submit(convolution(0), small(1)) == ["cnn-s0"]
+
+
+def test_each_gpu_has_one_process_or_its_share_of_the_limit(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "gpus", lambda _units: ("4", "7"))
+    bench.begin(ProcessExecutor())
+    units = [convolution(seed) for seed in range(4)]
+    assert len(bench.submit(*units)) == 2
+    seen = [child.environment["CUDA_VISIBLE_DEVICES"] for child in bench.children]
+    assert seen == ["4", "7"]
+    bench.stack.close()
+    bench.children.clear()
+    bench.begin(ProcessExecutor(3))
+    assert len(bench.submit(*units)) == 3
+    seen = [child.environment["CUDA_VISIBLE_DEVICES"] for child in bench.children]
+    assert seen == ["4", "7", "4"]
+    bench.children[1].die(1, "")
+    bench.poll()
+    bench.submit(units[3])
+    assert bench.children[3].environment["CUDA_VISIBLE_DEVICES"] == "7"
+    bench.stack.close()
+    bench.children.clear()
+    bench.begin(ProcessExecutor(4))
+    bench.submit(*units[:2])  # no GPU is shared while another has nothing to do
+    seen = [child.environment["CUDA_VISIBLE_DEVICES"] for child in bench.children]
+    assert seen == ["4", "7"]
+
+
+def test_units_of_a_process_that_died_are_lost_with_what_it_printed(bench: Bench) -> None:
+    bench.begin(ProcessExecutor())
+    bench.submit(small(0), small(1))
+    log = bench.children[0].log
+    assert log == bench.root / "logs" / "worker-1.txt"
+    bench.children[0].die(-11, "\n".join(f"line {n}" for n in range(30)))
+    words = "\n".join(
+        ["The process that had it ended with exit code -11.", *(f"line {n}" for n in range(10, 30))]
+    )
+    assert bench.poll() == [UnitUpdate("FR-II-s0", "lost", trouble=words)]
+    assert not log.exists()
+    said = (bench.root / "logs" / "FR-II-s0.txt").read_text("utf-8")
+    assert said.endswith(f"{words}\n\n")
+    assert bench.submit(small(0)) == ["FR-II-s0"]
+    assert bench.children[2].log.name == "worker-3.txt"
+
+
+def test_a_process_that_died_in_silence_is_told_by_its_exit_code(bench: Bench) -> None:
+    bench.begin(ProcessExecutor())
+    bench.submit(small(0))
+    bench.children[0].die(3, "")
+    (lost,) = bench.poll()
+    assert lost.trouble == "The process that had it ended with exit code 3."
+
+
+def test_processes_are_told_to_stop_and_killed_where_they_do_not(bench: Bench) -> None:
+    bench.begin(ProcessExecutor())
+    bench.submit(small(0), small(1), small(2))
+    for child in bench.children:
+        child.hear()
+    bench.workers.interrupt()
+    good, slow, dead = bench.children
+    assert [child.hear() for child in bench.children] == [STOP] * 3
+    slow.closes = False
+    dead.log.write_text("something was printed")
+    bench.stack.close()
+    assert good.calls == [20.0, None]
+    assert slow.calls == [20.0, 1.0, "kill", None]
+    assert not bench.workers.busy
+    assert [path.name for path in (bench.root / "logs").iterdir()] == ["worker-3.txt"]
+
+
+def test_a_sweep_that_printed_nothing_leaves_no_logs(bench: Bench) -> None:
+    bench.begin(ProcessExecutor())
+    bench.submit(small(0))
+    bench.children[0].hear()
+    bench.children[0].told = STOP
+    bench.stack.close()
+    assert not (bench.root / "logs").exists()
+
+
+def test_without_a_process_polling_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(processes.time, "sleep", waited.append)
+    bench.begin(ProcessExecutor())
+    bench.workers.poll(0.25)
+    assert waited == [0.25]
+
+
+# what a machine carries
+
+
+def test_gpus_are_those_that_may_be_seen_and_only_where_a_unit_wants_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    cpu = small(0)
+    wants: list[Unit] = [
+        cpu,
+        Calculation("x", "dgn_engine.x:f"),
+        replace(cpu, config=replace(cpu.config, device="auto")),
+    ]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert processes.gpus(wants) == ("0", "1")
+    assert processes.gpus([replace(cpu, config=replace(cpu.config, device="cuda"))]) == ("0", "1")
+    assert processes.gpus(wants[:2]) == ()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, 5,7")
+    assert processes.gpus(wants) == ("3", "5")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert processes.gpus(wants) == ()
+
+
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 5, 6}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert processes.cores() == 3
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(), raising=False)
+    assert processes.cores() == 1
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert processes.cores() == 8
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert processes.cores() == 1
+
+
+def test_a_unit_has_one_thread_unless_it_convolves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    nonsense = replace(small(0), config=replace(small(0).config, net=NetConfig("nonsense")))
+    units = [small(0), convolution(0), Calculation("x", "dgn_engine.x:f"), nonsense]
+    assert [processes.threads(unit) for unit in units] == [1, 7, 1, 1]
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert processes.threads(convolution(0)) == 1
+
+
+# stacks
+
+
+@pytest.fixture
+def packs(bench: Bench) -> BatchedWorkers:
+    units: list[Unit] = [*map(small, range(6)), small(9, "DL")]
+    bench.begin(BatchedExecutor(2), *units)
+    assert isinstance(bench.workers, BatchedWorkers)
+    return bench.workers
+
+
+def ids(batches: Iterator[tuple[UnitTask, ...]]) -> list[list[str]]:
+    return [[task.unit.id for task in batch] for batch in batches]
+
+
+def ready(root: Path, *names: int | str) -> list[UnitTask]:
+    units = {unit.id: unit for unit in [*map(small, range(6)), small(9, "DL")]}
+    return [UnitTask(units[f"FR-II-s{n}" if isinstance(n, int) else n], root) for n in names]
+
+
+def test_a_stack_is_given_to_one_process_and_the_rest_one_by_one(
+    packs: BatchedWorkers, tmp_path: Path
+) -> None:
+    everything = ready(tmp_path, *range(6), "DL-s9")
+    assert ids(packs.batches(everything)) == [
+        ["FR-II-s0", "FR-II-s1", "FR-II-s2", "FR-II-s3"], ["FR-II-s4", "FR-II-s5"], ["DL-s9"],
+    ]  # fmt: skip
+
+
+def test_a_stack_waits_for_its_members_as_long_as_anything_runs(
+    bench: Bench, packs: BatchedWorkers
+) -> None:
+    some = ready(bench.root, 0, 1, "DL-s9", 4, 5)
+    assert ids(packs.batches(some)) == [
+        ["DL-s9"], ["FR-II-s4", "FR-II-s5"], ["FR-II-s0", "FR-II-s1"],
+    ]  # fmt: skip
+    bench.submit(small(9, "DL"))
+    bench.children[0].hear()
+    assert ids(packs.batches(ready(bench.root, 0, 1, 5))) == []
+    bench.children[0].say(UnitUpdate("FR-II-s2", "running"))
+    bench.children[0].say(UnitUpdate("FR-II-s3", "done"))
+    bench.children[0].say(UnitUpdate("FR-II-s4", "diverged"))
+    bench.poll()
+    assert ids(packs.batches(ready(bench.root, 0, 1, 5))) == [["FR-II-s5"]]
+    bench.children[0].say(UnitUpdate("FR-II-s2", "done"))
+    bench.poll()
+    assert ids(packs.batches(ready(bench.root, 0, 1))) == [["FR-II-s0", "FR-II-s1"]]
+
+
+@pytest.mark.parametrize("state", ["failed", "refused"])
+def test_members_of_a_stack_that_failed_are_tried_one_by_one(
+    bench: Bench, packs: BatchedWorkers, state: Any
+) -> None:
+    bench.submit(*map(small, range(4)))
+    (child,) = bench.children
+    assert [task.unit.id for task in child.hear()] == [f"FR-II-s{n}" for n in range(4)]
+    updates = [UnitUpdate(f"FR-II-s{n}", state, trouble="no memory") for n in (0, 1)]
+    for update in updates:
+        child.say(update)
+    assert bench.poll() == updates
+    assert bench.submit(small(0)) == ["FR-II-s0"]  # another process, while the others run
+    assert ids(packs.batches(ready(bench.root, 1, 2, 3))) == [
+        ["FR-II-s1"],
+        ["FR-II-s2", "FR-II-s3"],
+    ]
+
+
+def test_a_batch_that_is_lost_is_lost_as_a_whole(bench: Bench, packs: BatchedWorkers) -> None:
+    assert packs.places == 2
+    bench.submit(*map(small, range(4)))
+    bench.children[0].say(UnitUpdate("FR-II-s1", "done"))
+    bench.poll()
+    bench.children[0].die(-9, "")
+    assert [(one.unit, one.state) for one in bench.poll()] == [
+        (f"FR-II-s{n}", "lost") for n in (0, 2, 3)
+    ]
+
+
+def test_what_needs_others_is_in_a_later_wave() -> None:
+    relu, fixed = learnt(0)
+    assert isinstance(fixed, Training)
+    table = Calculation("table", "dgn_engine.x:f", needs=(fixed.id,))
+    last = replace(small(7, "FL"), gates_from=UnitFile("table", "x"))
+    found = waves([relu, small(1), fixed, table, last])
+    assert [[unit.id for unit in wave] for wave in found] == [
+        ["ReLU-s0", "FR-II-s1"], ["FL-s0"], ["FL-s7"],
+    ]  # fmt: skip
