@@ -18,6 +18,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.calculation import is_calculated, read_result, seconds_taken
@@ -77,9 +78,9 @@ def read_unstartable(folder: Path) -> UnstartableUnit | None:
     if (folder / RUN).exists():
         return None
     try:
-        tree = json.loads((folder / UNSTARTABLE).read_text(encoding="utf-8"))
+        tree = json.loads(read_text(folder / UNSTARTABLE))
         found: UnstartableUnit = from_plain(UnstartableUnit, tree)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     return found
 

@@ -116,7 +116,7 @@ def write_log(root: Path, unit_id: str, text: str) -> None:
     """Add an attempt that failed to the unit's log; a full disk must not hide the cause."""
     head = f"{datetime.now():%Y-%m-%d %H:%M:%S} process {os.getpid()} on {platform.node()}\n"
     try:
-        (root / LOGS).mkdir(parents=True, exist_ok=True)
+        (root / LOGS).mkdir(exist_ok=True)
         with log_path(root, unit_id).open("a", encoding="utf-8") as log:
             log.write(f"{head}{text.rstrip()}\n\n")
     except OSError:

@@ -173,7 +173,8 @@ def test_what_convolves_takes_all_cores_but_one_and_nothing_overtakes_it(
     ]
     bench.children[1].say(UnitUpdate("cnn-s1", "done"))
     bench.poll()
-    assert bench.submit(small(3), small(4), convolution(2)) == ["FR-II-s3", "FR-II-s4"]
+    assert bench.submit(small(3), convolution(2), small(4)) == ["FR-II-s3"]
+    assert bench.submit(small(4)) == ["FR-II-s4"]
 
 
 def test_a_unit_that_is_larger_than_the_machine_is_begun_alone(

@@ -139,10 +139,20 @@ def test_both_files_hold_every_run(rows: list[SummaryRow], tmp_path: Path) -> No
 def test_a_setting_that_a_run_does_not_have_is_an_empty_cell(tmp_path: Path) -> None:
     made = Sweep((run("a", {"seed": 3}),), ("net.bias", "seed"))
     write_results(tmp_path, made, [SummaryRow("a", {"seed": 3}, "queued")], "interrupted")
-    lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
-    assert lines == [
-        "run,net.bias,seed,state,best,last,train,epochs,seconds,trouble", "a,,3,queued,,,,,,",
-    ]  # fmt: skip
+    assert (tmp_path / "results.csv").read_bytes() == (
+        b"run,net.bias,seed,state,best,last,train,epochs,seconds,trouble\na,,3,queued,,,,,,\n"
+    )
+    assert (tmp_path / "results.json").read_bytes().endswith(b"}\n")
+
+
+def test_words_are_written_as_they_are(tmp_path: Path) -> None:
+    made = Sweep((run("a", {"data.root": "/größe"}),), ("data.root",))
+    row = SummaryRow("a", {"data.root": "/größe"}, "failed", trouble="kein Platz für β")
+    write_results(tmp_path, made, [row], "failed")
+    for name in ("results.json", "results.csv"):
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert "/größe" in text
+        assert "kein Platz für β" in text
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
