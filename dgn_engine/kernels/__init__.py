@@ -1,5 +1,6 @@
 """Kernels of deep gated networks: pure functions on tensors, without state (THEORY §3–7)."""
 
+from dgn_engine.kernels.architecture_limits import network_limit
 from dgn_engine.kernels.budget import check_budget, kernel_bytes
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.empirical import empirical_ntk
@@ -15,6 +16,7 @@ from dgn_engine.kernels.gradient_flow import KernelTrajectory, gradient_descent,
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.infinite import (
     LimitKernels,
+    gated_limit,
     linear_limit,
     relu_limit,
     soft_relu_limit,
@@ -89,6 +91,7 @@ __all__ = [
     "estimate_path_kernel",
     "expected_value_kernel",
     "gate_churn",
+    "gated_limit",
     "gradient_descent",
     "gradient_flow",
     "input_gram",
@@ -98,6 +101,7 @@ __all__ = [
     "layer_sensitivity",
     "leading_spectrum",
     "linear_limit",
+    "network_limit",
     "neural_path_kernel",
     "npk_cost",
     "ntk_cost",

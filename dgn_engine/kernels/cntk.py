@@ -153,10 +153,11 @@ def _pairs(
     for node in architecture.nodes:
         match node:
             case arch.Conv():
-                S, T = _linear(S, node), _linear(T, node)
+                S, T = box_mean(S, node), box_mean(T, node)
                 T = T + S
                 v = next(layers)
-                S, slope = _rectified(S, v[row], v[columns], flat, columns.start == row)
+                itself = slice(0, int(columns.start == row))
+                S, slope = rectified(S, v[row : row + 1], v[columns], itself)
                 T = T * slope
             case arch.GlobalAveragePool() | arch.Flatten():
                 axes = tuple(range(1, S.dim()))
@@ -166,33 +167,28 @@ def _pairs(
     raise AssertionError("a map must be pooled or flattened before a dense layer")
 
 
-def _linear(K: Tensor, node: arch.Conv) -> Tensor:
+def box_mean(K: Tensor, node: arch.Conv) -> Tensor:
     """What a convolution does to a covariance: the mean over its window, both ends together."""
     if K.dim() == 3:
         return _window_mean(K, node)
     return box_sum(K, node) / node.kernel**2
 
 
-def _rectified(
-    M: Tensor, one: Tensor, many: Tensor, flat: bool, first_is_itself: bool
-) -> tuple[Tensor, Tensor]:
-    """2E[χχ'] and 2E[χ'χ'] for covariances M, variances (H, W) and (B, H, W).
+def rectified(M: Tensor, one: Tensor, many: Tensor, itself: slice) -> tuple[Tensor, Tensor]:
+    """2E[χχ'] and 2E[χ'χ'] for covariances M of vectors (B,), of maps (B, H, W) with p = p', or
+    (B, H, W, H', W'), and variances (1 or B, ...), (B, ...).
 
-    `first_is_itself`: the first pair is an example with itself, whose correlation at p = p' is
-    one exactly.
+    `itself`: these pairs are an example with itself, whose correlation at p = p' is one exactly.
     """
-    shape = M.shape
-    if flat:
-        scale = (one[None] * many).sqrt()
-        rho = torch.where(scale > 0, M / scale, 0.0).clamp(-1.0, 1.0)
-        if first_is_itself:
-            rho[0] = 1.0
+    pairs = M.dim() == 5
+    if pairs:
+        one, many = one[:, :, :, None, None], many[:, None, None]
+    scale = (one * many).sqrt()
+    rho = torch.where(scale > 0, M / scale, 0.0).clamp(-1.0, 1.0)
+    if pairs:
+        torch.einsum("byxyx->byx", rho)[itself] = 1.0
     else:
-        scale = (one[None, :, :, None, None] * many[:, None, None]).sqrt()
-        rho = torch.where(scale > 0, M / scale, 0.0).clamp(-1.0, 1.0)
-        if first_is_itself:
-            rho[0].reshape(one.numel(), -1).fill_diagonal_(1.0)
+        rho[itself] = 1.0
     angle = torch.acos(rho)
     slope = (torch.pi - angle) / torch.pi
-    covariance = scale * ((1 - rho.square()).sqrt() / torch.pi + slope * rho)
-    return covariance.reshape(shape), slope
+    return scale * ((1 - rho.square()).sqrt() / torch.pi + slope * rho), slope

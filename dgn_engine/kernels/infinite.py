@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,10 +17,15 @@ from dgn_engine.kernels.arguments import (
     check_inputs,
     check_number,
     check_tensor,
+    check_word,
 )
 from dgn_engine.kernels.gram import flat_gram
 from dgn_engine.kernels.mehler import diagonal, expectations
 from dgn_engine.model.gates import Gate
+
+Moments = tuple[Tensor, Tensor, Tensor]
+"""A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
+Sigmas = float | Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -39,29 +46,54 @@ class LimitKernels:
 
     @property
     def averaged(self) -> Tensor:
-        """(K̃^(d) + Σ^(d))/2, the limit for hidden weights N(0, 2/w) and output N(0, 1/w)."""
+        """(K̃^(d) + Σ^(d))/2: of `relu_limit` and `linear_limit` with their own weights, the limit
+        for hidden weights N(0, 2/w) and output weights N(0, 1/w)."""
         return (self.tangent + self.covariance) / 2
 
 
-def relu_limit(x: Tensor, depth: int, other: Tensor | None = None) -> LimitKernels:
+def relu_limit(
+    x: Tensor,
+    depth: int,
+    other: Tensor | None = None,
+    sigma_w: Sigmas | None = None,
+    sigma_b: Sigmas = 0.0,
+) -> LimitKernels:
     """ReLU, `depth` weight layers, all weights N(0, 2/w) (first layer too): arc-cosine closed form.
 
     x (n, ...) against itself or `other` (m, ...). `tangent` is the limit for an output layer
-    N(0, 2/w), `averaged` for N(0, 1/w). Sources: Jacot et al. 2018; Cho & Saul 2009; [NPF] §2.
+    N(0, 2/w), `averaged` for N(0, 1/w). With `sigma_w`, of all layers or of each of them, the
+    parameters are those of the NTK parametrisation, q = (σ_w/√fan-in)Wz + σ_b·b, W and b ~ N(0, 1):
+    `tangent` counts biases, `covariance` is that of the outputs (NNGP).
+    Sources: Jacot et al. 2018; Cho & Saul 2009; [NPF] §2.
     """
-    covariance, squares, other_squares = _start(x, other, depth)
+    first, *rest = _layers(x, depth, sigma_w, sigma_b)
+    covariance, squares, other_squares = first.after(_start(x, other))
     tangent = covariance
-    for _ in range(depth - 1):
-        covariance, slope = relu_moments(covariance, squares, other_squares, other is None)
-        tangent = tangent * slope + covariance
+    for layer in rest:
+        moment, slope = relu_moments(covariance, squares, other_squares, other is None)
+        # 2E[χ(q)²] is the variance of q.
+        covariance, squares, other_squares = layer.after((moment, squares, other_squares))
+        tangent = tangent * slope * layer.weight + covariance
     return LimitKernels(tangent, covariance)
 
 
-def linear_limit(x: Tensor, depth: int, other: Tensor | None = None) -> LimitKernels:
-    """The deep linear network (all gates one) in the same weights: K̃^(d) = d·2^{d-1}Σ."""
-    gram = _start(x, other, depth)[0]
-    covariance = 2.0 ** (depth - 1) * gram
-    return LimitKernels(depth * covariance, covariance)
+def linear_limit(
+    x: Tensor,
+    depth: int,
+    other: Tensor | None = None,
+    sigma_w: Sigmas | None = None,
+    sigma_b: Sigmas = 0.0,
+) -> LimitKernels:
+    """The deep linear network (all gates one) in the same weights: K̃^(d) = d·2^{d-1}Σ; with
+    `sigma_w` and `sigma_b` as `relu_limit` takes them."""
+    first, *rest = _layers(x, depth, sigma_w, sigma_b)
+    moments = first.after(_start(x, other))
+    tangent = moments[0]
+    for layer in rest:
+        one, two, three = (2 * part for part in moments)
+        moments = layer.after((one, two, three))
+        tangent = 2 * tangent * layer.weight + moments[0]
+    return LimitKernels(tangent, moments[0])
 
 
 def soft_relu_limit(
@@ -71,22 +103,25 @@ def soft_relu_limit(
     epsilon: float = 0.0,
     other: Tensor | None = None,
     as_printed: bool = False,
+    sigma_w: Sigmas | None = None,
+    sigma_b: Sigmas = 0.0,
 ) -> LimitKernels:
     """One soft-ReLU network z = qγ(q), NTK parametrisation: W ~ N(0, 1), q_1 = √(2/d_in)Wx,
-    q_{l+1} = √(2/w)Wz, ŷ = √(2/w)a·z; the limit is `tangent`.
+    q_{l+1} = √(2/w)Wz, ŷ = √(2/w)a·z; the limit is `tangent`. With `sigma_w` and `sigma_b` as
+    `relu_limit` takes them.
 
     Soft gates are not homogeneous, so the scale of the start matters: (2/d_in)XXᵀ here;
     `as_printed` starts at XXᵀ as the papers write it, which no finite network has as its limit.
     The parts follow from χ' = γ + q∂γ: K^V keeps γ on the way back, K^F what is left.
     """
-    check_tensor("x", x)
-    check_number("beta", beta, above=0.0)
-    check_number("epsilon", epsilon)
+    gate = _soft_gate(x, beta, epsilon)
     check_flag("as_printed", as_printed)
-    gate = Gate(soft=True, beta=beta, epsilon=epsilon)
-    start = 1.0 if as_printed else 2.0 / x[0].numel()
-    covariance, squares, other_squares = (start * part for part in _start(x, other, depth))
-    whole = value = mixed = mixed_back = covariance
+    if as_printed and sigma_w is not None:
+        raise ArgumentError("as_printed is the papers' recursion, which has no sigma_w.")
+    given = sigma_w is not None or as_printed
+    first, *rest = _layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
+    moments = first.after(_start(x, other))
+    whole = value = mixed = mixed_back = moments[0]
     error = 0.0
 
     def gamma(q: Tensor) -> Tensor:
@@ -98,20 +133,86 @@ def soft_relu_limit(
     def slope(q: Tensor) -> Tensor:
         return gate(q) + q * gate.derivative(q)
 
-    for _ in range(depth - 1):
-        std, other_std = squares.sqrt(), other_squares.sqrt()
-        rho = _correlation(covariance, squares, other_squares, other is None)
-        pairs = ((chi, chi), (slope, slope), (gamma, gamma), (slope, gamma), (gamma, slope))
-        moments, bound = expectations(pairs, std, other_std, rho)
+    pairs = ((chi, chi), (slope, slope), (gamma, gamma), (slope, gamma), (gamma, slope))
+    for layer in rest:
+        std, other_std = moments[1].sqrt(), moments[2].sqrt()
+        found, bound = expectations(pairs, std, other_std, _correlation(*moments, other is None))
         error = max(error, bound)
-        covariance, full, gates, forth, back = (2.0 * moment for moment in moments)
-        whole = whole * full + covariance
-        value = value * gates + covariance
-        mixed = mixed * forth + covariance
-        mixed_back = mixed_back * back + covariance
+        after, full, gates, forth, back = (2.0 * moment for moment in found)
         squares, other_squares = (2 * diagonal(chi, chi, s) for s in (std, other_std))
+        moments = layer.after((after, squares, other_squares))
+        whole = whole * full * layer.weight + moments[0]
+        value = value * gates * layer.weight + moments[0]
+        mixed = mixed * forth * layer.weight + moments[0]
+        mixed_back = mixed_back * back * layer.weight + moments[0]
     cross = mixed + mixed_back - 2 * value
-    return LimitKernels(whole, covariance, value, whole - value - cross, cross, error)
+    return LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
+
+
+def gated_limit(
+    x: Tensor,
+    depth: int,
+    beta: float | None = None,
+    epsilon: float = 0.0,
+    other: Tensor | None = None,
+    value_input: Literal["image", "ones"] = "image",
+    linear_features: bool = False,
+) -> LimitKernels:
+    """A deep gated network at initialisation, feature and value network independent and both wide:
+    gates of x (n, ...), hard, or soft with `beta` and `epsilon`.
+
+    NTK parametrisation as in `soft_relu_limit`, σ_w = √2 in both networks. With Σ̂_l = 2E[G_lG_l']
+    over the Gaussian pre-activations of the feature network, whose tangent kernel at layer l is
+    Θ_l, and Σ the Gram matrix of x^v times 2/d_in: `covariance` Σ ⊙ Π_l Σ̂_l; `value`, K^V, d times
+    that (βH of a network that is wide); `feature`, K^F over Θ^f through soft gates,
+    Σ_l Θ_l ⊙ 2E[∂γ∂γ'] ⊙ Σ ⊙ Π_{l'≠l} Σ̂_l' (None where gates are hard); `tangent` their sum: K is
+    `value` where the gates are fixed. Divide by 2/d_in for weights N(0, 2/w).
+    `value_input`: x^v is x or all ones. `linear_features`: the feature network has no ReLU.
+    Sources: [NPF] Theorem 5.1, [DUAL] Theorem 3.1 (K^V); K^F is [DGN] Lemma 3.1 as w → ∞.
+    """
+    check_word("value_input", value_input, Literal["image", "ones"])
+    check_flag("linear_features", linear_features)
+    gate = Gate() if beta is None else _soft_gate(x, beta, epsilon)
+    first, *rest = _layers(x, depth, math.sqrt(2), 0.0)
+    moments = first.after(_start(x, other))
+    covariance = moments[0]
+    if value_input == "ones":
+        covariance = torch.full_like(covariance, 2.0)  # (2/d_in)·d_in
+    tangent, feature = moments[0], torch.zeros_like(covariance)
+    error = 0.0
+    for layer in rest:
+        gates, changes, bound = _gate_moments(gate, moments, other is None)
+        error = max(error, bound)
+        feature = feature * gates
+        if changes is not None:
+            feature = feature + tangent * changes * covariance
+        covariance = covariance * gates
+        moment, slope = 2 * moments[0], torch.full_like(gates, 2.0)
+        squares = moments[1:]
+        if linear_features:
+            squares = (2 * moments[1], 2 * moments[2])
+        else:
+            moment, slope = relu_moments(*moments, other is None)
+        moments = layer.after((moment, *squares))
+        tangent = tangent * slope + moments[0]
+    value = depth * covariance
+    if beta is None:
+        return LimitKernels(value, covariance, value)
+    return LimitKernels(value + feature, covariance, value, feature, None, error)
+
+
+def _gate_moments(gate: Gate, moments: Moments, same: bool) -> tuple[Tensor, Tensor | None, float]:
+    """2E[γγ'], for soft gates 2E[∂γ∂γ'], and the bound on their error."""
+    if not gate.soft:
+        return relu_moments(*moments, same)[1], None, 0.0
+
+    def gamma(q: Tensor) -> Tensor:
+        return gate(q)
+
+    pairs = ((gamma, gamma), (gate.derivative, gate.derivative))
+    std, other_std = moments[1].sqrt(), moments[2].sqrt()
+    (gates, changes), bound = expectations(pairs, std, other_std, _correlation(*moments, same))
+    return 2 * gates, 2 * changes, bound
 
 
 def relu_moments(
@@ -138,11 +239,62 @@ def _correlation(covariance: Tensor, squares: Tensor, other_squares: Tensor, sam
     return rho
 
 
-def _start(x: Tensor, other: Tensor | None, depth: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Σ and the squared norms on both sides, in float64 on the CPU."""
+@dataclass(frozen=True)
+class _LimitLayer:
+    """A weight layer: `weight` times a moment 2E[χχ'], plus `bias`, is the next covariance."""
+
+    weight: float
+    bias: float
+
+    def after(self, moments: Moments) -> Moments:
+        one, two, three = (self.weight * moment + self.bias for moment in moments)
+        return one, two, three
+
+
+def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> list[_LimitLayer]:
+    """One for each weight layer; without `sigma_w` Σ starts the recursion and 2E[χχ'] is all."""
+    check_tensor("x", x)
     check_count("depth", depth, 0)
     if not depth:
         raise ArgumentError("depth is 0; a network has at least one weight layer.")
+    biases = each_sigma("sigma_b", sigma_b, depth)
+    if sigma_w is None:
+        if any(biases):
+            raise ArgumentError(
+                "sigma_b was given without sigma_w; biases belong to the NTK parametrisation, "
+                "which needs both."
+            )
+        return [_LimitLayer(1.0, 0.0)] * depth
+    weights = each_sigma("sigma_w", sigma_w, depth)
+    found = [_LimitLayer(w**2 / 2, b**2) for w, b in zip(weights, biases, strict=True)]
+    found[0] = _LimitLayer(weights[0] ** 2 / x[0].numel(), biases[0] ** 2)
+    return found
+
+
+def each_sigma(name: str, sigmas: object, depth: int) -> list[float]:
+    """Standard deviations, one for each of so many layers."""
+    if isinstance(sigmas, Sequence) and not isinstance(sigmas, str):
+        if len(sigmas) != depth:
+            raise ArgumentError(
+                f"{name} has {len(sigmas)} numbers; one is needed for each of the {depth} weight "
+                "layers, or a single one for all."
+            )
+        for place, sigma in enumerate(sigmas):
+            check_number(f"Number {place} of {name}", sigma)
+        return [float(sigma) for sigma in sigmas]
+    check_number(name, sigmas)
+    return [float(sigmas)] * depth  # type: ignore[arg-type]  # checked to be a number
+
+
+def _soft_gate(x: Tensor, beta: float, epsilon: float) -> Gate:
+    check_tensor("x", x)
+    check_number("beta", beta, above=0.0)
+    check_number("epsilon", epsilon)
+    return Gate(soft=True, beta=beta, epsilon=epsilon)
+
+
+def _start(x: Tensor, other: Tensor | None) -> Moments:
+    """Σ and the squared norms on both sides, in float64 on the CPU."""
     check_tensor("x", x)
     if other is not None:
         check_inputs("other", other, tuple(x.shape[1:]), like=x)

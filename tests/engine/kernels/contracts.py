@@ -28,6 +28,10 @@ CONTRACTS: dict[str, Contract] = {
     "contradictory_examples": ({"x": "n ...", "labels": "n"}, {"": "k"}),
     "convolutional_limit": ({"x": "n c h w", "other": "m c h w"}, BLOCK),
     "estimate_path_kernel": (GATES, {"kernel": "n m", "error": "n m"}),
+    "gated_limit": (
+        {"x": "n ...", "other": "m ..."},
+        {**BLOCK, "value": "n m", "feature": "n m"},
+    ),
     "gradient_descent": ({"kernel": "n ...", "targets": "n ...", "block": "m ..."}, TRAJECTORY),
     "gradient_flow": ({"kernel": "n ...", "targets": "n ...", "block": "m ..."}, TRAJECTORY),
     "input_gram": ({"x": "n ...", "other": "m ..."}, {"": "n m"}),
@@ -42,6 +46,7 @@ CONTRACTS: dict[str, Contract] = {
         {"eigenvalues": "k", "vectors": "n k", "cumulative": "k"},
     ),
     "linear_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
+    "network_limit": ({"x": "n ...", "other": "m ..."}, BLOCK),
     "neural_path_kernel": (GATES, {"": "n m"}),
     "nu": ({"kernel": "n n", "targets": "n ..."}, {}),
     "overlap": (GATES, {"": "n m"}),

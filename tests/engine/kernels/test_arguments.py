@@ -120,6 +120,9 @@ CALLS: dict[str, Callable[[], Call]] = {
     "gate_churn": lambda: {
         "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
     },
+    "gated_limit": lambda: _limit(
+        beta=4.0, epsilon=0.1, value_input="ones", linear_features=True,
+    ),
     "gradient_descent": lambda: {**_trajectory(), "rate": 0.1, "steps": (1, 2)},
     "gradient_flow": lambda: {**_trajectory(), "times": (0.0, 0.5)},
     "input_gram": lambda: _without(_limit(), "depth"),
@@ -135,7 +138,11 @@ CALLS: dict[str, Callable[[], Call]] = {
         "sensitivities": torch.ones(N, 3), "other": torch.ones(2, 3),
     },
     "leading_spectrum": lambda: {"kernel": _kernel(), "count": 2},
-    "linear_limit": _limit,
+    "linear_limit": lambda: _limit(sigma_w=1.0, sigma_b=[0.1, 0.0, 0.2]),
+    "network_limit": lambda: {
+        "architecture": CONVOLUTIONS, "x": images(CONVOLUTIONS, N),
+        "other": images(CONVOLUTIONS, 3, 1), "sigma_w": 1.0, "sigma_b": 0.1,
+    },
     "neural_path_kernel": lambda: _paths(normalise="width"),
     "npk_cost": lambda: {"architecture": DENSE, "n": 3},
     "ntk_cost": lambda: {"architecture": DENSE, "n": 3},
@@ -151,7 +158,7 @@ CALLS: dict[str, Callable[[], Call]] = {
     "pair_bytes": lambda: {"architecture": DENSE},
     "random_gating_eigenvalues": lambda: {"n": 3, "p": 0.5, "depth": 2},
     "random_gating_kernel": lambda: {"n": 3, "p": 0.5, "depth": 2},
-    "relu_limit": _limit,
+    "relu_limit": lambda: _limit(sigma_w=[1.0, 1.2, 0.9], sigma_b=0.1),
     "residual_blocks": lambda: {"architecture": BLOCKS},
     "sensitive_overlap": lambda: _without(
         _paths(
@@ -160,7 +167,9 @@ CALLS: dict[str, Callable[[], Call]] = {
         ),
         "x_value",
     ),
-    "soft_relu_limit": lambda: _limit(beta=4.0, epsilon=0.1, as_printed=False),
+    "soft_relu_limit": lambda: _limit(
+        beta=4.0, epsilon=0.1, as_printed=False, sigma_w=1.0, sigma_b=0.1,
+    ),
     "spectrum": lambda: {"kernel": _kernel(), "targets": _targets(), "ridge": 0.1},
     "sub_network": lambda: {"architecture": BLOCKS, "kept": (0,)},
     "sub_network_kernel": lambda: _paths(BLOCKS, kept=(0,)),
@@ -341,6 +350,16 @@ def _given(network: Any) -> Bad:
         yield f"gates of {label}", given.with_gates(tuple(random_gates(DENSE, count, hard=True)))
 
 
+def _deviations(found: Any) -> Bad:
+    yield "negative", -0.5
+    yield "infinite", math.inf
+    yield "not a number", math.nan
+    yield "a word", "1"
+    yield "too many", [1.0] * 9
+    yield "one negative", [-1.0, 1.0, 1.0]
+    yield "one of words", ["1", 1.0, 1.0]
+
+
 BAD: dict[str, Callable[[Any], Bad]] = {
     "after": _layers,
     "architecture": lambda _: iter([("nothing", None), ("a list", [1]), ("a module", _module())]),
@@ -366,6 +385,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "input_shape": lambda _: iter([
         ("nothing", None), ("zero", (0,)), ("none", ()), ("half", (1.5,)), ("words", "3"),
     ]),
+    "linear_features": _flags,
     "kept": lambda _: iter([("beyond", (5,)), ("negative", (-1,)), ("half", (0.5,))]),
     "kernel": _kernels,
     "labels": _labels,
@@ -389,6 +409,8 @@ BAD: dict[str, Callable[[Any], Bad]] = {
         ("too few", sigmas[:-1]), ("zero", [0.0, *sigmas[1:]]), ("negative", [-0.5, *sigmas[1:]]),
         ("not a number", [math.nan, *sigmas[1:]]), ("a number", 0.5), ("nothing", None),
     ]),
+    "sigma_b": _deviations,
+    "sigma_w": _deviations,
     "steps": lambda _: iter([
         ("none", ()), ("negative", (-1,)), ("half", (1.5,)), ("bool", (True,)), ("words", "3"),
         ("a number", 3), ("nothing", None),
@@ -406,6 +428,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "trains": lambda _: iter([
         ("a word", "value"), ("unknown", ("gates",)), ("empty", ()), ("a number", 3),
     ]),
+    "value_input": _words,
     "weights": lambda weights: _first_of(weights, _no_floats),
     "x": _inputs,
     "x_value": _of_the_network,
@@ -417,6 +440,9 @@ MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
     ("class_targets", "labels"): lambda labels: iter([
         *_labels(labels), ("negative", labels - 1), ("too many", labels + 1),
     ]),
+    ("gated_limit", "beta"): lambda beta: iter(
+        pair for pair in _positive(beta) if pair[1] is not None  # hard gates have none
+    ),
     ("contradictory_examples", "labels"): lambda labels: iter([
         *_labels(labels), ("one too few", labels[:-1]),
     ]),
