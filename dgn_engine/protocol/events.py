@@ -119,6 +119,7 @@ class ProbeScalars(Event):
     step: int
     probe: str
     values: Mapping[str, float]
+    examples: int = 0  # probe examples that were read; 0: all of them
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,11 @@ class Reading:
     facts: Mapping[str, str] = field(default_factory=dict)
     absent: str = ""
     too_expensive: float = 0.0  # seconds it was expected to take; then it was not begun
-    remark: str = ""  # why it shows less than was asked for: 'probe batch halved to 32: …'
+    remark: str = ""  # why it shows less than was asked for: '16 of 64 probe examples', …
+    examples: int = 0  # probe examples that it shows, where that is not all of them
+    whole: float = (
+        0.0  # seconds that all probe examples would take; 0: they were read, or cannot be
+    )
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())

@@ -30,7 +30,8 @@ class FramePublisher:
         # A diverged run has no gates to read: what was seen last stays.
         due = () if run.diverged else run.probe_schedule.due(run.step_count, not running)
         if due:
-            run.probe_schedule.read(due, run.context(self._comparison.gates), run.step_count)
+            context = run.context(self._comparison.gates)
+            run.probe_schedule.read(due, context, run.step_count, standing=not running)
         now = time.monotonic()
         if not due and running and now - self._published < PUBLISH_EVERY:
             return None

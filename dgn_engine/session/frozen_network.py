@@ -80,7 +80,7 @@ class FrozenNetwork:
         self._x, self._labels = inputs.x.reshape(len(inputs.x), *shape), inputs.labels
         self._classes = inputs.classes
         self.probe_schedule = ProbeSchedule(
-            lambda e: None if isinstance(e, ProbeScalars) and not traced else emit(e)
+            lambda e: None if isinstance(e, ProbeScalars) and not traced else emit(e), fewer=True
         )
         self._gates: tuple[Tensor, ...] | None = None
 
@@ -89,12 +89,12 @@ class FrozenNetwork:
 
         `compared` gives the gates of the network that it is compared with.
         """
-        due = self.probe_schedule.due(self.step)[:1]
+        due = self.probe_schedule.due(self.step, catch_up=True)[:1]
         if due:
             context = ProbeContext(
                 self.network, self._x, self._labels, self.regime, compared, self._classes
             )
-            self.probe_schedule.read(due, context, self.step)
+            self.probe_schedule.read(due, context, self.step, standing=True)
         return bool(due)
 
     @property

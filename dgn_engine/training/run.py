@@ -96,7 +96,7 @@ class Run:
         self.pace = config.training.pace
         self.learning_rate = config.training.learning_rate
         self.evaluation = EvaluationSchedule(self.trainer, emit, live)
-        self.probe_schedule = ProbeSchedule(emit)
+        self.probe_schedule = ProbeSchedule(emit, fewer=live)
         self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
         rows = self._probe_rows = torch.tensor(self.probe_set.indices, device=self.device)
         self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]

@@ -24,6 +24,7 @@ from dgn_viewer.docks.panel_message import (
     ComparisonButton,
     PanelMessage,
     State,
+    WholeButton,
     expected_compared_seconds,
     expected_seconds,
     footer,
@@ -87,6 +88,8 @@ class PanelDock(QWidget):
         self._pages.addWidget(self._message)
         self._pages.addWidget(self._scene)
         self._footer = TextLine(theme)
+        self._all = WholeButton(self.spec)
+        self._all.clicked.connect(self._compute_anyway)
         self._offer = ComparisonButton(self.spec)
         self._offer.clicked.connect(self._compute_compared)
         self._lay_out()
@@ -132,6 +135,7 @@ class PanelDock(QWidget):
                 said = message(self._state, self.spec, self._view, shown, self._anyway)
                 self._message.say(*said[:2], offer=said[2])
                 self._pages.setCurrentWidget(self._message)
+        self._all.show_view(self._view, isinstance(shown, Scene), self._anyway)
         self._offer.show_view(self._view, isinstance(shown, Scene))
         self._export.setEnabled(isinstance(shown, Scene))
 
@@ -191,7 +195,7 @@ class PanelDock(QWidget):
     def _lay_out(self) -> None:
         combos = self._combos.values()
         header = row((self._facts, 1), *combos, self._about, self._export, spacing=4)
-        below = row((self._footer, 1), self._offer)
+        below = row((self._footer, 1), self._all, self._offer)
         column(header, (self._pages, 1), below, into=self, margins=(8, 4, 8, 4), spacing=2)
 
     def _button(self, tip: str) -> QToolButton:

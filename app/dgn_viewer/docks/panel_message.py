@@ -69,7 +69,15 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
     if longest > 0 and not view.paused:
         parts.append(f"every {in_seconds(longest)}")
     parts.extend(dict.fromkeys(reading.remark for reading in readings if reading.remark))
+    parts.extend(_remarks_of_b(spec, view))
     return " · ".join([*parts, scene.note] if scene.note else parts)
+
+
+def _remarks_of_b(spec: PanelSpec, view: View) -> tuple[str, ...]:
+    """What the readings of B leave out, where those of A do not leave out the same."""
+    ours = {reading.remark for reading in readings_of(spec, view)}
+    found = (reading.remark for reading in compared_readings(spec, view))
+    return tuple(f"B: {remark}" for remark in dict.fromkeys(found) if remark and remark not in ours)
 
 
 def in_seconds(seconds: float) -> str:
@@ -129,6 +137,25 @@ class PanelMessage(QWidget):
         QGuiApplication.clipboard().setText(self._details.toPlainText())
 
 
+class WholeButton(QPushButton):
+    """'All examples': reads the whole probe set where a panel shows fewer to take no longer."""
+
+    def __init__(self, spec: PanelSpec) -> None:
+        super().__init__("All examples")
+        self.setObjectName("compute_whole")
+        self.setProperty("role", "small")
+        self._spec = spec
+        self.setVisible(False)
+
+    def show_view(self, view: View, picture: bool, anyway: bool) -> None:
+        """`anyway`: it was pressed, and the reading has not come yet."""
+        expected = max((r.whole for r in readings_of(self._spec, view)), default=0.0)
+        self.setText("Computing…" if anyway else "All examples")
+        self.setToolTip(f"About {in_seconds(expected)} a reading; training waits for it.")
+        self.setEnabled(not anyway)
+        self.setVisible(picture and expected > 0)
+
+
 class ComparisonButton(QPushButton):
     """'Compute B anyway': requests the costly reading, until something else is compared."""
 
@@ -147,14 +174,24 @@ class ComparisonButton(QPushButton):
         if name != self._name:
             self._name, self.wanted = name, False
         expected = expected_compared_seconds(self._spec, view)
-        self.setText("Computing B…" if self.wanted else "Compute B anyway")
+        self.setText("Computing B…" if self.wanted else self._offered(view))
         self.setToolTip(f"About {in_seconds(expected)} a reading of {name}; training waits for it.")
         self.setEnabled(not self.wanted)
         self.setVisible(picture and expected > 0)
 
+    def _offered(self, view: View) -> str:
+        dear = any(reading.too_expensive for reading in compared_readings(self._spec, view))
+        return "Compute B anyway" if dear else "All examples of B"
 
-def expected_compared_seconds(spec: PanelSpec, view: View) -> float:
-    """Seconds of the reading of B that was left out as too expensive; 0 where none was."""
+
+def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+    """The readings of B that the panel is made of."""
     known = view.compared.readings if view.compared is not None else {}
     found = (known.get(probe) for probe in spec.probes)
-    return max((reading.too_expensive for reading in found if reading is not None), default=0.0)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def expected_compared_seconds(spec: PanelSpec, view: View) -> float:
+    """Seconds of the reading of B that was left out, or cut down to fewer examples; 0: none was."""
+    found = compared_readings(spec, view)
+    return max((reading.too_expensive or reading.whole for reading in found), default=0.0)

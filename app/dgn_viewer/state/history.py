@@ -59,7 +59,8 @@ class History:
     def _forget(self) -> None:
         self._step = 0
         self._readings: dict[str, Reading] = {}
-        self._recorded: dict[tuple[str, str], RecordedSeries] = {}
+        self._recorded: dict[tuple[str, str, int], RecordedSeries] = {}
+        self._examples: dict[str, int] = {}  # of the newest scalars of a probe; 0: all
         self._marks: list[Mark] = []
         self._last: events.Measured | None = None
         self._compared: ComparedRun | None = None
@@ -87,8 +88,9 @@ class History:
             case events.Measured():
                 self._measure(event)
             case events.ProbeScalars():
+                self._examples[event.probe] = event.examples
                 for name, value in event.values.items():
-                    self._append((event.probe, name), event.step, value)
+                    self._append((event.probe, name, event.examples), event.step, value)
                 self._touch(event.probe, event.step)
             case events.RegimeSwapped():
                 self._mark(event.step, event.undone.partition(" ")[0].lower() or event.after)
@@ -133,7 +135,7 @@ class History:
             wiring=self.state.wiring,
             step=self._step,
             readings=dict(self._readings),
-            series={key: recorded.series() for key, recorded in self._recorded.items()},
+            series=self._series(),
             marks=tuple(self._marks),
             last=self._last,
             choices=dict(choices),
@@ -141,6 +143,14 @@ class History:
             diverged=self.state.diverged,
             compared=self._compared,
         )
+
+    def _series(self) -> dict[tuple[str, str], Series]:
+        """Of a probe those of as many examples as it reads now: a trace of others is another."""
+        return {
+            (source, name): recorded.series()
+            for (source, name, examples), recorded in self._recorded.items()
+            if examples == self._examples.get(source, 0)
+        }
 
     def _read_compared(self, compared: ComparedRun, frame: Frame) -> None:
         """The compared network does not train: all of its readings are those of the frame."""
@@ -156,10 +166,10 @@ class History:
     def _measure(self, event: events.Measured) -> None:
         self._last = event
         for name, value in _scores(event).items():
-            self._append((TRAINING, name), event.step, value)
+            self._append((TRAINING, name, 0), event.step, value)
         self._touch(TRAINING, event.step)
 
-    def _append(self, key: tuple[str, str], step: int, value: float) -> None:
+    def _append(self, key: tuple[str, str, int], step: int, value: float) -> None:
         self._recorded.setdefault(key, RecordedSeries()).append(step, value)
 
     def _touch(self, source: str, step: int) -> None:

@@ -80,15 +80,15 @@ def _layer(layer: events.LayerInfo) -> bool:
 
 def _check_log(reader: RunReader) -> None:
     started = reader.started
-    names: set[tuple[str, str]] = set()
+    names: set[tuple[str, str, int]] = set()
     if len(reader.events) != sum(line.name in LOGGED for line in reader.lines):
         raise ValueError("an event whose fields are none")
     for event in reader.events:
         if not _whole(getattr(event, "step", 0), STEPS):
             raise ValueError(f"step {getattr(event, 'step', None)}")
         match event:
-            case events.ProbeScalars(probe=probe, values=values):
-                names.update((probe, name) for name in values)
+            case events.ProbeScalars(probe=probe, values=values, examples=examples):
+                names.update((probe, name, examples) for name in values)
                 if len(names) > SERIES:
                     raise ValueError("too many curves")
             case events.RegimeSwapped(after=after):

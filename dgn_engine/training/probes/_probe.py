@@ -58,7 +58,8 @@ class ProbeContext:
         def compared() -> tuple[Tensor, ...] | None:
             return None if (gates := self.compared_gates) is None else _subsample(gates, every)
 
-        return ProbeContext(network, self.x[::every], self.labels[::every], self.regime, compared)
+        x, labels = self.x[::every], self.labels[::every]
+        return ProbeContext(network, x, labels, self.regime, compared, self.classes)
 
     @property
     def compared_gates(self) -> tuple[Tensor, ...] | None:

@@ -198,6 +198,8 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "facts": {},
         "absent": "",
         "too_expensive": 0.0,
+        "examples": 0,
+        "whole": 0.0,
         "remark": "",
     },
     frames.Frame: {"readings": {}, "compared": {}},

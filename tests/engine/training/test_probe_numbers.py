@@ -15,7 +15,7 @@ from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probe_schedule import ProbeSchedule
-from dgn_engine.training.probes import ProbeContext, all_probes
+from dgn_engine.training.probes import ProbeContext, ProbeResult, all_probes
 from dgn_engine.training.probes import gates as gates_probe
 from dgn_engine.training.run import Run
 from tests.engine.conftest import SMALL
@@ -263,3 +263,63 @@ def test_what_takes_long_is_read_only_when_asked_for_anyway(
     schedule.watch((ProbeRequest("gates"),))
     schedule.read(("gates",), run.context(), 0)
     assert not schedule.readings["gates"].absent  # just five seconds
+
+
+def looks(
+    run: Run,
+    events: list[Event],
+    clock: SimpleNamespace,
+    patch: pytest.MonkeyPatch,
+    speed: float,
+    standing: bool = False,
+) -> list[int]:
+    """Of how many examples the next readings are, of a probe that takes 1e9 FLOP for each."""
+    schedule = ProbeSchedule(events.append, fewer=True)
+    schedule.watch((ProbeRequest("gates"),))
+
+    def read(context: ProbeContext, *_: object) -> ProbeResult:
+        clock.now += len(context.x) * 1e9 / speed
+        return ProbeResult({"x": context.x.numpy()}, {"n": float(len(context.x))})
+
+    dear = replace(PROBES["gates"], read=read, cost=lambda _, n: n * 1e9)
+    patch.setitem(schedule._probes, "gates", dear)
+    found = []
+    for step in range(8):
+        step = 0 if standing else step
+        if schedule.due(step, catch_up=True):
+            schedule.read(("gates",), run.context(), step, standing)
+            reading = schedule.readings["gates"]
+            found.append(len(reading.arrays["x"]))
+            fewer = found[-1] if found[-1] < 64 else 0
+            assert reading.examples == fewer
+            assert reading.remark == (f"{fewer} of 64 probe examples" if fewer else "")
+            assert (reading.whole > 0) == bool(fewer)
+            (told,) = [event for event in events if isinstance(event, ProbeScalars)][
+                len(found) - 1 :
+            ]
+            assert (told.examples, told.values["n"]) == (fewer, found[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("speed", "standing", "expected"),
+    [
+        (1e12, False, [8, 16, 32, 64, 64, 64, 64, 64]),  # more as soon as it is known to be quick
+        (1e12, True, [8, 64]),  # … and then nothing more is due where nothing trains
+        (5e8, False, [8] * 8),  # 16 s for eight examples: fewer show nothing
+        (5e8, True, [8]),
+        (2e10, False, [8, 8, 8, 8, 8, 8, 8, 8]),
+        (2e10, True, [8, 32]),  # 64 take 3.2 s, more than half of what is too long
+    ],
+)
+def test_a_reading_that_takes_long_is_of_as_many_examples_as_there_is_time_for(
+    make_run: Make,
+    events: list[Event],
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    speed: float,
+    standing: bool,
+    expected: list[int],
+) -> None:
+    run = make_run("DL", replace(SMALL, probe_examples=64))
+    assert looks(run, events, clock, monkeypatch, speed, standing) == expected

@@ -27,7 +27,7 @@ from pytestqt.qtbot import QtBot
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import DockTitle
-from dgn_viewer.docks.panel_message import ComparisonButton, PanelMessage
+from dgn_viewer.docks.panel_message import ComparisonButton, PanelMessage, WholeButton
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.elements import Axis, Chart, Fact, Scene, Shown
@@ -186,9 +186,30 @@ def test_the_offer_to_compute_b_is_for_one_network_and_once(qtbot: QtBot) -> Non
     assert (offer.text(), offer.isEnabled()) == ("Computing B…", False)
     offer.show_view(View(compared=ComparedRun("y.pt", readings={"npk": DEAR})), picture=True)
     assert (offer.wanted, offer.isEnabled()) == (False, True)
+    few = Reading("npk", 3, examples=8, remark="8 of 64 probe examples", whole=5.0)
+    offer.show_view(View(compared=ComparedRun("y.pt", readings={"npk": few})), picture=True)
+    assert (offer.text(), offer.isVisible()) == ("All examples of B", True)
     offer.wanted = True
     offer.show_view(View(), picture=True)
     assert (offer.wanted, offer.isVisible()) == (False, False)
+
+
+def test_the_offer_to_read_all_examples_is_there_where_fewer_are_shown(qtbot: QtBot) -> None:
+    spec = PanelSpec("", ("npk", "ntk"), lambda _: Scene(()), About("."))
+    offer = WholeButton(spec)
+    qtbot.addWidget(offer)
+    assert (offer.objectName(), offer.property("role")) == ("compute_whole", "small")
+    few = Reading("npk", 3, examples=8, remark="8 of 64 probe examples", whole=90.0)
+    view = View(readings={"npk": few, "ntk": Reading("ntk", 3)})
+    offer.show_view(view, picture=True, anyway=False)
+    assert (offer.text(), offer.isEnabled(), offer.isVisible()) == ("All examples", True, True)
+    assert offer.toolTip() == "About 90 s a reading; training waits for it."
+    offer.show_view(view, picture=True, anyway=True)
+    assert (offer.text(), offer.isEnabled()) == ("Computing…", False)
+    offer.show_view(view, picture=False, anyway=False)
+    assert not offer.isVisible()
+    offer.show_view(View(readings={"ntk": Reading("ntk", 3)}), picture=True, anyway=True)
+    assert not offer.isVisible()
 
 
 # A panel with two options, one of which is hidden while it has one value.

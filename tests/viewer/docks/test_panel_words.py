@@ -96,6 +96,7 @@ def test_a_panel_without_a_picture_says_why(
 SCENE = Scene((), step=1234, note="a note")
 NPK = Reading("npk", 1234, interval=0.25)
 NTK = Reading("ntk", 1234, interval=7.0, remark="halved")
+FEW = Reading("npk", 1234, remark="8 of 64")
 
 
 @pytest.mark.parametrize(
@@ -123,6 +124,23 @@ NTK = Reading("ntk", 1234, interval=7.0, remark="halved")
             SCENE,
             0.0,
             "step 1,234 · every 0.25 s · halved · a note",  # once
+        ),
+        (
+            "live",
+            replace(
+                seeing(NPK),
+                compared=ComparedRun("x.pt", readings={"npk": FEW, "ntk": FEW, "gates": NTK}),
+            ),
+            SCENE,
+            0.0,
+            "step 1,234 · every 0.25 s · B: 8 of 64 · a note",
+        ),
+        (
+            "live",
+            replace(seeing(FEW), compared=ComparedRun("x.pt", readings={"npk": FEW})),
+            SCENE,
+            0.0,
+            "step 1,234 · 8 of 64 · a note",  # what both leave out is said once
         ),
         (
             "paused",

@@ -152,3 +152,13 @@ def test_pausing_is_seen_in_the_view(history: History) -> None:
     assert history.view({}).paused
     history.on_event(Running(4))
     assert not history.view({}).paused
+
+
+def test_a_trace_of_fewer_examples_is_another_trace(history: History) -> None:
+    """tr K of eight examples and of 64 are no one curve; neither is lost."""
+    for step, examples in ((1, 8), (2, 8), (3, 0), (4, 8)):
+        history.on_event(ProbeScalars(step, "ntk", {"trace": float(step)}, examples))
+        steps = history.view({}).series["ntk", "trace"].steps.tolist()
+        assert steps == {1: [1], 2: [1, 2], 3: [3], 4: [1, 2, 4]}[step]
+    history.on_event(ProbeScalars(4, "npk", {"nu": 1.0}))
+    assert history.view({}).series["npk", "nu"].steps.tolist() == [4]
