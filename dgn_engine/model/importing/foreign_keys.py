@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Literal
 
+import numpy as np
+
 from dgn_engine.errors import UserError
-from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.checkpoints.array_layout import is_kernel
+from dgn_engine.storage.checkpoints.contents import Array, plain
 
 Door = Literal["command", "window"]
 """Who asked for a network: a command, whose options a sentence may name, or the window."""
@@ -56,7 +60,7 @@ _MARKS: tuple[tuple[str, str, str], ...] = (  # a pattern of one key, what it is
         "again.",
     ),
     (
-        r"lora_\w+|lora\w*\.(down|up)|adapter_\w+|hada_w\d_[ab]",
+        r"lora_\w+|lora[AB]\w*|lora\w*\.(down|up)|adapter_\w+|hada_w\d_[ab]",
         "a LoRA adapter, a change of another network's weights",
         "Merge it into that network (merge_and_unload) and save it again.",
     ),
@@ -67,7 +71,7 @@ _MARKS: tuple[tuple[str, str, str], ...] = (  # a pattern of one key, what it is
         _NO_GATES,
     ),
     (r"(gate|up|down)_proj|experts", "a gated or expert block of a transformer", _UNSUPPORTED),
-    (r"weight_[ih]h_l\d+\w*|bias_[ih]h_l\d+\w*", "a recurrent network", _NO_GATES),
+    (r"(weight|bias)_[ih]h(_l\d+\w*)?", "a recurrent network", _NO_GATES),
     (
         r"embeddings?|embed_tokens|word_embeddings|tok_embeddings|wte|wpe|pos_embed(ding)?"
         r"|cls_token|class_token|relative_position\w*",
@@ -77,8 +81,29 @@ _MARKS: tuple[tuple[str, str, str], ...] = (  # a pattern of one key, what it is
     (r"_packed_params\w*|zero_point|qweight|qzeros", "quantised weights", _UNSUPPORTED),
 )
 _OF_KEY = [(re.compile(rf"(^|\.)({mark})(\.|$)"), what, do) for mark, what, do in _MARKS]
-_TRIPLES = (("q", "k", "v"), ("query", "key", "value"), ("wq", "wk", "wv"), ("Wq", "Wk", "Wv"))
-_SHORTCUT = re.compile(r"(^|\.)(skip|shortcut|residual|bypass)\w*(\.|$)")
+_LETTERS = ("qkv", "QKV")
+_TRIPLES = tuple(
+    tuple(pattern.format(letter) for letter in letters)
+    for pattern, letters in (
+        ("{}", "qkv"),
+        ("{}", "QKV"),
+        ("{}", ("query", "key", "value")),
+        ("{}_proj", ("query", "key", "value")),
+        *((pattern, letters) for pattern in ("w{}", "W{}", "w_{}", "W_{}") for letters in _LETTERS),
+    )
+)
+_PAIRS = (  # what two networks in one file are called
+    ("encoder", "decoder"),
+    ("generator", "discriminator"),
+    ("netG", "netD"),
+    ("actor", "critic"),
+    ("teacher", "student"),
+    ("online", "target"),
+    ("branch", "trunk"),
+    ("best", "last"),
+)
+_SAMPLED = re.compile(r"(^|[._])(log_?var|log_?std|log_?sigma)(\.|$)")
+_SHORTCUT = re.compile(r"(^|\.)(skip|shortcut|residual|bypass|downsample)\w*(\.|$)")
 
 
 def foreign_keys(names: Iterable[str]) -> ForeignKeys | None:
@@ -93,7 +118,7 @@ def foreign_keys(names: Iterable[str]) -> ForeignKeys | None:
 
 def _triple(names: tuple[str, ...]) -> ForeignKeys | None:
     """Three siblings called q, k and v make an attention."""
-    parts = {name.removesuffix(".weight"): name for name in names if name.endswith("weight")}
+    parts = {name.removesuffix(".weight"): name for name in names}
     for q, *others in _TRIPLES:
         for head, name in parts.items():
             before, _, last = head.rpartition(".")
@@ -108,11 +133,46 @@ def shortcut_in(names: Iterable[str]) -> str:
     return next((name for name in names if _SHORTCUT.search(name)), "")
 
 
-def check_keys(file: str, arrays: Mapping[str, object]) -> None:
+def two_networks_in(names: Iterable[str]) -> str:
+    """What in the names says that there is more than one network, in words; or ''."""
+    known = tuple(names)
+    parts = {part for name in known for part in name.split(".")[:-1]}
+    for pair in _PAIRS:
+        if parts.issuperset(pair):
+            return f"'{pair[0]}' and '{pair[1]}', two networks"
+    sampled = next((name for name in known if _SAMPLED.search(name)), "")
+    return f"'{plain(sampled, 80)}', a layer whose outputs are random numbers' width" * bool(
+        sampled
+    )
+
+
+def check_keys(file: str, arrays: Mapping[str, Array]) -> None:
     """Refuse a file whose names say that it is something else than plain layers."""
+    kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
+    if kernel:
+        raise UserError(
+            f"{file} holds '{plain(kernel, 80)}', a convolution of Keras or Flax: its maps have "
+            "their channels last, which is not read here. Convert it to torch first."
+        )
+    _check_shared(file, arrays)
     found = foreign_keys(arrays)
     if found is not None:
         raise UserError(
             f"{file} holds '{plain(found.name, 80)}', which is of {found.what}: its matrices are "
             f"no chain of layers. {found.remedy}".rstrip()
         )
+
+
+def _check_shared(file: str, arrays: Mapping[str, Array]) -> None:
+    """Refuse weights that occur twice: tied ones, whose tangent kernel is no sum over layers."""
+    seen: dict[tuple[tuple[int, ...], bytes], str] = {}
+    for name, array in arrays.items():
+        if array.ndim not in (2, 4) or array.dtype.kind != "f":
+            continue
+        first = seen.setdefault((array.shape, sha256(array.tobytes()).digest()), name)
+        if first != name and len(np.unique(array[:2])) > 2:
+            raise UserError(
+                f"{file}: '{plain(name, 80)}' is equal to '{plain(first, 80)}', as of a layer that "
+                "is used twice (tied weights), whose tangent kernel is not the sum over layers. "
+                "Give the module to dgn_engine.kernels.empirical_ntk."
+            )

@@ -21,6 +21,7 @@ from dgn_engine.model.importing.foreign_keys import WAYS_OUT, Door, UnnamedNetwo
 from dgn_engine.model.importing.from_sequential import stack_of_layers
 from dgn_engine.model.importing.from_tensors import (
     dense_architecture,
+    guesses_of_order,
     import_notes,
     imported_gates,
     imported_stack,
@@ -105,6 +106,7 @@ def network_of(
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
     if listing.layers:
         _check_unnamed(listing, net)
+        check_keys(listing.file_name, listing.arrays)
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
         found = _Found(stack, remarks, understood_as(listing), assuming="")
     else:
@@ -114,6 +116,8 @@ def network_of(
         else:
             found = _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
     title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
+    if listing.layout:
+        remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, "Its tangent kernel is that of the folded weights.")
     return ImportedNetwork(
@@ -289,7 +293,7 @@ def _chain(
         )
     stack = imported_stack(ordered, architecture, dtype, epsilon)
     notes = import_notes(ordered, architecture, gates=False, epsilon=epsilon)
-    return _Found(stack, tuple(note for note in notes if note))
+    return _Found(stack, (*guesses_of_order(ordered), *(note for note in notes if note)))
 
 
 def _shapes(shapes: list[tuple[int, ...]]) -> str:

@@ -12,11 +12,12 @@ from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.importing.fold_batchnorm import EPSILON
-from dgn_engine.model.importing.foreign_keys import UnnamedNetwork, shortcut_in
-from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
+from dgn_engine.model.importing.foreign_keys import UnnamedNetwork, shortcut_in, two_networks_in
+from dgn_engine.model.importing.match_layers import LayerMatching, left_over, match_layers
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.stack import Stack
-from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural
+from dgn_engine.storage.checkpoints.array_layout import is_kernel, matrices_of, stem
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, natural, plain
 
 
 def in_order(listing: CheckpointContents) -> CheckpointContents:
@@ -59,6 +60,8 @@ def dense_architecture(listing: CheckpointContents) -> Architecture:
             f"{listing.file_name} holds '{shortcut}', a layer that goes past others by its name: "
             "the layers are no chain."
         )
+    if two := two_networks_in(name for name, _ in matrices):
+        raise UnnamedNetwork(f"{listing.file_name} holds {two}: its layers are no one chain.")
     for (before, first), (after, second) in pairwise(matrices):
         if second[1] != first[0]:
             raise UnnamedNetwork(
@@ -68,6 +71,28 @@ def dense_architecture(listing: CheckpointContents) -> Architecture:
     last = len(matrices) - 1
     nodes = [Dense(s[1], s[0], gated=place < last) for place, (_, s) in enumerate(matrices)]
     return Architecture((nodes[0].inputs,), tuple(nodes))
+
+
+def guesses_of_order(listing: CheckpointContents) -> tuple[str, ...]:
+    """What shapes that chain leave open: the order of layers, and which side is the input."""
+    matrices = matrices_of(listing.arrays)
+    found = []
+    square = {name: a.shape for name, a in matrices.items() if a.shape[0] == a.shape[1]}
+    stems: dict[tuple[int, ...], set[str]] = {}
+    for name, shape in square.items():
+        stems.setdefault(shape, set()).add(stem(name))
+    if any(len(names) > 1 for names in stems.values()) and not listing.picked:
+        names = ", ".join(plain(name, 40) for name in list(matrices)[:6])
+        found.append(
+            "Several orders of its layers would chain; that of the file is taken: "
+            f"{names}{', …' if len(matrices) > 6 else ''}."
+        )
+    says = any("weight" in name or is_kernel(name) for name in matrices)
+    if not says and len(square) == len(matrices):
+        found.append(
+            "Its matrices are square: that they are outputs × inputs, as in torch, is assumed."
+        )
+    return tuple(found)
 
 
 def named_architecture(
@@ -99,6 +124,11 @@ def imported_stack(
     if len(match.weights) < len(architecture.weighted):
         raise UserError(
             f"The output layer of {listing.file_name} does not fit: {match.rows[-1].remark}."
+        )
+    if rest := left_over(listing, architecture):
+        raise UserError(
+            f"{listing.file_name} holds '{plain(rest, 80)}', which is as long as a layer is wide "
+            "but by its name no layer's bias; without it the network would be another."
         )
     return _filled(match, architecture, dtype)
 

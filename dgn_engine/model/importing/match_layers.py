@@ -35,6 +35,7 @@ _WORDS = (  # a weight and its bias: 'net.0.weight' and 'net.0.bias', 'W1' and '
     ("weights.", "biases."),
     ("weight", "bias"),
     ("kernel", "bias"),
+    ("coefs", "intercepts"),
     ("W", "b"),
     ("w", "b"),
 )
@@ -97,7 +98,7 @@ def match_layers(
         return LayerMatching(tuple(pair.row for pair in pairs), False, verdict)
     if normalised:
         verdict = (
-            f"Gates of {file} cannot be taken: it holds normalisation layers ({normalised}), "
+            f"Gates of {file} cannot be taken: it holds {_kind_of(normalised, arrays)}, "
             "which move the gates and cannot be folded in here."
             f"{_known(listing)} Nothing was changed."
         )
@@ -130,6 +131,23 @@ def match_layers(
         ),
         weights=tuple(pair.weight for pair in taken if pair.weight is not None),
         biases=biases,
+    )
+
+
+def left_over(listing: CheckpointContents, architecture: Architecture) -> str:
+    """The first tensor as long as a layer is wide that no layer takes as its bias; or ''."""
+    arrays = fold_normalisation(listing.arrays).arrays
+    names = [name for name, a in arrays.items() if a.ndim in (2, 4) and a.dtype.kind == "f"]
+    pairs = zip(names, architecture.weighted, strict=False)
+    taken = {_bias_of(name, layer, arrays) for name, layer in pairs}
+    widths = {layer.outputs for layer in architecture.weighted}
+    return next(
+        (
+            name
+            for name, a in arrays.items()
+            if a.ndim == 1 and a.dtype.kind == "f" and len(a) in widths and name not in taken
+        ),
+        "",
     )
 
 
@@ -240,6 +258,12 @@ def _normalisation(arrays: dict[str, Array]) -> str:
         if name.endswith("running_mean") or (array.ndim == 1 and name.endswith(".weight")):
             return name
     return ""
+
+
+def _kind_of(name: str, arrays: dict[str, Array]) -> str:
+    if arrays[name].shape == (1,) and name.endswith(".weight"):
+        return f"slopes of activations ({name}, as of a PReLU)"
+    return f"normalisation layers ({name})"
 
 
 def _real(array: Array) -> Weights:

@@ -16,6 +16,7 @@ from typing import IO, TypeVar
 import dgn_engine
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.array_layout import laid_out
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile, plain
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 
@@ -38,7 +39,7 @@ def read_tensors(
     def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
         return wire.receive(pipe, limits.expanded(size), name)
 
-    return ask_child(path, child_command(timeout), receive, timeout, cancelled)
+    return laid_out(ask_child(path, child_command(timeout), receive, timeout, cancelled))
 
 
 def child_command(

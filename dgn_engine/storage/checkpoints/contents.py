@@ -47,7 +47,7 @@ class CheckpointContents:
     `metadata`: text notes of a safetensors file, untrusted, so only to be compared. `kind`: what
     sort of file it is, whatever it is called. `layers`: those of a saved `nn.Sequential`, as it
     states them. `picked`: a user chose the arrays and their order, so that names and numbers of
-    layers say nothing more.
+    layers say nothing more. `layout`: how the arrays are not as the file has them, sentences or ''.
     """
 
     file_name: str
@@ -58,6 +58,7 @@ class CheckpointContents:
     kind: str = ""
     layers: tuple[StatedLayer, ...] = ()
     picked: bool = False
+    layout: str = ""
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:

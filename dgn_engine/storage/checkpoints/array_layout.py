@@ -1,0 +1,100 @@
+"""Arrays of a file as torch would have them: layers by their numbers, matrices outputs × inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, natural
+
+TURNED = "Its matrices are inputs × outputs, as Keras and Flax keep them; they are turned."
+NUMBERED = "Its layers are taken in the order of their numbers, which is not that of the file."
+_KERNEL = re.compile(r"(^|[./])kernel(:\d+)?$")
+_NUMBER = re.compile(r"\d+")
+Shape = tuple[int, ...]
+
+
+def laid_out(listing: CheckpointContents) -> CheckpointContents:
+    """The listing with layers and matrices as everything else here expects them; `layout` says
+    what was changed.
+
+    Matrices called `kernel` (Keras, Flax) are turned, other ones that are not called `weight` where
+    only so they chain. Layers whose names differ in a number stand in its order where they chain
+    so.
+    """
+    if listing.layers or _is_otherwise_ordered(listing.arrays):
+        return listing
+    return _turned(_numbered(listing))
+
+
+def chains(shapes: Sequence[Shape]) -> bool:
+    """Whether each matrix (outputs, inputs) takes what the one before it gives."""
+    return all(after[1] == before[0] for before, after in pairwise(shapes))
+
+
+def stem(name: str) -> str:
+    """A name without its numbers: the same for the layers of a list."""
+    return _NUMBER.sub("#", name)
+
+
+def is_kernel(name: str) -> bool:
+    """Whether Keras or Flax calls the weights of a layer so."""
+    return _KERNEL.search(name) is not None
+
+
+def matrices_of(arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name: a for name, a in arrays.items() if a.ndim == 2 and a.dtype.kind == "f"}
+
+
+def _is_otherwise_ordered(arrays: dict[str, Array]) -> bool:
+    """A file of ours holds two networks; a BatchNorm belongs to the layer that stands before it."""
+    ours = ("value.weights.", "feature.weights.")
+    marks = ("running_mean", "moving_mean", "moving_mean:0")
+    return any(name.startswith(ours) or name.endswith(marks) for name in arrays)
+
+
+def _numbered(listing: CheckpointContents) -> CheckpointContents:
+    matrices = matrices_of(listing.arrays)
+    groups: dict[str, list[str]] = {}
+    for name in matrices:
+        groups.setdefault(stem(name), []).append(name)
+    ordered = {key: iter(sorted(names, key=natural)) for key, names in groups.items()}
+    order = [next(ordered[stem(name)]) for name in matrices]
+    shapes = [matrices[name].shape for name in order]
+    transposed = [shape[::-1] for shape in shapes]
+    if order == list(matrices) or not (chains(shapes) or chains(transposed)):
+        return listing
+    parts: dict[str, list[str]] = {"": []}  # what follows each matrix goes along with it
+    for name in listing.arrays:
+        if name in matrices:
+            parts[name] = []
+        parts[next(reversed(parts))].append(name)
+    names = [name for first in ("", *order) for name in parts[first]]
+    arrays = {name: listing.arrays[name] for name in names}
+    return replace(listing, arrays=arrays, layout=NUMBERED)
+
+
+def _turned(listing: CheckpointContents) -> CheckpointContents:
+    matrices = matrices_of(listing.arrays)
+    named = [name for name in matrices if is_kernel(name)]
+    if not named and not _only_chain_turned(listing.arrays):
+        return listing
+    which = named or list(matrices)
+    arrays = {name: a.T.copy() if name in which else a for name, a in listing.arrays.items()}
+    return replace(listing, arrays=arrays, layout=f"{listing.layout} {TURNED}".lstrip())
+
+
+def _only_chain_turned(arrays: dict[str, Array]) -> bool:
+    matrices = matrices_of(arrays)
+    if len(matrices) < 2 or any("weight" in name for name in matrices):
+        return False
+    if any(a.ndim > 2 for a in arrays.values()):
+        return False
+    for order in (list(matrices), sorted(matrices, key=natural)):
+        if chains([matrices[name].shape for name in order]):
+            return False
+    shapes = [a.shape[::-1] for a in matrices.values()]
+    by_name = [matrices[name].shape[::-1] for name in sorted(matrices, key=natural)]
+    return chains(shapes) or chains(by_name)
