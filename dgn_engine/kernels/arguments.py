@@ -117,7 +117,8 @@ def check_tensors(
     name: str, value: object, count: int | None = None, why: str = ""
 ) -> Sequence[Any]:
     """A list or tuple, of so many members where `count` is given; `why` has room for that."""
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
+    number = isinstance(value, Tensor) and not value.dim()
+    if isinstance(value, (str, bytes)) or number or not hasattr(value, "__len__"):
         raise ArgumentError(f"{name} is of type {type(value).__name__}; a list or tuple is needed.")
     assert isinstance(value, Sequence) or hasattr(value, "__getitem__")
     if count is not None and len(value) != count:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import ArgumentError
-from dgn_engine.kernels.arguments import check_paths, check_tensor
+from dgn_engine.kernels.arguments import check_network_inputs, check_paths, check_tensor
 from dgn_engine.kernels.gram import KernelBlock
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.network import GatedNetwork
@@ -31,6 +31,7 @@ class PathInputs:
     def of(network: GatedNetwork, x: Tensor) -> PathInputs:
         """Those of a network at inputs x (n, *input_shape), without sensitivities: a hard gate's
         depends on all examples that it is compared on (`SharedKernels` gives them)."""
+        check_network_inputs(network, x)
         trace = network.trace(x).value
         return PathInputs(trace.gates, network.input_of_value(x), trace.masks)
 

@@ -46,6 +46,10 @@ def residual_blocks(architecture: arch.Architecture) -> int:
 def sub_network(architecture: arch.Architecture, kept: Collection[int]) -> SubNetwork:
     """The sub-network J = `kept`, block numbers from 0."""
     blocks = residual_blocks(architecture)
+    if not isinstance(kept, Collection) or not all(type(block) is int for block in kept):
+        raise ArgumentError(
+            f"kept is of type {type(kept).__name__}; the numbers of blocks are needed, like (0, 2)."
+        )
     if not set(kept) <= set(range(blocks)):
         raise ArgumentError(f"Blocks {sorted(kept)} (kept) do not exist; the network has {blocks}.")
     nodes: list[arch.Node] = []

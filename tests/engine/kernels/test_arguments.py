@@ -533,3 +533,27 @@ def test_a_single_test_example_has_an_accuracy_and_no_r2() -> None:
     assert found.accuracy in (0.0, 1.0)
     assert math.isnan(found.r2)
     assert isinstance(found.predictions, np.ndarray)
+
+
+def test_what_makes_path_inputs_is_checked_as_elsewhere() -> None:
+    network, x = make_network(DENSE, own=True), images(DENSE, N)
+    for wrong, what in ((None, "network"), (x, "network")):
+        with pytest.raises(ValueError, match=what):
+            k.PathInputs.of(wrong, x)  # type: ignore[arg-type]
+    for bad in (x.numpy(), x[:, :-1], x.float(), x[:0]):
+        with pytest.raises(ValueError, match=r"x (is|has)"):
+            k.PathInputs.of(network, bad)
+
+
+@pytest.mark.parametrize("kept", [None, 0, "a", [[0]], (0.5,), torch.zeros(2)])
+def test_blocks_that_are_kept_are_numbers(kept: Any) -> None:
+    gates, x = random_gates(DENSE, N, hard=True), images(DENSE, N)
+    with pytest.raises(ValueError, match="kept"):
+        k.sub_network(DENSE, kept)
+    with pytest.raises(ValueError, match="kept"):
+        k.sub_network_kernel(DENSE, gates, x, kept)
+
+
+def test_a_single_number_is_no_list_of_gates() -> None:
+    with pytest.raises(ValueError, match="gates is of type Tensor"):
+        k.neural_path_kernel(DENSE, torch.tensor(1.0), images(DENSE, N))  # type: ignore[arg-type]
