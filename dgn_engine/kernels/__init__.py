@@ -12,6 +12,7 @@ from dgn_engine.kernels.expectation import (
     value_kernel_constant,
     weight_sigmas,
 )
+from dgn_engine.kernels.expected_features import expected_feature_kernel
 from dgn_engine.kernels.gradient_flow import KernelTrajectory, gradient_descent, gradient_flow
 from dgn_engine.kernels.gram import input_gram
 from dgn_engine.kernels.infinite import (
@@ -89,6 +90,7 @@ __all__ = [
     "convolutional_limit",
     "empirical_ntk",
     "estimate_path_kernel",
+    "expected_feature_kernel",
     "expected_value_kernel",
     "gate_churn",
     "gated_limit",

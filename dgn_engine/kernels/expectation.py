@@ -56,7 +56,7 @@ def expected_value_kernel(
     """
     check_tensor("x_value", x_value)  # None would be Λ
     check_path_inputs(architecture, PathInputs(gates, x_value, masks), other)
-    _check_sigmas(architecture, sigmas)
+    check_sigmas(architecture, sigmas)
     inputs, block = PathInputs(gates, x_value, masks).joined(other)
     if architecture.residual:
         return _residual_expectation(architecture, inputs, block, sigmas)
@@ -115,7 +115,8 @@ def random_gating_level(p: float, depth: int) -> float:
     return float(p ** (depth - 1))
 
 
-def _check_sigmas(architecture: Architecture, sigmas: object) -> None:
+def check_sigmas(architecture: Architecture, sigmas: object) -> None:
+    """One positive standard deviation for each weight layer."""
     if any(isinstance(layer, ChannelScale) for layer in architecture.weighted):
         raise ArgumentError(
             "βH is not defined where channels are scaled apart from weight layers (a BatchNorm of "
@@ -128,7 +129,7 @@ def _check_sigmas(architecture: Architecture, sigmas: object) -> None:
 
 
 def _log_constant(architecture: Architecture, sigmas: Sequence[float]) -> float:
-    _check_sigmas(architecture, sigmas)
+    check_sigmas(architecture, sigmas)
     logs = [2 * math.log(sigma) for sigma in sigmas]
     largest = max(-log for log in logs)
     terms = sum(math.exp(-log - largest) for log in logs)

@@ -50,6 +50,7 @@ CONTRACTS: dict[str, Contract] = {
     "neural_path_kernel": (GATES, {"": "n m"}),
     "nu": ({"kernel": "n n", "targets": "n ..."}, {}),
     "overlap": (GATES, {"": "n m"}),
+    "expected_feature_kernel": ({"x": "n ...", "other": "m ..."}, {"": "n m"}),
     "expected_value_kernel": (GATES, {"": "n m"}),
     "path_diagonal": ({}, {"": "n"}),
     "random_gating_eigenvalues": ({}, {"": "n"}),

@@ -116,6 +116,10 @@ CALLS: dict[str, Callable[[], Call]] = {
         "logits": "mean", "budget_bytes": 1 << 30,
     },
     "estimate_path_kernel": lambda: _paths(draws=2, generator=_generator(), normalise="width"),
+    "expected_feature_kernel": lambda: {
+        **_without(_network(), "logits", "trains", "folded"),
+        "sigmas": [0.5] * len(DENSE.weighted),
+    },
     "expected_value_kernel": lambda: _paths(sigmas=[0.5] * len(POOLED.weighted)),
     "gate_churn": lambda: {
         "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
@@ -442,6 +446,9 @@ MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
     ]),
     ("gated_limit", "beta"): lambda beta: iter(
         pair for pair in _positive(beta) if pair[1] is not None  # hard gates have none
+    ),
+    ("expected_feature_kernel", "sigmas"): lambda sigmas: iter(
+        pair for pair in BAD["sigmas"](sigmas) if pair[1] is not None  # those of the weights
     ),
     ("contradictory_examples", "labels"): lambda labels: iter([
         *_labels(labels), ("one too few", labels[:-1]),

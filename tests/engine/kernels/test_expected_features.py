@@ -1,0 +1,136 @@
+"""E[K^F_0] at any width: against the mean of K^F over every sign pattern of the value weights."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from torch import Tensor
+
+import dgn_engine.kernels as k
+from dgn_engine.errors import UserError
+from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.gates import Gate
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.model.wiring import Route
+from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
+
+CHAIN = Architecture((1,), (Dense(1, 2), Dense(2, 2), Dense(2, 1, gated=False)))  # 8 signs
+NARROW = Architecture((1,), (Dense(1, 1), Dense(1, 1), Dense(1, 1, gated=False)))
+SIGMAS = [0.7, 1.1, 0.9]
+
+
+def gated(**settings: bool) -> GatedNetwork:
+    return make_network(CHAIN, own=False, soft=True, **settings)
+
+
+def permuted() -> GatedNetwork:
+    network = gated()
+    network.wiring, network.routes = (1, 0), (Route(rotate=1), Route())
+    return network
+
+
+def tiled() -> GatedNetwork:
+    network = GatedNetwork(CHAIN, feature_architecture=NARROW).double()
+    network.own_gates, network.gate = False, Gate(soft=True, beta=1.5)
+    network.routes = (Route(tile=2), Route(tile=2))
+    generator = torch.Generator().manual_seed(2)
+    for weight in network.feature.parameters():
+        weight.data.copy_(torch.randn(weight.shape, generator=generator))
+    return network
+
+
+def linear() -> GatedNetwork:
+    network = gated()
+    network.feature_activation, network.value_input = "linear", "ones"
+    return network
+
+
+def with_feature_biases() -> GatedNetwork:
+    network, biased = gated(), make_network(CHAIN, bias=True)
+    network.feature = biased.feature
+    return network
+
+
+KINDS = {
+    "plain": gated, "permuted and rotated": permuted, "tiled": tiled,
+    "linear features, ones": linear, "feature biases": with_feature_biases,
+}  # fmt: skip
+
+
+def mean_over_signs(network: GatedNetwork, x: Tensor, other: Tensor | None = None) -> Tensor:
+    weights = list(network.value.weights)
+    sizes = [weight.numel() for weight in weights]
+    found = []
+    for signs in product((-1.0, 1.0), repeat=sum(sizes)):
+        parts = torch.tensor(signs, dtype=torch.float64).split(sizes)
+        for weight, part, sigma in zip(weights, parts, SIGMAS, strict=True):
+            weight.data.copy_(sigma * part.reshape(weight.shape))
+        kernel = k.tangent_kernels(network, x, other=other).feature
+        assert kernel is not None
+        found.append(kernel)
+    return torch.stack(found).mean(0)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_the_expected_feature_kernel_is_the_mean_over_all_signs(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, x = KINDS[kind](), images(CHAIN, 3)
+    mean = mean_over_signs(network, x)
+    found = k.expected_feature_kernel(network, x)
+    torch.testing.assert_close(found, mean, rtol=1e-12, atol=1e-12)
+    given = k.expected_feature_kernel(network, x, sigmas=SIGMAS)
+    torch.testing.assert_close(given, mean, rtol=1e-12, atol=1e-12)
+    monkeypatch.setattr("dgn_engine.kernels.expected_features.TILE_BYTES", 1)
+    block = k.expected_feature_kernel(network, x[:2], other=x[1:])
+    torch.testing.assert_close(block, mean[:2, 1:], rtol=1e-12, atol=1e-12)
+
+
+def test_a_deeper_network_lies_between_draws_within_their_standard_error() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False, soft=True)
+    x, draws = images(network.architecture, 3), []
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(300):
+        network.value.draw("bernoulli", generator, sigma=0.6)
+        draws.append(k.tangent_kernels(network, x).feature)
+    kernels = torch.stack([draw for draw in draws if draw is not None])
+    error = kernels.std(0) / len(kernels) ** 0.5
+    apart = (kernels.mean(0) - k.expected_feature_kernel(network, x)).abs()
+    assert bool((apart <= 4 * error).all())
+
+
+def test_wide_networks_have_the_gated_limit_as_their_expectation_on_average() -> None:
+    w, sigma = 100, (2 / 100) ** 0.5
+    architecture = Architecture((w,), (Dense(w, w), Dense(w, w), Dense(w, 1, gated=False)))
+    network = GatedNetwork(architecture).double()
+    network.own_gates, network.gate = False, Gate(soft=True, beta=1.5)
+    generator, x, draws = torch.Generator().manual_seed(1), images(architecture, 2), []
+    for _ in range(25):
+        for weight in network.feature.parameters():
+            draw = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            weight.data.copy_(sigma * draw)
+        draws.append(k.expected_feature_kernel(network, x, sigmas=[sigma] * 3) * 2 / w)
+    limit = k.gated_limit(x, 3, beta=1.5).feature
+    assert limit is not None
+    kernels = torch.stack(draws)
+    error = kernels.std(0) / len(draws) ** 0.5
+    assert float(error.max()) < 0.05 * float(limit.max())
+    assert bool(((kernels.mean(0) - limit).abs() <= 4 * error + 0.01 * limit.max()).all())
+
+
+REFUSED = [
+    (lambda: make_network(CHAIN, soft=True), "feature network of its own"),
+    (lambda: make_network(CHAIN, own=False), "K\\^F is zero"),
+    (lambda: gated(bias=True), "has biases"),
+    (lambda: make_network(ARCHITECTURES["conv-gap"], own=False, soft=True), "dense networks"),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), REFUSED, ids=[words for _, words in REFUSED])
+def test_of_other_networks_it_is_refused(make: object, words: str) -> None:
+    assert callable(make)
+    network = make()
+    with pytest.raises(UserError, match=words):
+        k.expected_feature_kernel(network, images(network.architecture, 2))
