@@ -1,0 +1,179 @@
+"""Frames of a run that goes on: when they go out, the steps a second and the time that is left."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.session import frame_publisher
+from dgn_engine.session.frame_publisher import FramePublisher, StepRate
+
+
+class Clock:
+    """Begins where float seconds are whole sixteenths, so that sums are exact."""
+
+    now = 1024.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(frame_publisher, "time", made)
+    return made
+
+
+class Schedule:
+    """A probe schedule that is made up; `waiting`: what is due next."""
+
+    def __init__(self) -> None:
+        self.waiting: tuple[str, ...] = ()
+        self.asked: list[tuple[int, bool]] = []
+        self.read_with: list[object] = []
+        self.readings: dict[str, Reading] = {}
+
+    def due(self, step: int, idle: bool) -> tuple[str, ...]:
+        self.asked.append((step, idle))
+        found, self.waiting = self.waiting, ()
+        return found
+
+    def read(self, due: tuple[str, ...], context: object, step: int) -> None:
+        self.read_with.append(context)
+        for name in due:
+            self.readings[name] = Reading(name, step)
+
+
+class MadeUpRun:
+    number, step_count, total_steps, diverged = 3, 10, 30, False
+
+    def __init__(self) -> None:
+        self.trainer = SimpleNamespace(epoch=1.5)
+        self.probe_schedule = Schedule()
+
+    def context(self, gates: object) -> object:
+        return ("context with", gates)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.other = {"npk": Reading("npk", 5)}
+        self.comparison: Any = SimpleNamespace(gates="their gates", readings=self.other)
+        self.publisher = FramePublisher(self.frames.append, self.comparison)
+        self.run: Any = MadeUpRun()
+
+    def step(self, running: bool = True) -> Frame | None:
+        return self.publisher.publish_due(self.run, running)
+
+
+@pytest.fixture
+def bench(clock: Clock) -> Bench:
+    made = Bench()
+    assert made.step() is None
+    assert len(made.frames) == 1
+    return made
+
+
+def test_the_position_goes_out_every_twenty_fifth_of_a_second(clock: Clock, bench: Bench) -> None:
+    for after, frames in ((0.02, 1), (0.03, 2), (0.03, 2), (0.02, 3)):
+        clock.now += after
+        assert bench.step() is None  # it holds nothing new
+        assert len(bench.frames) == frames
+
+
+def test_new_readings_go_out_at_once_and_are_told(clock: Clock, bench: Bench) -> None:
+    bench.run.probe_schedule.waiting = ("gates",)
+    frame = bench.step()
+    assert frame is bench.frames[-1]
+    assert len(bench.frames) == 2
+    assert frame is not None
+    assert frame.readings == {"gates": Reading("gates", 10)}
+    assert bench.run.probe_schedule.read_with == [("context with", "their gates")]
+    clock.now += 0.03
+    bench.step()
+    assert len(bench.frames) == 2  # counted from the last frame, whatever was in it
+    bench.run.probe_schedule.readings["npk"] = Reading("npk", 11)
+    assert set(frame.readings) == {"gates"}  # a frame does not change
+
+
+def test_a_run_that_stands_still_goes_out_each_time(bench: Bench) -> None:
+    bench.step(running=False)
+    bench.step(running=False)
+    assert len(bench.frames) == 3
+    assert bench.run.probe_schedule.asked == [(10, False), (10, True), (10, True)]
+
+
+def test_nothing_is_read_of_a_run_that_diverged(bench: Bench) -> None:
+    bench.run.diverged = True
+    bench.run.probe_schedule.waiting = ("gates",)
+    bench.step(running=False)
+    assert bench.run.probe_schedule.read_with == []
+
+
+def test_a_frame_says_where_the_run_is_and_how_long_it_will_take(
+    clock: Clock, bench: Bench
+) -> None:
+    bench.publisher.rate = StepRate()
+    for _ in range(8):
+        clock.now += 0.25
+        bench.publisher.rate.tick(0.0)
+    frame = bench.publisher.frame(bench.run, True)
+    assert frame == Frame(3, 10, 1.5, 4.0, 20 / 4.0, {}, bench.other)
+    bench.run.total_steps = 0
+    assert bench.publisher.frame(bench.run, True).eta_seconds is None
+    bench.run.total_steps = 30
+    frame = bench.publisher.frame(bench.run, False)
+    assert (frame.steps_per_second, frame.eta_seconds) == (0.0, None)
+
+
+# steps a second
+
+
+def test_the_rate_is_that_of_the_last_two_seconds(clock: Clock) -> None:
+    rate = StepRate()
+    assert rate.per_second() == 0.0
+    clock.now += 0.5
+    rate.tick(0.0)
+    assert rate.per_second() == 2.0  # one step in half a second
+    for _ in range(12):  # to 3.5 s, four steps a second
+        clock.now += 0.25
+        rate.tick(0.0)
+    assert rate.per_second() == 9 / 2.0  # both ends of the window count
+    clock.now += 1.0
+    assert rate.per_second() == 5 / 2.0
+    clock.now += 5.0
+    assert rate.per_second() == 0.0
+    rate.tick(0.0)
+    assert len(rate._times) == 1  # what is old is not kept
+
+
+def test_a_step_at_once_is_a_thousand_a_second_at_most(clock: Clock) -> None:
+    rate = StepRate()
+    rate.tick(0.0)
+    assert rate.per_second() == 1000.0
+
+
+def test_the_next_step_waits_for_the_pace_and_a_pause_is_not_caught_up_with(clock: Clock) -> None:
+    rate = StepRate()
+    assert rate.wait() == 0.0
+    rate.tick(4.0)
+    assert rate.wait() == 0.25
+    clock.now += 0.125
+    assert rate.wait() == 0.125
+    rate.tick(4.0)  # early: the one after it comes in its own time
+    assert rate.wait() == 0.375
+    clock.now += 10.0
+    assert rate.wait() == 0.0
+    rate.tick(4.0)
+    assert rate.wait() == 0.0
+    rate.tick(4.0)
+    assert rate.wait() == 0.25
+    rate.tick(0.0)  # as fast as it goes
+    assert rate.wait() == 0.0
+    rate.tick(0.5)
+    assert rate.wait() == 2.0

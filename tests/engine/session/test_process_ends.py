@@ -1,0 +1,339 @@
+"""Both ends of the pipe to an engine's process: what is sent when, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.session import process_session
+from dgn_engine.session.process_session import TAKEN, ProcessSession, serve_engine
+from dgn_engine.session.thread_session import ThreadSession
+
+READY = told.EngineReady(None, "2.13")  # type: ignore[arg-type]
+POISON = told.Failed("x: CUDA error: illegal memory access", "")
+
+
+class Left(BaseException):
+    """The process would have ended here."""
+
+
+class Child:
+    """The engine's process without its engine: `rounds` of events and a frame, one each poll."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commands: list[do.Command] = []
+        self.rounds: list[tuple[list[told.Event], Frame | None]] = []
+        self.told: list[Any] = []  # what the parent says; None: nothing at that moment
+        self.sent: list[Any] = []
+        self.closed = self.session_closed = self.started = False
+        self.polled: list[float] = []
+        self.signals: list[object] = []
+        monkeypatch.setattr(process_session, "ThreadSession", self.session)
+        monkeypatch.setattr(os, "_exit", self.exit)
+        monkeypatch.setattr(signal, "signal", lambda *given: self.signals.append(given))
+
+    def session(self, data_root: str, runs_root: str) -> Any:
+        assert (data_root, runs_root) == ("data", "runs")
+        return SimpleNamespace(
+            start=self.start, send=self.commands.append, drain=self.drain, latest=self.latest,
+            close=self.close_session,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        self.started = True
+
+    def close_session(self) -> None:
+        self.session_closed = True
+
+    def drain(self) -> list[told.Event]:
+        return self.rounds[0][0] if self.rounds else []
+
+    def latest(self) -> Frame | None:
+        return self.rounds.pop(0)[1] if self.rounds else None
+
+    def exit(self, code: int) -> None:
+        self.code = code
+        raise Left
+
+    # the pipe
+
+    def poll(self, seconds: float) -> bool:
+        self.polled.append(seconds)
+        if not self.rounds and not self.told:
+            raise EOFError  # the parent is gone
+        if self.told and self.told[0] is None:  # nothing comes this time
+            self.told.pop(0)
+            return False
+        return bool(self.told)
+
+    def recv(self) -> Any:
+        return self.told.pop(0)
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def serve(self) -> None:
+        pipe: Any = self
+        with contextlib.suppress(Left):
+            serve_engine(pipe, "data", "runs")
+        assert self.closed
+        assert self.started
+        assert self.signals == [(signal.SIGINT, signal.SIG_IGN)]
+        assert all(0 < seconds <= 0.05 for seconds in self.polled)  # commands are obeyed at once
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> Child:
+    return Child(monkeypatch)
+
+
+def frame(step: int) -> Frame:
+    return Frame(1, step, 0.0, 0.0, None, {})
+
+
+def test_a_frame_is_sent_when_the_last_was_taken_and_then_the_newest(child: Child) -> None:
+    child.rounds = [([], frame(n)) for n in range(1, 4)] + [([], None), ([], frame(5))]
+    child.rounds += [([], None)] * 2
+    child.told = [None, None, None, TAKEN, None, TAKEN]
+    child.serve()
+    assert [one.step for one in child.sent] == [1, 3, 5]
+
+
+def test_events_are_sent_in_order_and_commands_handed_on(child: Child) -> None:
+    child.rounds = [([READY, told.Running(1)], None), ([told.Paused(2)], frame(2))]
+    child.told = [do.Pause(), do.Resume()]
+    child.serve()
+    assert child.commands == [do.Pause(), do.Resume()]
+    assert child.sent == [READY, told.Running(1), told.Paused(2), frame(2)]
+    assert child.session_closed  # its parent is gone, and the run is saved
+
+
+def test_a_shutdown_before_torch_is_loaded_ends_at_once_and_later_is_the_engines(
+    child: Child,
+) -> None:
+    child.told = [do.Shutdown()]
+    child.serve()
+    assert (child.sent, child.code, child.commands) == ([told.Stopped()], 0, [])
+
+
+def test_a_shutdown_of_a_ready_engine_waits_for_it(child: Child) -> None:
+    child.rounds = [([READY], None), ([told.Paused(3)], None), ([told.Stopped()], frame(3))]
+    child.told = [None, do.Shutdown()]
+    child.serve()
+    assert child.commands == [do.Shutdown()]
+    assert child.sent == [READY, told.Paused(3), told.Stopped(), frame(3)]
+    assert child.code == 0
+    assert not child.session_closed
+
+
+def test_a_fault_of_cuda_is_told_and_ends_the_process(child: Child) -> None:
+    child.rounds = [([READY, POISON, told.Paused(3)], frame(3))]
+    child.serve()
+    assert child.sent == [READY, POISON]
+    assert child.code == 86
+
+
+# the parent's end
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (-9, "signal 9"), (-11, "signal 11"), (0, "exit code 0"), (1, "exit code 1"),
+        (86, "a fault of CUDA"), (None, "exit code None"),
+    ],
+)  # fmt: skip
+def test_how_a_process_ended_is_said_in_words(code: int | None, words: str) -> None:
+    assert process_session._how(code) == words
+
+
+def test_an_engines_process_does_not_outlive_the_program() -> None:
+    session = ProcessSession("data", "runs")
+    process = session._process
+    assert (process.daemon, process.name) == (True, "dgn-engine")
+    assert session._relay.daemon
+    assert session._arguments == ("data", "runs")
+    assert session.left == ""
+    assert session.latest() is None
+    assert session.drain() == []
+    assert session.close(1.0)
+    thread = ThreadSession()._thread
+    assert (thread.daemon, thread.name) == (True, "dgn-engine")
+
+
+def test_arrays_of_a_frame_cannot_be_written_to_after_they_crossed() -> None:
+    array = np.ones(3)
+    assert array.flags.writeable
+    crossed = Frame(1, 2, 0.0, 0.0, None, {"gates": Reading("gates", 2, arrays={"a": array})})
+    assert process_session._read_only(crossed) is crossed
+    assert not array.flags.writeable
+
+
+class MadeUpProcess:
+    """A process whose other end of the pipe is in our hands."""
+
+    pid = 77
+    exitcode: int | None = None
+
+    def __init__(self, target: Callable[..., None], args: tuple[Any, ...], **_: Any) -> None:
+        self.target, self.args = target, args
+        self.joined: list[float | None] = []
+        self.killed = self.closed = False
+
+    def start(self) -> None:
+        self.pipe = Connection(os.dup(self.args[0].fileno()))
+
+    def is_alive(self) -> bool:
+        return self.exitcode is None
+
+    def join(self, timeout: float | None = None) -> None:
+        self.joined.append(timeout)
+
+    def kill(self) -> None:
+        self.killed, self.exitcode = True, -9
+        self.pipe.close()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def die(self, code: int) -> None:
+        self.exitcode = code
+        self.pipe.close()
+
+
+class Processes:
+    def __init__(self) -> None:
+        self.made: list[MadeUpProcess] = []
+        self.Pipe = Pipe
+
+    def get_context(self, how: str) -> Processes:
+        assert how == "spawn"
+        return self
+
+    def Process(self, **given: Any) -> MadeUpProcess:
+        self.made.append(MadeUpProcess(**given))
+        return self.made[-1]
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> Processes:
+    made = Processes()
+    monkeypatch.setattr(multiprocessing, "get_context", made.get_context)
+    return made
+
+
+def listen(session: ProcessSession, count: int) -> list[told.Event]:
+    """The next so many events."""
+    heard: list[told.Event] = []
+    until = time.monotonic() + 60
+    while len(heard) < count:
+        assert time.monotonic() < until, heard
+        heard += session.drain()
+        time.sleep(0.001)
+    return heard
+
+
+def test_frames_are_asked_for_one_by_one_and_events_come_in_order(processes: Processes) -> None:
+    session = ProcessSession("data", "runs", serve=serve_engine)
+    session.start()
+    (process,) = processes.made
+    assert process.target is serve_engine
+    assert process.args[1:] == ("data", "runs")
+    assert process.args[0].closed  # our copy of its end, or we would never see it go
+    process.pipe.send(READY)
+    process.pipe.send(frame(4))
+    process.pipe.send(told.Paused(4))
+    assert listen(session, 2) == [READY, told.Paused(4)]
+    assert session.latest() == frame(4)
+    assert session.latest() is None
+    assert process.pipe.recv() == TAKEN
+    assert not process.pipe.poll()
+    session.send(do.Pause())
+    assert process.pipe.recv() == do.Pause()
+    process.pipe.send(told.Stopped())
+    process.die(0)
+    assert listen(session, 1) == [told.Stopped()]
+    assert session.close(1.0)
+    assert session.drain() == []  # it ended because it was asked to: no failure
+
+
+def test_a_process_that_does_not_end_is_killed_and_that_is_told(processes: Processes) -> None:
+    session = ProcessSession()
+    session.start()
+    (process,) = processes.made
+    assert not session.close(0.01)
+    assert process.killed
+    assert process.closed
+    assert 0.01 in process.joined
+    assert process.pipe.closed
+    assert session.close(0.01)
+
+
+def test_a_death_without_a_recorded_run_is_told_and_nothing_is_started(
+    processes: Processes,
+) -> None:
+    session = ProcessSession()
+    session.start()
+    processes.made[0].pipe.send(told.Measured(12, 1.0, 0.5, 0.5))
+    processes.made[0].die(-11)
+    measured, failed, stopped = listen(session, 3)
+    assert isinstance(failed, told.Failed)
+    assert failed.what.startswith("The engine process died (signal 11) at step 12.")
+    assert stopped == told.Stopped()
+    assert len(processes.made) == 1
+    assert session.close(1.0)
+    assert isinstance(measured, told.Measured)
+
+
+def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
+    processes: Processes,
+) -> None:
+    session = ProcessSession()
+    session.start()
+    watch = do.Watch((do.ProbeRequest("npk"),))
+    session.send(watch)
+    first = processes.made[0]
+    first.pipe.send(told.RunContinued(380, "", "/runs/a"))
+    first.pipe.send(frame(400))
+    first.pipe.send(told.Running(400))
+    listen(session, 2)
+    assert session.left == "/runs/a"
+    first.die(-9)
+    assert listen(session, 1) == [told.Working("The engine process died; starting it again")]
+    until = time.monotonic() + 60
+    while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    second = processes.made[1]
+    assert second.pipe.recv() == watch
+    assert second.pipe.recv() == do.ContinueRun("/runs/a", paused=False)
+    assert session.latest() is None
+    assert first.closed
+    second.pipe.send(told.RunContinued(390, "", "/runs/a"))
+    second.pipe.send(told.SettingChanged(390, 1e-3, 8.0, "image", 0.0))
+    *_, restarted = listen(session, 3)
+    assert isinstance(restarted, told.EngineRestarted)
+    assert (restarted.how, restarted.died_at, restarted.step) == ("signal 9", 400, 390)
+    second.die(1)  # within a minute: the last
+    failed, stopped = listen(session, 2)
+    assert isinstance(failed, told.Failed)
+    assert "died (exit code 1) at step 390. What it recorded is kept in /runs/a." in failed.what
+    assert isinstance(stopped, told.Stopped)
+    assert session.close(1.0)
