@@ -1,0 +1,277 @@
+"""What can be done with a file that was opened, in words; files by ticket, read in threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import NetConfig
+from dgn_engine.errors import UserError
+from dgn_engine.model.architecture import Architecture
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.protocol import events as told
+from dgn_engine.session import opened_files
+from dgn_engine.session.opened_files import FileTarget, OpenedFiles
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+
+PATH = Path("/files/x.npz")
+INPUTS, CLASSES, WIDTH = 5, 3, 6
+
+
+def net(width: int = WIDTH) -> NetConfig:
+    return NetConfig("fc", (("depth", 4), ("width", width)))
+
+
+def architecture(width: int = WIDTH) -> Architecture:
+    return build_architecture(net(width), (INPUTS,), CLASSES)
+
+
+RUN = FileTarget(architecture(), architecture(), False, True, (INPUTS,), net())
+FIT = ((6, 5), (6, 6), (6, 6), (3, 6))
+
+
+def contents(*shapes: tuple[int, ...], bias: bool = False) -> CheckpointContents:
+    arrays: dict[str, Any] = {}
+    for layer, shape in enumerate(shapes):
+        arrays[f"{layer}.weight"] = np.full(shape, layer + 1.0, np.float32)
+        if bias:
+            arrays[f"{layer}.bias"] = np.full(shape[0], -1.0, np.float32)
+    return CheckpointContents("x.npz", arrays, dict.fromkeys(arrays, "float16"), ("note (str)",))
+
+
+class Files:
+    """Open files whose content is made up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.content: CheckpointContents | Exception = contents(*FIT)
+        self.cancelled: list[threading.Event] = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+        monkeypatch.setattr(opened_files, "read_tensors", self.read)
+        self.events: list[told.Event] = []
+        self.files = OpenedFiles(self.events.append)
+
+    def read(self, path: Path, cancelled: threading.Event) -> CheckpointContents:
+        assert path == PATH
+        self.cancelled.append(cancelled)
+        assert self.go_on.wait(60)
+        if isinstance(self.content, Exception):
+            raise self.content
+        return self.content
+
+    def open(self, target: FileTarget = RUN, purpose: Any = "") -> told.Event:
+        self.files.open(PATH, purpose, target)
+        for reader in self.files._readers:
+            reader.join(60)
+        return self.events[-1]
+
+    def listed(self, target: FileTarget = RUN, purpose: Any = "") -> told.FileListed:
+        event = self.open(target, purpose)
+        assert isinstance(event, told.FileListed)
+        return event
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Files:
+    return Files(monkeypatch)
+
+
+def sentence(act: Any, *given: Any) -> str:
+    with pytest.raises(UserError) as refused:
+        act(*given)
+    return str(refused.value)
+
+
+ASSUMED = (
+    "A state dict does not say its activations: ReLU is assumed, and gates, Λ, NPK and ν with it; "
+    "a network trained with tanh or GELU, or with a skip, is another."
+)
+
+
+def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Files) -> None:
+    event = files.listed(purpose="gates")
+    assert (event.ticket, event.path, event.file_name) == (1, str(PATH), "x.npz")
+    assert (event.purpose, event.picked, event.ignored) == ("gates", False, ("note (str)",))
+    assert event.tensors == tuple(
+        told.TensorInfo(f"{layer}.weight", shape, "float16") for layer, shape in enumerate(FIT)
+    )
+    names = [row.tensor for row in event.matches]
+    assert names == [row.tensor for row in event.weights.matches] == [t.name for t in event.tensors]
+    assert (event.fits, event.verdict) == (True, "Gates of x.npz fit all 3 gate layers.")
+    assert event.weights.fits is True
+    assert event.weights.verdict == (
+        "Weights of x.npz fit all 4 layers of the value network. Its optimiser state is forgotten."
+    )
+    assert event.network == told.FileUseCheck(
+        True,
+        "x.npz is a network of 3 gate layers, taken as 5-6-6-6-3 with ReLU between. " + ASSUMED,
+    )
+    gates, weights = files.files.gates(1, RUN), files.files.weights(1, RUN)
+    for match in (gates, weights):
+        assert [float(w.flat[0]) for w in match.weights] == [1.0, 2.0, 3.0, 4.0][
+            : len(match.weights)
+        ]
+    assert len(weights.weights) == 4
+
+
+def test_a_file_whose_last_layer_is_another_is_taken_but_for_that(files: Files) -> None:
+    files.content = contents(*FIT[:3], (4, 6))
+    event = files.listed()
+    assert event.weights.fits
+    assert event.weights.verdict == (
+        "Weights of x.npz fit all layers of the value network but the last, which is left as it "
+        "is: 4 units, 3 needed. Its optimiser state is forgotten."
+    )
+
+
+def test_a_file_that_does_not_fit_is_refused_with_the_words_of_its_listing(files: Files) -> None:
+    files.content = contents((7, 5), (6, 7), (3, 6))
+    event = files.listed()
+    assert (event.fits, event.weights.fits, event.network.fits) == (False, False, True)
+    assert event.verdict == (
+        "Gates of x.npz do not fit layer 1: 7 units, 6 needed. Nothing was changed."
+    )
+    assert event.weights.verdict == event.verdict.replace("Gates", "Weights")
+    assert sentence(files.files.gates, 1, RUN) == event.verdict
+    assert sentence(files.files.weights, 1, RUN) == event.weights.verdict
+    assert event.network.verdict.startswith("x.npz is a network of 2 gate layers, taken as 5-7-6-3")
+
+
+def test_a_network_of_one_layer_is_one_of_one_layer(files: Files) -> None:
+    files.content = contents((6, 5), (3, 6))
+    assert files.listed().network.verdict.startswith("x.npz is a network of 1 gate layer, taken")
+
+
+def test_biases_are_gates_of_any_run_and_weights_of_one_with_biases(files: Files) -> None:
+    files.content = contents(*FIT, bias=True)
+    event = files.listed()
+    assert (event.fits, event.weights.fits) == (True, False)
+    assert event.weights.verdict == (
+        "x.npz has biases and the value network has none; begin a run with biases to take its "
+        "weights. Nothing was changed."
+    )
+    assert [row.tensor for row in event.weights.matches] == [f"{n}.weight" for n in range(4)]
+    assert sentence(files.files.weights, 1, RUN) == event.weights.verdict
+    biased = replace(RUN, bias=True)
+    assert files.listed(biased).weights.fits
+    assert all(bias is not None for bias in files.files.weights(2, biased).biases)
+
+
+def test_gates_are_for_the_feature_network_and_weights_for_the_value_network(files: Files) -> None:
+    tiled = replace(RUN, values=architecture(12))
+    event = files.listed(tiled)
+    assert (event.fits, event.weights.fits) == (True, False)
+    assert "6 units, 12 needed" in event.weights.verdict
+    files.content = contents((12, 5), (12, 12), (12, 12), (3, 12))
+    event = files.listed(tiled)
+    assert (event.fits, event.weights.fits) == (False, True)
+    # another run has begun since it was listed
+    assert "12 units, 6 needed" in sentence(files.files.weights, 2, RUN)
+    assert "6 units, 12 needed" in sentence(files.files.gates, 1, replace(RUN, gates=tiled.values))
+
+
+def test_nothing_is_copied_into_a_network_that_is_inspected(files: Files) -> None:
+    inspected = replace(RUN, trains=False)
+    event = files.listed(inspected)
+    words = "This network is inspected, not trained: begin a run, then copy {} into it."
+    assert (event.fits, event.verdict, event.matches) == (False, words.format("gates"), ())
+    assert event.weights == told.FileUseCheck(False, words.format("weights"))
+    assert event.network.fits
+    assert sentence(files.files.gates, 1, inspected) == words.format("gates")
+    assert sentence(files.files.weights, 1, inspected) == words.format("weights")
+    assert files.files.gates(1, RUN).fits
+
+
+def test_what_lies_in_between_is_skipped_where_sizes_tell_the_layers_and_said(
+    files: Files,
+) -> None:
+    files.content = contents((4, 9), *FIT[:2], (2, 2), *FIT[2:])
+    event = files.listed()
+    assert event.verdict == (
+        "Gates of x.npz fit all 3 gate layers. The tensors were matched by their sizes."
+    )
+    wanted = ["1.weight", "2.weight", "4.weight", "5.weight"]
+    assert [row.tensor for row in event.matches] == wanted
+    assert [row.tensor for row in event.weights.matches] == wanted
+    assert event.weights.fits
+
+
+def test_where_sizes_tell_nothing_the_order_of_the_file_is_refused(files: Files) -> None:
+    files.content = contents((4, 9), *FIT[:2])
+    assert files.listed().verdict.startswith(
+        "Gates of x.npz do not fit layer 1: 4 units, 6 needed."
+    )
+
+
+def test_picked_tensors_are_what_is_taken_shown_and_compared(files: Files) -> None:
+    files.content = contents(*FIT, (6, 6))
+    files.listed(purpose="weights")
+    names = ("0.weight", "4.weight", "1.weight", "3.weight")
+    files.files.pick(1, names, RUN)
+    event = files.events[-1]
+    assert isinstance(event, told.FileListed)
+    assert (event.ticket, event.picked, event.purpose) == (1, True, "weights")
+    assert [row.tensor for row in event.matches] == list(names)
+    assert [row.tensor for row in event.weights.matches] == list(names)
+    assert len(event.tensors) == 5  # all can still be picked
+    for match in (files.files.gates(1, RUN), files.files.weights(1, RUN)):
+        assert [float(w.flat[0]) for w in match.weights][:3] == [1.0, 5.0, 2.0]
+    assert list(files.files.listing(1).arrays) == list(names)
+    assert event.network.verdict.startswith("x.npz is a network of 3 gate layers")
+    with pytest.raises(UserError, match="No tensor is picked for layer 2"):
+        files.files.pick(1, ("0.weight", "", "1.weight", "3.weight"), RUN)
+    assert list(files.files.listing(1).arrays) == list(names)  # as it was before
+
+
+def test_a_file_that_is_closed_is_no_longer_open(files: Files) -> None:
+    files.listed()
+    files.files.forget(1)
+    assert files.events[-1] == told.FileClosed(1)
+    files.files.forget(1)  # once
+    assert files.events.count(told.FileClosed(1)) == 1
+    assert files.listed().ticket == 2
+    for act in (files.files.gates, files.files.weights):
+        assert sentence(act, 1, RUN) == "That file is no longer open; drop it again."
+
+
+def test_a_file_that_cannot_be_read_is_refused_by_its_name(files: Files) -> None:
+    files.content = UserError("x.npz is empty.")
+    assert files.open() == told.Refused("open x.npz", "x.npz is empty.")
+    assert sentence(files.files.listing, 1) == "That file is no longer open; drop it again."
+
+
+def test_a_fault_of_a_reader_is_told_with_its_traceback(files: Files) -> None:
+    files.content = RuntimeError("a fault made for the test")
+    event = files.open()
+    assert isinstance(event, told.Failed)
+    assert event.what == "Opening x.npz failed: a fault made for the test."
+    assert "Traceback" in event.traceback
+
+
+@pytest.mark.parametrize("content", [contents(*FIT), UserError("x.npz was cancelled.")])
+def test_closing_cancels_what_is_read_and_says_nothing_of_it(
+    files: Files, content: CheckpointContents | UserError
+) -> None:
+    files.listed()
+    files.content = content
+    files.go_on.clear()
+    files.files.open(PATH, "", RUN)
+    until = time.monotonic() + 60
+    while len(files.cancelled) < 2:
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    (reader,) = files.files._readers  # the one before has ended, and is forgotten
+    assert (reader.daemon, reader.name) == (True, "dgn-file-2")
+    threading.Timer(0.01, files.go_on.set).start()
+    files.files.close()
+    assert all(event.is_set() for event in files.cancelled)
+    assert not reader.is_alive()
+    refusals = [event for event in files.events if isinstance(event, told.Refused)]
+    assert refusals == []
+    assert sentence(files.files.listing, 1) == "That file is no longer open; drop it again."
