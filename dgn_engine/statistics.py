@@ -44,6 +44,44 @@ def difference(one: Sequence[float], other: Sequence[float]) -> tuple[float, flo
     return gap, gap - half, gap + half
 
 
+def ratio_of_means(
+    numerators: Sequence[float], denominators: Sequence[float]
+) -> tuple[float, float, float]:
+    """Mean of one sample over the mean of another that is paired with it, with the ends of its
+    95 % interval after Fieller.
+
+    The interval holds each θ for which Student's t does not tell the mean of numerator − θ ·
+    denominator from 0. It is exact for normal pairs, however noisy the denominator is: a mean of
+    ratios is biased then, and its own t interval misses the ratio. Where the mean denominator
+    itself is not told from 0, that set has no ends: NaN, as below two pairs.
+
+    E. C. Fieller, Some problems in interval estimation, J. R. Statist. Soc. B 16 (1954) 175;
+    V. H. Franz, arXiv:0710.2024.
+    """
+    n = len(numerators)
+    if not n or n != len(denominators):
+        raise ValueError(f"{n} numerators are not paired with {len(denominators)} denominators")
+    top, bottom = sum(numerators) / n, sum(denominators) / n
+    ratio = top / bottom if bottom else math.nan
+    if n < 2:
+        return ratio, math.nan, math.nan
+    from scipy.stats import t
+
+    def product(one: Sequence[float], mean: float, other: Sequence[float], its: float) -> float:
+        pairs = zip(one, other, strict=True)
+        return sum((a - mean) * (b - its) for a, b in pairs) / (n - 1) / n
+
+    square = float(t.ppf(0.975, n - 1)) ** 2
+    # (bottom² − t²·var) θ² − 2 (top·bottom − t²·cov) θ + (top² − t²·var) ≤ 0
+    leading = bottom**2 - square * product(denominators, bottom, denominators, bottom)
+    if not leading > 0:
+        return ratio, math.nan, math.nan
+    middle = top * bottom - square * product(numerators, top, denominators, bottom)
+    last = top**2 - square * product(numerators, top, numerators, top)
+    root = math.sqrt(max(0.0, middle**2 - leading * last))
+    return ratio, (middle - root) / leading, (middle + root) / leading
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Between which numbers a statistic lies; `high` may be infinite.

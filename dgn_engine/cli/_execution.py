@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from dgn_engine.cli import FAILED, INTERRUPTED
 
@@ -49,8 +49,12 @@ def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
 
 
-def carry_out(arguments: argparse.Namespace, task: ReproductionTask) -> Document:
-    """Carry an experiment out with progress, and print its report."""
+def carry_out(
+    arguments: argparse.Namespace,
+    task: ReproductionTask,
+    show: Callable[[Document, Path, TextIO], None] | None = None,
+) -> Document:
+    """Carry an experiment out with progress, and print its report, or `show` it otherwise."""
     from dgn_engine.cli._progress_bar import Interrupt, UnitProgressBar
     from dgn_engine.experiments.report.cost import cost_in_words
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
@@ -69,7 +73,7 @@ def carry_out(arguments: argparse.Namespace, task: ReproductionTask) -> Document
             UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar,
         ):
             document = reproduce(task, executor, bar.show, interrupt.requested)
-    print_document(document, task.folder, sys.stdout)
+    (show or print_document)(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         print(
             f"dgn {arguments.command}: interrupted; the same command goes on with it in "

@@ -89,6 +89,7 @@ class Experiment:
     protocols: tuple[Protocol, ...] = field(default=("as-published",))
     rows: tuple[str, ...] = ()
     asks: tuple[Question, ...] = ()
+    reproduces: bool = True  # a paper; else its result has neither scale nor protocol
 
 
 # Two values of an option that make two plans where it matters.

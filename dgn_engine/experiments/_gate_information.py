@@ -1,37 +1,55 @@
 """Measures how much the gates of a checkpoint know ([NPF] Definition 5.1).
 
 The gates are copied and fixed. Value networks are trained from scratch with them, and others with
-the gates of random networks; their test accuracy is the measure.
+the gates of random networks: how far does the test accuracy come from the one to the network's own?
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.config import NetConfig, RunConfig
+import numpy as np
+
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, PlottedLine, Request, Row
 from dgn_engine.experiments._configurations import with_gating
-from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, gaps, training
+from dgn_engine.experiments._gate_share import (
+    CurveEnding,
+    SeedCurves,
+    ending,
+    epochs_enough,
+    gate_share,
+    in_one_sentence,
+    mean_curve,
+    why_not_converged,
+)
+from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, training
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.importing import saved_network
 from dgn_engine.model.importing.from_file import OF_FILE, ImportedNetwork, network_of
 from dgn_engine.model.nets import build_architecture
+from dgn_engine.regimes import find_regime
 from dgn_engine.setting import OptionValue
+from dgn_engine.statistics import mean_and_half_width
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.sweep.unit import CalculationInputs, Unit
 from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.training.device_data import to_device
 from dgn_engine.training.devices import choose_device, set_threads
 from dgn_engine.training.metrics import TestPass
 
-COPIED, RANDOM = "FL", "FR-II"
+RANDOM = {"FL": "FR-II", "FL-linear": "FR-linear"}
+"""The regime of copied gates, and that of random gates that are made in the same way."""
 ITSELF = "file"
+_GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
 def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
@@ -40,16 +58,18 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
     Args:
         file: a checkpoint.
         config: how value networks are trained; `config.net` is the network that the gates fit
-            (see `net_of`).
+            (see `net_of`), `config.gating` where they go (see `gating_of`).
         seeds: how many networks of each kind.
     """
     digest = _digest(file)
+    regime = config.gating.regime if config.gating.regime in RANDOM else "FL"
 
     def plan(request: Request) -> Plan:
-        return Plan(tuple(_units(file, digest, config, seeds)), choices=_choices(file, config))
+        units = tuple(_units(file, digest, config, regime, seeds))
+        return Plan(units, choices=tuple(_choices(file, config)))
 
     def findings(request: Request, results: UnitResults) -> Findings:
-        return _findings(results, file.name, seeds)
+        return _findings(results, file.name, config, regime, seeds)
 
     return Experiment(
         title=f"Gate information of {file.name}",
@@ -59,6 +79,7 @@ def gate_information(file: Path, config: RunConfig, seeds: int) -> Experiment:
         findings=findings,
         quick_minutes=0.0,
         full_hours=0.0,
+        reproduces=False,
     )
 
 
@@ -70,19 +91,47 @@ def net_of(
     read as a network for such inputs."""
     listing = read_tensors(file)
     if saved_network.is_ours(listing):
-        return RunConfig.from_toml(listing.metadata["config"]).net
+        state = saved_network.state_of(listing)
+        if state.regime.own_gates and state.config.gating.tiling:  # its gates are of a wide network
+            return NetConfig(f"{OF_FILE}{file}", bias=state.config.net.bias)
+        return state.config.net
     try:
-        architecture = network_of(listing, input_shape, None).network.architecture
+        network = network_of(listing, input_shape, None).network
     except UserError:
         if otherwise is None:
             raise
-        network_of(listing, input_shape, otherwise)
-        return otherwise
-    return _dense_net(architecture) or NetConfig(f"{OF_FILE}{file}")
+        network = network_of(listing, input_shape, otherwise).network
+        return replace(otherwise, bias=bool(len(network.value.biases)))
+    net = _dense_net(network.architecture) or NetConfig(f"{OF_FILE}{file}")
+    return replace(net, bias=bool(len(network.value.biases)))
+
+
+def gating_of(file: Path) -> GatingConfig:
+    """Return how a file's gates are held and where its value network has them.
+
+    A file of ours has its wiring, rotation, shift, tiling and value input, and a feature network
+    that may be linear; others gate themselves. Raises `UserError` where there are no gates to hold.
+    """
+    listing = read_tensors(file)
+    if not saved_network.is_ours(listing):
+        return GatingConfig(regime="FL")
+    state = saved_network.state_of(listing)
+    _check_gates(listing, state.regime.name)
+    if state.regime.own_gates:
+        return GatingConfig(regime="FL")
+    return GatingConfig(
+        regime="FL-linear" if state.regime.linear_features else "FL",
+        value_input=state.value_input,
+        wiring=state.wiring,
+        rotation=state.rotation,
+        shift=state.shift,
+        tiling=state.config.gating.tiling,
+    )
 
 
 def own_accuracy(work: CalculationInputs) -> Any:
-    """Return the test accuracy (0…1) of the network in a file, and its regime."""
+    """Return the test accuracy (0…1) of the network in a file, its regime, what was assumed of it,
+    how many examples tested it, and the share of the commonest class among them."""
     config = RunConfig.from_dict(work.arguments["config"])
     examples = load_examples(config.data)
     found = network_for(Path(work.arguments["file"]), config.net, examples)
@@ -94,7 +143,15 @@ def own_accuracy(work: CalculationInputs) -> Any:
     score = None
     while score is None:
         score = passing.advance()
-    return {"accuracy": score.accuracy, "regime": found.regime.name}
+    counts = np.unique(examples.test_y, return_counts=True)[1]
+    return {
+        "accuracy": score.accuracy,
+        "regime": found.regime.name,
+        "soft": found.regime.soft,
+        "assumption": found.assumption,
+        "examples": len(examples.test_y),
+        "commonest": float(counts.max()) / len(examples.test_y),
+    }
 
 
 def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwork:
@@ -103,8 +160,7 @@ def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwo
     listing = read_tensors(file)
     otherwise = None if net.name.startswith(OF_FILE) else net
     found = network_of(listing, examples.train_x.shape[1:], None, otherwise=otherwise)
-    if found.regime.drawn_gates:
-        raise UserError(f"{listing.file_name} has coins for gates: it cannot be tested.")
+    _check_gates(listing, found.regime.name)
     wanted = 1 if examples.signed else len(examples.class_names)
     logits = found.network.architecture.nodes[-1]
     if isinstance(logits, Dense) and logits.outputs != wanted:
@@ -114,40 +170,206 @@ def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwo
     return found
 
 
-def _units(file: Path, digest: str, config: RunConfig, seeds: int) -> Iterator[Unit]:
+def arrays_of(details: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the numbers of a result as arrays, accuracies in percent: (K,) by seed, (K, E) by seed
+    and epoch; NaN where there is none."""
+    share, own = details["share"], details["own"]
+    found = {
+        "own": np.array(own["percent"], dtype=np.float64),
+        "test_examples": np.array(own["test_examples"]),
+        "share": np.array([share["percent"], share["low"], share["high"]], dtype=np.float64),
+        "share_by_seed": np.array(share["by_seed"], dtype=np.float64),
+    }
+    for kind, name in ((_GATES, "gates"), (_RANDOM_GATES, "random")):
+        of = details["kinds"][kind]
+        found[name] = np.array(of["last"], dtype=np.float64)
+        longest = max((len(curve) for curve in of["test"]), default=0)
+        for what in ("epochs", "test", "train"):
+            rows = [[*row, *[math.nan] * (longest - len(row))] for row in of[what]]
+            found[f"{name}_{what}"] = np.array(rows, dtype=np.float64)
+    return found
+
+
+def _check_gates(listing: CheckpointContents, regime: str) -> None:
+    found = find_regime(regime)
+    if found.drawn_gates:
+        raise UserError(f"{listing.file_name} has coins for gates: it cannot be tested.")
+    if found.open_gates:
+        raise UserError(
+            f"{listing.file_name} is a linear network ({found.name}): all its gates stand open for "
+            "every example, so that there is nothing for them to know."
+        )
+
+
+def _units(file: Path, digest: str, config: RunConfig, regime: str, seeds: int) -> Iterator[Unit]:
     yield calculation(ITSELF, own_accuracy, file=str(file), sha256=digest, config=config.to_dict())
     for seed in range(seeds):
-        for regime, source in ((COPIED, str(file)), (RANDOM, "")):
-            yield training(with_gating(config, gates_from=source), regime, seed)
+        for name, source in ((regime, str(file)), (RANDOM[regime], "")):
+            yield training(with_gating(config, gates_from=source), name, seed)
 
 
-def _findings(results: UnitResults, name: str, seeds: int) -> Findings:
+def _findings(
+    results: UnitResults, name: str, config: RunConfig, regime: str, seeds: int
+) -> Findings:
     own = results.calculated(ITSELF)
     grid = Grid(results, range(seeds))
-    copied, random = grid.trained(COPIED), grid.trained(RANDOM)
-    rows = (
-        Row(f"{name} itself ({own['regime']})", (100 * own["accuracy"],), remark="as it is"),
-        _row(f"its gates, value network from scratch ({COPIED})", copied),
-        _row(f"random gates ({RANDOM})", random),
+    cells = {_GATES: grid.trained(regime), _RANDOM_GATES: grid.trained(RANDOM[regime])}
+    kinds = [_curves(label, cell) for label, cell in cells.items()]
+    ends = [ending(kind, own["examples"]) for kind in kinds]
+    share = gate_share(100 * own["accuracy"], *(kind.last for kind in kinds))
+    converged = all(end.converged for end in ends)
+    left_out = _left_out(kinds)
+    chance = _chance(own["commonest"], own["examples"])
+    answer = in_one_sentence(share, left_out, chance, converged)
+    more = _longer(list(cells.values()), ends, config, own["examples"])
+    also = "" if converged else f"Not converged. {why_not_converged(kinds, ends)} {more}"
+    itself = Row(f"{name} itself ({own['regime']})", (share.own,), remark="as it is")
+    rows = [
+        _row(f"a value network behind {label} ({regime_})", cells[label], kind)
+        for label, kind, regime_ in zip(cells, kinds, (regime, RANDOM[regime]), strict=True)
+    ]
+    details = {
+        "own": {"percent": share.own, "regime": own["regime"], "test_examples": own["examples"]},
+        "share": {**asdict(share), "defined": share.bounded, "interval": "Fieller, 95 %"},
+        "left_out": left_out,
+        "converged": converged,
+        "kinds": {
+            kind.name: _kind_details(kind, cells[kind.name], end)
+            for kind, end in zip(kinds, ends, strict=True)
+        },
+        "training": config.to_dict()["training"],
+    }
+    return Findings(
+        (itself, *rows),
+        figures=(_figure(kinds, share.own, name),),
+        remarks=tuple(_remarks(name, config, own)),
+        answer=tuple(filter(None, (answer, also))),
+        details=details,
     )
-    claim = ("gates", "its gates know more than random ones")
-    judged = judge(claim, f"{COPIED} − {RANDOM}", above(gaps(copied, random)))
-    return Findings(rows, (judged,))
 
 
-def _row(label: str, cell: TrainedCell) -> Row:
-    last = sum(cell.last) / len(cell.last)
-    return cell.row(label, remark=f"after the last epoch {last:.2f} %")
+def _curves(name: str, cell: TrainedCell) -> SeedCurves:
+    trouble = {}
+    for seed, run in enumerate(cell.runs):
+        if run.diverged_at is not None:
+            trouble[seed] = f"diverged at step {run.diverged_at:,}"
+        elif not math.isfinite(run.last):
+            trouble[seed] = "has no test accuracy"
+    return SeedCurves(name, [[100 * a for a in run.test] for run in cell.runs], trouble)
 
 
-def _choices(file: Path, config: RunConfig) -> tuple[str, ...]:
-    training = config.training
-    return (
-        "the number of a run is its best test accuracy over the epochs, as in the papers",
-        f"value networks: {training.optimiser}, step {training.learning_rate:g}, batch "
-        f"{training.batch}, {training.epochs} epochs, {config.data.name}",
-        f"the file: {file}",
+def _left_out(kinds: list[SeedCurves]) -> list[str]:
+    return [
+        f"seed {seed} behind {kind.name} {what}"
+        for kind in kinds
+        for seed, what in kind.trouble.items()
+    ]
+
+
+def _chance(commonest: float, examples: int) -> float:
+    """Return the accuracy (percent) that always naming the commonest class has, and two of its
+    standard errors."""
+    return 100 * (commonest + 2 * math.sqrt(commonest * (1 - commonest) / examples))
+
+
+def _longer(
+    cells: list[TrainedCell], ends: list[CurveEnding], config: RunConfig, examples: int
+) -> str:
+    """Return what to do about curves that have not converged, in a sentence."""
+    epochs, patience = config.training.epochs, config.training.patience
+    worst = max((end for end in ends if not end.converged), key=lambda e: abs(e.mean), default=None)
+    if worst is None:
+        return ""
+    if worst.mean < 0 or (abs(worst.mean) <= 50 / examples and worst.most < 0):
+        return "The share depends on when training ends."
+    early = patience and all(0 < cell.last_epoch < epochs for cell in cells)
+    if early:
+        return f"The share is not final; try a patience of {2 * patience} epochs, not {patience}."
+    change = max(abs(worst.mean), abs(worst.most) / 2)
+    enough = epochs_enough(change, epochs, examples)
+    return f"The share is not final; try {enough:,} epochs instead of {epochs:,}."
+
+
+def _row(label: str, cell: TrainedCell, curves: SeedCurves) -> Row:
+    best = [100 * run.best for run in cell.runs if math.isfinite(run.best)]
+    words = f"best over the epochs {sum(best) / len(best):.2f} %" if best else ""
+    return cell.row(label, remark=words, values=curves.last)
+
+
+def _figure(kinds: list[SeedCurves], own: float, name: str) -> Figure:
+    lines = [PlottedLine(kind.name, *mean_curve(kind)) for kind in kinds]
+    title = "Test accuracy of value networks: mean over the seeds with its 95 % interval"
+    across = PlottedLine(f"{name} itself", (), (own,))
+    return Figure("learning", title, "epoch", "test accuracy (%)", (*lines, across))
+
+
+def _kind_details(kind: SeedCurves, cell: TrainedCell, end: CurveEnding) -> dict[str, Any]:
+    mean, half = mean_and_half_width(tuple(a for a in kind.last if math.isfinite(a)))
+    return {
+        "last": kind.last,
+        "best": [100 * run.best for run in cell.runs],
+        "mean": mean,
+        "half_width": half,
+        "trouble": {str(seed): what for seed, what in kind.trouble.items()},
+        "last_quarter": asdict(end),
+        "epochs": [run.epochs for run in cell.runs],
+        "test": kind.test,
+        "train": [[100 * a for a in run.train] for run in cell.runs],
+    }
+
+
+def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        "Accuracies are those after the last epoch; nothing is chosen by the "
+        f"{own['examples']:,} test examples of {config.data.name}."
     )
+    yield (
+        "A seed draws a value network's first weights, the order of its examples and, in its pair, "
+        f"the random gates; the gates of {name} are those of one network. So the interval says "
+        "nothing about other networks, nor about other test examples."
+    )
+    if own["soft"]:
+        yield f"The gates of {name} are soft ({own['regime']}); they are held as hard ones."
+    if own["assumption"]:
+        yield str(own["assumption"])
+
+
+def _choices(file: Path, config: RunConfig) -> Iterator[str]:
+    yield f"the file: {file}"
+    changed = _changed(config.data)
+    if changed:
+        yield f"the data: {changed}"
+    gating = config.gating
+    given = {f.name: getattr(gating, f.name) for f in fields(gating)}
+    placed = [
+        f"{what} {', '.join(str(n) for n in given[what])}"
+        for what in ("wiring", "rotation", "shift", "tiling")
+        if given[what] and not _straight(what, given[what])
+    ]
+    if placed:
+        yield f"value networks have the gates where the file has them: {'; '.join(placed)}"
+    if gating.value_input != "image":
+        yield f"value networks are fed {gating.value_input}, not the image"
+
+
+def _straight(what: str, numbers: tuple[int, ...]) -> bool:
+    """Whether it changes nothing."""
+    if what == "wiring":
+        return numbers == tuple(range(len(numbers)))
+    return set(numbers) == {1 if what == "tiling" else 0}
+
+
+def _changed(data: DataConfig) -> str:
+    """Return the settings of the data that are not the usual ones."""
+    usual = DataConfig()
+    names = [f.name for f in fields(data) if f.name not in ("name", "root", "download", "options")]
+    changed = {name: getattr(data, name) for name in names}
+    words = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in (*changed.items(), *data.options)
+        if value != getattr(usual, name, None)
+    ]
+    return ", ".join(words)
 
 
 def _dense_net(architecture: Architecture) -> NetConfig | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Verdict = Literal["held", "not held", "not decided", "not decided at this scale"]
 
@@ -84,9 +85,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Findings:
-    """All that an experiment found. `remarks`: sentences that belong under the table."""
+    """All that an experiment found. `remarks`: sentences that belong under the table; `answer`:
+    those that belong above it; `details`: plain values by name, for whoever calculates on."""
 
     rows: tuple[Row, ...] = ()
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] = ()
     remarks: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)

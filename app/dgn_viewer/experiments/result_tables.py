@@ -18,7 +18,6 @@ class RowTable(QTableWidget):
 
     def __init__(self) -> None:
         super().__init__(0, len(HEADS))
-        self.setAccessibleName("Measured beside printed")
         self.setHorizontalHeaderLabels(list(HEADS))
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(_ROW)
@@ -39,6 +38,8 @@ class RowTable(QTableWidget):
                 item.setTextAlignment(_side(head))
 
     def show_rows(self, rows: tuple[ReportRow, ...]) -> None:
+        printed = any(row.printed is not None for row in rows)
+        self.setAccessibleName("Measured beside printed" if printed else "Measured")
         cells = [_cells(row) for row in rows]
         self.setRowCount(len(rows))
         figures = font(self)

@@ -66,6 +66,7 @@ class ResultsPanel(QFrame):
         about = "The whole report in the browser"
         self.report = push_button("Open report", self.report_wanted, about=about)
         self.running = RunningList()
+        self.answer = plain_label(selectable=True)
         self.rows = RowTable()
         self.claims = ClaimList()
         self.figures = SceneView(theme)
@@ -102,7 +103,7 @@ class ResultsPanel(QFrame):
         """Show a result, perhaps of an experiment that was interrupted."""
         self._document = document
         source = (document.paper, document.name, document.scale, document.protocol)
-        self._head(document.title, " · ".join(source))
+        self._head(document.title, " · ".join(filter(None, source)))
         self.bar.setRange(0, 1000)
         self.bar.setValue(1000 if document.state == "done" else 0)
         self._state(_ended(document), running=False)
@@ -147,10 +148,12 @@ class ResultsPanel(QFrame):
         self.trouble.setVisible(bool(text))
 
     def _body(self, document: Document | None) -> None:
-        for part in (self.running, self.rows, self.claims, self.figures, self.notes):
+        for part in self._parts:
             part.hide()
         if document is None:
             return
+        self.answer.setText("\n\n".join(document.answer))
+        self.answer.setVisible(bool(document.answer))
         if document.rows:
             self.rows.show_rows(document.rows)
             self.rows.show()
@@ -164,6 +167,11 @@ class ResultsPanel(QFrame):
         self.notes.setText(_notes(document))
         self.notes.setVisible(bool(self.notes.text()))
 
+    @property
+    def _parts(self) -> tuple[QWidget, ...]:
+        """What stands below the buttons, from the top."""
+        return (self.running, self.answer, self.rows, self.claims, self.figures, self.notes)
+
     def _lay_out(self) -> None:
         self._message.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._message.setMargin(24)
@@ -171,8 +179,7 @@ class ResultsPanel(QFrame):
         body = QWidget()
         body.setObjectName("results_body")
         above = (self.title, self.paper, self.bar, self.words, self.trouble)
-        below = (self.running, self.rows, self.claims, self.figures, self.notes)
-        column(*above, buttons, *below, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
+        column(*above, buttons, *self._parts, 1, into=body, margins=(12, 8, 12, 12), spacing=8)
         self._pages.addWidget(self._message)
         self._pages.addWidget(scrolling(body))
         column(self._pages, into=self)

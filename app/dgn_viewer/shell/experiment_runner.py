@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMainWindow
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
-from dgn_engine.experiments.report.result_layout import REPORT
+from dgn_engine.experiments.report.result_layout import REPORT, measurement_folder
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_engine.protocol.commands import Command, StartRun
 from dgn_engine.protocol.run_state import RunState
@@ -29,7 +29,6 @@ from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
 
 BUSY = "An experiment is running; stop it, or wait for its end."
 _INTERRUPTED = 130
-_EPOCHS = 20  # of the value networks where the run in the window has no end
 
 
 class ExperimentRunner(QObject):
@@ -132,21 +131,23 @@ class ExperimentRunner(QObject):
         )
 
     def measure(self, file: Path) -> None:
-        """Value networks are trained as the run in the window is, on its data."""
+        """Value networks are trained as the run in the window is, on its data, but as long as they
+        need: epochs of 0 leave that to the command."""
         config = self._run_state().current_config()
         if config is None or self.running:
             self._tell(Notice("refused", BUSY if self.running else "There is no run to go by."))
             return
-        epochs = config.training.epochs or _EPOCHS
-        folder = results_root() / f"gate-information-{file.stem}-{config.data.name}"
+        training = replace(config.training, epochs=0, patience=0, keep_epochs=(), until=0.0)
+        text = replace(config, training=training, seed=0).to_toml()
+        folder = measurement_folder(f"gate-information-{file.stem}-{config.data.name}", file, text)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             asked = folder / f"asked-{CONFIG}"
-            asked.write_text(config.to_toml(), encoding="utf-8")
+            asked.write_text(text, encoding="utf-8")
         except OSError as error:
             self._tell(Notice("refused", f"{folder} cannot be written: {error.strerror}."))
             return
-        command = ("gate-information", str(file), str(asked), "--epochs", str(epochs))
+        command = ("gate-information", str(file), str(asked))
         title = f"Gate information of {file.name}"
         self._start((*command, "--out", str(folder)), folder, title, "[NPF] Definition 5.1")
 

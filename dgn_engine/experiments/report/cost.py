@@ -70,7 +70,8 @@ def cost_of(task: ReproductionTask) -> Cost:
 def cost_in_words(task: ReproductionTask) -> str:
     """Say it in a sentence: 'npf-table2, full: 150 runs; about 40 h of one CPU core …'."""
     cost = cost_of(task)
-    parts = [f"{task.name}, {task.request.scale}: {cost.runs:,} runs"]
+    scale = f", {task.request.scale}" if task.experiment.reproduces else ""
+    parts = [f"{task.name}{scale}: {cost.runs:,} runs"]
     if cost.calculations:
         parts.append(f", {cost.calculations:,} calculations")
     if cost.runs:

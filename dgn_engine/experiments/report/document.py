@@ -54,7 +54,8 @@ class ReportUnit:
 class Document:
     """The content of `results.json`.
 
-    `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request` and
+    `scale` and `protocol`: '' of what reproduces no paper. `answer`: sentences above the rows;
+    `details`: plain values by name. `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request` and
     `machine`: plain values by name.
     """
 
@@ -77,6 +78,8 @@ class Document:
     scaled_down: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
     units: tuple[ReportUnit, ...] = ()
+    answer: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
     format: str = field(default=FORMAT)
 

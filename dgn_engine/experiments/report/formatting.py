@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -115,8 +115,9 @@ def claim_cells(claim: Claim) -> tuple[str, ...]:
 def facts(document: Document) -> Iterator[tuple[str, str]]:
     """Yield what was asked, and where and with what the result was made."""
     yield "state", _state(document)
-    yield "scale", document.scale
-    yield "protocol", document.protocol
+    if document.scale:
+        yield "scale", document.scale
+        yield "protocol", document.protocol
     options = _options(document.request)
     if options:
         yield "asked for", options
@@ -135,6 +136,19 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
     yield "made", document.made
     if document.command:
         yield "made by", shlex.join(("dgn", *document.command))
+
+
+def rows_title(document: Document) -> str:
+    beside = any(row.printed is not None for row in document.rows)
+    return "Measured beside printed" if beside else "Measured"
+
+
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return heads and rows without the columns in which nothing stands."""
+    shown = [p for p in range(len(heads)) if any(row[p] not in ("", NOTHING) for row in rows)]
+    return tuple(heads[p] for p in shown), [tuple(row[p] for p in shown) for row in rows]
 
 
 def verdicts(document: Document) -> dict[str, int]:

@@ -9,11 +9,12 @@ from importlib.resources import files
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import (
     CLAIM_HEADS,
-    NOTHING,
     ROW_HEADS,
     claim_cells,
     facts,
     row_cells,
+    rows_title,
+    table,
     tokens,
 )
 
@@ -34,6 +35,7 @@ def _page(document: Document) -> Iterator[str]:
     yield f"<title>{escape(document.title)}</title>\n<style>{_style()}</style>\n</head>\n<body>"
     yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
     yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
+    yield from (f"<p class=answer>{escape(sentence)}</p>" for sentence in document.answer)
     if document.rows:
         yield from _rows(document)
     if document.claims:
@@ -55,7 +57,7 @@ def _page(document: Document) -> Iterator[str]:
 
 def _rows(document: Document) -> Iterator[str]:
     rows = [row_cells(document, row) for row in document.rows]
-    yield "<h2>Measured beside printed</h2>"
+    yield f"<h2>{rows_title(document)}</h2>"
     yield from _table(ROW_HEADS, rows)
     yield "<p class=note>Mean ± half-width of the 95 % interval over n seeds (Student’s t).</p>"
 
@@ -66,13 +68,12 @@ def _claims(document: Document) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    empty = ("", NOTHING)
-    shown = [place for place in range(len(heads)) if any(row[place] not in empty for row in rows)]
+    shown, lines = table(heads, rows)
     yield "<div class=table><table><thead><tr>"
-    yield "".join(_cell("th", heads[place], heads[place]) for place in shown)
+    yield "".join(_cell("th", head, head) for head in shown)
     yield "</tr></thead><tbody>"
-    for row in rows:
-        yield "<tr>" + "".join(_cell("td", heads[place], row[place]) for place in shown) + "</tr>"
+    for line in lines:
+        yield "<tr>" + "".join(map(_cell, ["td"] * len(shown), shown, line)) + "</tr>"
     yield "</tbody></table></div>"
 
 

@@ -12,6 +12,8 @@ from dgn_engine.experiments.report.formatting import (
     duration,
     facts,
     row_cells,
+    rows_title,
+    table,
 )
 from dgn_engine.experiments.report.result_layout import FIGURES
 
@@ -24,13 +26,16 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"# {document.title}"
     yield f"\n{document.paper} · `{document.name}`. {document.about}\n"
     yield from (f"- {name}: {value}" for name, value in facts(document))
+    for sentence in document.answer:
+        yield f"\n**{sentence}**"
     if document.rows:
-        yield "\n## Measured beside printed\n"
+        yield f"\n## {rows_title(document)}\n"
         rows = [row_cells(document, row) for row in document.rows]
-        yield from _table(ROW_HEADS, rows)
+        yield from _table(*table(ROW_HEADS, rows))
     if document.claims:
         yield "\n## Claims\n"
-        yield from _table(CLAIM_HEADS, [claim_cells(claim) for claim in document.claims])
+        claims = [claim_cells(claim) for claim in document.claims]
+        yield from _table(*table(CLAIM_HEADS, claims))
     for figure in document.figures:
         yield f"\n![{_cell(figure.title)}]({FIGURES}/{figure.name}.svg)"
     yield from _list("Remarks", document.remarks)

@@ -188,6 +188,8 @@ def _training_notes(units: Sequence[Unit]) -> Iterator[str]:
 def _kind(config: RunConfig) -> _Kind:
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
+    if training.patience:
+        until += f", ended by {training.patience} epochs in which train accuracy is flat"
     return _Kind(
         _net(config.net),
         _data(config.data),

@@ -59,13 +59,21 @@ def default_folder(name: str, request: _ReportOptions) -> Path:
     return results_root() / "-".join(parts)
 
 
+def measurement_folder(name: str, file: Path, settings: str) -> Path:
+    """Return the folder of what is measured of a user's file, among the user's results: another one
+    for each file and for other settings."""
+    return results_root() / f"{_plain(name, '-')}-{_digest(str(file) + settings)}"
+
+
 def _numbers(*numbers: tuple[int, str]) -> list[str]:
     return [f"{number}_{what}" for number, what in numbers if number]
 
 
-def _plain(text: str) -> str:
-    """Keep letters and digits; cut what is too long and add its digest."""
-    plain = "".join(c if c.isalnum() else "_" for c in text)
-    if len(plain) <= LONGEST:
-        return plain
-    return f"{plain[:LONGEST]}_{sha256(text.encode()).hexdigest()[:8]}"
+def _plain(text: str, kept: str = "") -> str:
+    """Keep letters, digits and `kept`; cut what is too long and add its digest."""
+    plain = "".join(c if c.isalnum() or c in kept else "_" for c in text)
+    return plain if len(plain) <= LONGEST else f"{plain[:LONGEST]}_{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]

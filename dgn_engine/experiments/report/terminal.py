@@ -9,23 +9,22 @@ from rich.console import Console
 from rich.table import Table
 
 from dgn_engine.experiments.report import formatting
-from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.result_layout import REPORT
 
+_HEADS = ("", "measured", "printed", "difference", "n", "epochs", "time")
 _STYLES = {"held": "green", "not held": "red"}
 
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
+    for sentence in document.answer:
+        console.print(sentence, markup=False, soft_wrap=True)
     if document.rows:
-        table = _table("", "measured", "printed", "difference", "n", "epochs", "time")
-        for row in document.rows:
-            table.add_row(
-                row.label, formatting.measured(row), formatting.printed(row.printed, row.unit),
-                formatting.number(row.difference, row.unit, signed=True), str(len(row.values)),
-                formatting.epochs(row.epochs),
-                formatting.duration(row.seconds) if row.seconds else formatting.NOTHING,
-            )  # fmt: skip
+        heads, rows = formatting.table(_HEADS, [_cells(row) for row in document.rows])
+        table = _table(*heads)
+        for cells in rows:
+            table.add_row(*cells)
         console.print(table)
     if document.claims:
         table = _table("claim", "statistic", "value", "95 % interval", "n", "verdict")
@@ -36,11 +35,23 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
                 formatting.interval(claim), str(claim.n), f"[{style}]{claim.verdict}[/{style}]",
             )  # fmt: skip
         console.print(table)
+    if document.answer:  # how it came about is part of it
+        for sentence in (*document.remarks, *document.choices):
+            console.print(sentence, markup=False, soft_wrap=True)
     for unit in document.units:
         if unit.trouble:
             last = unit.trouble.strip().splitlines()[-1]
             console.print(f"{unit.id} failed: {last}", style="red", markup=False)
     console.print(f"{document.state}: {folder / REPORT}.html", markup=False, soft_wrap=True)
+
+
+def _cells(row: ReportRow) -> tuple[str, ...]:
+    return (
+        row.label, formatting.measured(row), formatting.printed(row.printed, row.unit),
+        formatting.number(row.difference, row.unit, signed=True), str(len(row.values)),
+        formatting.epochs(row.epochs),
+        formatting.duration(row.seconds) if row.seconds else formatting.NOTHING,
+    )  # fmt: skip
 
 
 def _table(*heads: str) -> Table:

@@ -75,8 +75,8 @@ def write_report(
         title=task.experiment.title,
         paper=task.experiment.paper,
         about=task.experiment.about,
-        scale=task.request.scale,
-        protocol=task.request.protocol,
+        scale=task.request.scale if task.experiment.reproduces else "",
+        protocol=task.request.protocol if task.experiment.reproduces else "",
         request=asdict(task.request),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
@@ -88,12 +88,14 @@ def write_report(
         figures=found.figures,
         remarks=(
             *found.remarks,
-            *_early_ends(states, results, task.folder),
+            *_early_ends(states, results, task),
             *((why,) if why else ()),
         ),
         scaled_down=plan.scaled_down,
         choices=plan.choices,
         units=units,
+        answer=found.answer,
+        details=found.details,
         command=task.command,
     )
     write_file(task.folder / RESULTS, to_bytes(document))
@@ -121,14 +123,16 @@ def _write_files(document: Document, folder: Path) -> None:
             write_file(folder / FIGURES / f"{figure.name}.{kind}", figure_bytes(figure, kind))
 
 
-def _early_ends(states: Mapping[str, str], results: UnitResults, root: Path) -> Iterator[str]:
+def _early_ends(
+    states: Mapping[str, str], results: UnitResults, task: ReproductionTask
+) -> Iterator[str]:
     """Yield a sentence for the runs that diverged, that could not begin because of it, that failed.
 
     `states`: by the unit's id.
     """
     diverged, unstartable = [], []
     for name in (name for name, state in states.items() if state == "diverged"):
-        found = read_unstartable(unit_folder(root, name))
+        found = read_unstartable(unit_folder(task.folder, name))
         if found is not None:
             unstartable.append(f"'{name}' (of '{found.source}')")
             continue
@@ -137,10 +141,12 @@ def _early_ends(states: Mapping[str, str], results: UnitResults, root: Path) -> 
         except UserError:
             diverged.append(f"'{name}'")
     if diverged:
-        yield (
-            f"Diverged: {_listed(diverged)}. Such a run counts with its best score until then and "
-            "is not retuned."
+        counts = (
+            "Such a run counts with its best score until then and is not retuned."
+            if task.experiment.reproduces
+            else "Such a run has no accuracy; its seed is left out."
         )
+        yield f"Diverged: {_listed(diverged)}. {counts}"
     if unstartable:
         yield (
             f"Not begun, because the run whose gates or weights they take diverged before it left "

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
-from dgn_engine.experiments import Request
-from dgn_engine.experiments._gate_information import gate_information, net_of, network_for
+from dgn_engine.experiments import Findings, Request
+from dgn_engine.experiments._gate_information import (
+    RANDOM,
+    gate_information,
+    net_of,
+    network_for,
+)
+from dgn_engine.regimes import find_regime
+from dgn_engine.statistics import ratio_of_means
 from dgn_engine.sweep.unit import Calculation, Training
+from dgn_engine.sweep.unit_results import TrainedRun
 from tests.engine.experiments.made_up import (
     MadeUpResults,
     cell_row,
-    claim,
-    claims,
+    made_run,
     made_runs,
-    percents,
     row,
     rows,
 )
@@ -40,6 +50,35 @@ def dense_file(path: Path, *sizes: int) -> Path:
     state = {f"{2 * i}.weight": torch.randn(b, a) for i, (a, b) in enumerate(pairs)}
     torch.save(state, path)
     return path
+
+
+OWN = {
+    "accuracy": 0.9123, "regime": "DL", "soft": True, "assumption": "", "examples": 360,
+    "commonest": 0.1,
+}  # fmt: skip
+
+
+def read_out(file: Path, runs: dict[str, TrainedRun], seeds: int, **own: Any) -> Findings:
+    results = MadeUpResults(runs, {"file": ({**OWN, **own}, 2.0)})
+    return gate_information(file, CONFIG, seeds).findings(Request(), results)
+
+
+def curved(*test: float, **given: Any) -> TrainedRun:
+    """A run with these test accuracies (percent) at the ends of its epochs."""
+    places = tuple(float(place + 1) for place in range(len(test)))
+    shares = tuple(a / 100 for a in test)
+    last = shares[-1] if shares else math.nan
+    given = {"best": max(shares, default=math.nan), "last": last, **given}
+    return made_run(1009, epochs=places, test=shares, train=shares, train_loss=shares, **given)
+
+
+def flat_runs(gates: Sequence[float], random: Sequence[float]) -> dict[str, TrainedRun]:
+    cells = (("FL", gates), ("FR-II", random))
+    return {
+        f"{cell}-s{seed}": curved(*[accuracy] * 8)
+        for cell, accuracies in cells
+        for seed, accuracy in enumerate(accuracies)
+    }
 
 
 def test_networks_are_trained_with_its_gates_and_with_random_ones(tmp_path: Path) -> None:
@@ -63,26 +102,123 @@ def test_networks_are_trained_with_its_gates_and_with_random_ones(tmp_path: Path
                 Training(f"{regime}-s{seed}", replace(CONFIG, seed=seed, gating=gating))
             )
     assert trained == expected
-    assert made.choices[1] == "value networks: adam, step 0.0003, batch 32, 9 epochs, digits"
 
 
 def test_rows_are_the_file_itself_its_gates_and_random_ones(tmp_path: Path) -> None:
     file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
     runs = made_runs(["FL", "FR-II"], 4)
-    results = MadeUpResults(runs, {"file": ({"accuracy": 0.8123, "regime": "DL"}, 2.0)})
-    found = gate_information(file, CONFIG, 4).findings(Request(), results)
+    found = read_out(file, runs, 4)
 
-    def last(cell: str) -> str:
-        mean = sum(100 * runs[f"{cell}-s{seed}"].last for seed in range(4)) / 4
-        return f"after the last epoch {mean:.2f} %"
+    def expected(cell: str, label: str) -> tuple[Any, ...]:
+        some = [runs[f"{cell}-s{seed}"] for seed in range(4)]
+        best = sum(100 * run.best for run in some) / 4
+        last = [100 * run.test[-1] for run in some]
+        remark = f"best over the epochs {best:.2f} %"
+        return cell_row(runs, cell, f"a value network behind {label}", 4, None, remark, last, "%")
 
     assert rows(found) == [
-        row("x.pt itself (DL)", [81.23], unit="%", remark="as it is"),
-        cell_row(runs, "FL", "its gates, value network from scratch (FL)", 4, remark=last("FL")),
-        cell_row(runs, "FR-II", "random gates (FR-II)", 4, remark=last("FR-II")),
+        row("x.pt itself (DL)", [91.23], unit="%", remark="as it is"),
+        expected("FL", "its gates (FL)"),
+        expected("FR-II", "random gates (FR-II)"),
     ]
-    gap = percents(runs, "FL", 4) - percents(runs, "FR-II", 4)
-    assert claims(found) == [claim("gates", "FL − FR-II; above 0", gap)]
+    assert found.claims == ()
+    assert all(row.printed is None for row in found.rows)
+
+
+def test_the_answer_is_the_share_of_the_accuracies_after_the_last_epoch(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    gates, random = [88.0, 88.5, 89.1], [80.0, 81.0, 80.3]
+    found = read_out(file, flat_runs(gates, random), 3)
+    by_hand = 100 * (np.mean(gates) - np.mean(random)) / (91.23 - np.mean(random))
+    gained = [g - r for g, r in zip(gates, random, strict=True)]
+    _, low, high = ratio_of_means(gained, [91.23 - r for r in random])
+    assert found.answer == (
+        f"The gates carry {by_hand:.0f} % of what lies between random gates (80.4 %) and the "
+        f"network (91.2 %), 95 % interval [{100 * low:.0f} %, {100 * high:.0f} %] over 3 seeds.",
+    )
+    assert found.details["share"]["percent"] == pytest.approx(by_hand)
+    assert found.details["converged"] is True
+    each = [100 * (g - r) / (91.23 - r) for g, r in zip(gates, random, strict=True)]
+    assert found.details["share"]["by_seed"] == pytest.approx(each)
+    told = " ".join(found.remarks)
+    assert "the gates of x.pt are those of one network" in told
+    assert "nothing about other networks" in told
+    assert "360 test examples of digits" in told
+    assert "soft (DL); they are held as hard ones" in told
+
+
+def test_curves_that_rise_are_said_and_drawn(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
+    runs["FR-II-s1"] = curved(10, 30, 50, 60, 70, 75, 78, 81)
+    found = read_out(file, runs, 3)
+    share, why = found.answer
+    assert share.startswith("The gates carry 75 % (not converged) of ")
+    assert why == (
+        "Not converged. Between the third and the last quarter of the epochs test accuracy still "
+        "rose by 2.33 points behind random gates. The share is not final; try 72 epochs instead "
+        "of 9."
+    )
+    assert found.details["converged"] is False
+    (figure,) = found.figures
+    assert [line.label for line in figure.lines] == ["its gates", "random gates", "x.pt itself"]
+    _, random, own = figure.lines
+    assert random.x == tuple(range(1, 9))
+    assert random.y[:3] == pytest.approx(((80 + 10 + 80.3) / 3, (190.3) / 3, (80 + 50 + 80.3) / 3))
+    assert len(random.spread) == 8
+    assert (own.x, own.y) == ((), (91.23,))
+
+
+def test_runs_that_ended_early_and_still_change_ask_for_patience(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    config = replace(CONFIG, training=TrainingConfig(epochs=50, patience=3))
+    runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
+    runs["FR-II-s1"] = curved(10, 30, 50, 60, 70, 75, 78, 81)
+    results = MadeUpResults(runs, {"file": (OWN, 2.0)})
+    found = gate_information(file, config, 3).findings(Request(), results)
+    assert found.answer[1].endswith("try a patience of 6 epochs, not 3.")
+
+
+def test_accuracies_that_fall_ask_for_no_more_epochs(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    runs = flat_runs([88.0, 88.5, 89.1], [80.0, 81.0, 80.3])
+    runs["FL-s1"] = curved(95, 95, 95, 93, 92, 91, 90, 88.5)
+    found = read_out(file, runs, 3)
+    assert "still fell by" in found.answer[1]
+    assert found.answer[1].endswith("The share depends on when training ends.")
+
+
+def test_a_run_that_diverged_leaves_its_seed_out(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    runs = flat_runs([88.0, 88.5, 89.1, 88.8], [80.0, 81.0, 80.3, 80.6])
+    runs["FR-II-s2"] = curved(40, 30, diverged_at=55)
+    runs["FL-s3"] = curved(diverged_at=3)
+    found = read_out(file, runs, 4)
+    assert found.answer[0].startswith(
+        "Cannot be said: seed 3 behind its gates diverged at step 3; seed 2 behind random gates "
+        "diverged at step 55. It is "
+    )
+    assert "no interval" in found.answer[0] or "over 2 seeds" in found.answer[0]
+    assert found.details["share"]["n"] == 2
+    assert math.isnan(found.rows[2].values[2])
+    assert len(found.figures) == 1
+
+
+def test_gates_of_linear_features_stay_linear(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    config = replace(CONFIG, gating=GatingConfig(regime="FL-linear"))
+    _, copied, random = gate_information(file, config, 1).plan(Request()).units
+    assert isinstance(copied, Training)
+    assert isinstance(random, Training)
+    assert (copied.id, random.id) == ("FL-linear-s0", "FR-linear-s0")
+    assert copied.config.gating.regime == "FL-linear"
+    assert random.config.gating.regime == "FR-linear"
+    for copies, draws in RANDOM.items():
+        one, other = find_regime(copies), find_regime(draws)
+        assert one.takes_gates
+        assert not other.takes_gates
+        assert one.linear_features == other.linear_features
+        assert not (other.soft or other.own_gates or other.drawn_gates or other.trains_feature)
 
 
 def test_the_network_of_a_state_dict_is_that_of_its_layers(tmp_path: Path) -> None:

@@ -1,0 +1,270 @@
+"""The share that gates carry of what lies between random gates and a network, and its sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dgn_engine.experiments._claims import LEAST
+from dgn_engine.statistics import mean_and_half_width, ratio_of_means
+
+RISE = 0.5  # points of test accuracy: a kind that changes by more in its last quarter goes on
+_ONE = 2.0  # times as much may one seed by itself
+_MOST = 16  # times the epochs that were trained are suggested at most
+MINUS = "−"
+
+
+@dataclass(frozen=True)
+class SeedCurves:
+    """Test accuracies (percent) at the ends of the epochs, of the runs of one kind, seed by seed.
+
+    `trouble`: by the seed, what became of a run that has no accuracy to count ('diverged at step
+    12').
+    """
+
+    name: str  # after 'behind': 'its gates'
+    test: Sequence[Sequence[float]]
+    trouble: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def last(self) -> tuple[float, ...]:
+        """The accuracy of each seed after its last epoch; NaN where there is none to count."""
+        ends = ((curve[-1] if curve else math.nan) for curve in self.test)
+        return tuple(math.nan if seed in self.trouble else a for seed, a in enumerate(ends))
+
+
+@dataclass(frozen=True)
+class CurveEnding:
+    """How test accuracy changed from the last quarter but one of the epochs to the last quarter.
+
+    `mean`: over the seeds, `most`: of the seed in which it changed most; in points, NaN where no
+    seed has two epochs. A kind has `converged` where neither is beyond its bound, either way.
+    """
+
+    mean: float
+    most: float
+    seed: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class GateShare:
+    """(gates − random)/(own − random), in percent; NaN where it is not defined.
+
+    The accuracies, in percent, are means over the seeds that have both; the share is the ratio of
+    the mean differences, as the sentence with its three numbers says, and `low` and `high` are the
+    ends of Fieller's 95 % interval over these seeds. `by_seed`: the share of each seed by itself.
+    """
+
+    own: float
+    gates: float
+    random: float
+    percent: float
+    low: float
+    high: float
+    n: int
+    by_seed: tuple[float, ...]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the seeds tell the network from random gates, so that there is an interval."""
+        return math.isfinite(self.low) and self.own > self.random
+
+
+def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> GateShare:
+    """Return the share of an accuracy `own` and those of each seed, in percent.
+
+    A seed is a pair: value networks with the same first weights and the same order of examples,
+    one behind the gates that are measured, one behind random gates. Seeds without both (NaN) are
+    left out. Where own accuracy is not above random gates beyond what the seeds differ, the share
+    is no number: the denominator may be zero (`ratio_of_means`).
+    """
+    pairs = [(g, r) for g, r in zip(gates, random, strict=True) if math.isfinite(g + r)]
+    by_seed = tuple(
+        100 * (g - r) / (own - r) if math.isfinite(g + r) and own != r else math.nan
+        for g, r in zip(gates, random, strict=True)
+    )
+    if not pairs:
+        nothing = (math.nan,) * 5
+        return GateShare(own, *nothing, 0, by_seed)
+    means = (sum(one) / len(pairs) for one in zip(*pairs, strict=True))
+    gained, open_ = [g - r for g, r in pairs], [own - r for _, r in pairs]
+    share, low, high = (100 * value for value in ratio_of_means(gained, open_))
+    if len(set(pairs)) == 1:  # test examples too few to tell the seeds apart: no spread is known
+        low = high = math.nan
+    return GateShare(own, *means, share, low, high, len(pairs), by_seed)
+
+
+def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:
+    """Judge whether more epochs would change the accuracies.
+
+    The mean over the last quarter of a run's epochs is compared with that over the quarter before:
+    less noisy than single epochs, and without the drift of a maximum. It has converged where the
+    mean over the seeds changes by at most half a point and no seed by more than one; where half a
+    test example is more than that, by at most so much, and twice as much.
+    """
+    changes = {
+        seed: _change(curve)
+        for seed, curve in enumerate(curves.test)
+        if len(curve) > 1 and seed not in curves.trouble
+    }
+    if not changes:
+        return CurveEnding(math.nan, math.nan, 0, False)
+    mean = sum(changes.values()) / len(changes)
+    seed = max(changes, key=lambda one: abs(changes[one]))
+    bound = max(RISE, 50.0 / test_examples)
+    close = abs(mean) <= bound and abs(changes[seed]) <= _ONE * bound
+    return CurveEnding(mean, changes[seed], seed, close)
+
+
+def epochs_enough(change: float, epochs: int, test_examples: int) -> int:
+    """Return how many epochs would do: twice as often doubled as the change must be halved.
+
+    Errors that shrink as 1/epochs change in the last quarter as 1/epochs too.
+    """
+    times = abs(change) / max(RISE, 50.0 / test_examples) if math.isfinite(change) else _MOST
+    doubled = 2 ** math.ceil(math.log2(times)) if times > 1 else 2
+    return epochs * int(min(max(2, doubled), _MOST))
+
+
+def in_one_sentence(
+    share: GateShare, left_out: Sequence[str], chance: float, converged: bool
+) -> str:
+    """Answer 'do the gates carry it?', or say why it cannot be said.
+
+    Args:
+        left_out: why seeds were left out, in words; with any of them nothing is claimed.
+        chance: the accuracy in percent, beyond which a network has learnt something.
+    """
+    why = _why_not(share, left_out, chance)
+    if not why:
+        return f"{_claimed(share, converged)}."
+    rest = f" {_beyond(share, left_out, converged)}".rstrip()
+    return f"Cannot be said: {why}.{rest}"
+
+
+def _why_not(share: GateShare, left_out: Sequence[str], chance: float) -> str:
+    """Return what forbids an answer; '' where nothing does."""
+    random, own = f"random gates ({share.random:.1f} %)", f"the network itself ({share.own:.1f} %)"
+    if left_out:
+        return "; ".join(left_out)
+    if not share.n:
+        return "no seed has an accuracy behind its gates and one behind random gates"
+    if max(share.gates, share.random) <= chance:
+        return (
+            f"value networks have learnt nothing, neither behind its gates ({share.gates:.1f} %) "
+            f"nor behind {random}; more epochs or a larger step may help"
+        )
+    if share.own <= share.random:
+        return f"{own} is no better than {random}, so that there is nothing to carry"
+    if share.n < LEAST:
+        return (
+            f"{share.n} {'seed is' if share.n == 1 else 'seeds are'} too few; take {LEAST} or more"
+        )
+    if not share.bounded:
+        if all(value == share.by_seed[0] for value in share.by_seed):
+            return "all seeds have the same accuracies: the test examples are too few"
+        return (
+            f"{own} is above {random} by no more than seeds differ, so that the share is not "
+            "defined"
+        )
+    return ""
+
+
+def _claimed(share: GateShare, converged: bool) -> str:
+    if share.low > 0:
+        return (
+            f"The gates carry {_number(share, converged)} of {_between(share)}, {_interval(share)}"
+        )
+    words = f"{_number(share, converged)} of {_between(share)}, {_interval(share)}"
+    if share.high < 0:
+        return f"The gates carry less than random ones: {words}"
+    return f"It cannot be said that the gates carry anything: {words} holds 0"
+
+
+def _beyond(share: GateShare, left_out: Sequence[str], converged: bool) -> str:
+    """Return what there is all the same, as a sentence; '' where it is nothing."""
+    if not (share.n and share.own > share.random and math.isfinite(share.percent)):
+        return ""
+    if left_out and share.n >= LEAST and share.bounded:
+        words = f"{_number(share, converged)} of {_between(share)}, {_interval(share)}"
+        return f"Without {'it' if len(left_out) == 1 else 'them'}: {words}."
+    if share.n >= LEAST:
+        return ""
+    interval = _interval(share) if share.bounded else "no interval"
+    few = f"{share.n} {'seed' if share.n == 1 else 'seeds'}"
+    given = f"{_number(share, converged)} of {_between(share)}"
+    return (
+        f"It is {given} over {few}, {interval}." if share.n == 1 else f"It is {given}, {interval}."
+    )
+
+
+def _number(share: GateShare, converged: bool) -> str:
+    return percent(share.percent) + ("" if converged else " (not converged)")
+
+
+def _between(share: GateShare) -> str:
+    return (
+        f"what lies between random gates ({share.random:.1f} %) and the network ({share.own:.1f} %)"
+    )
+
+
+def _interval(share: GateShare) -> str:
+    return f"95 % interval [{percent(share.low)}, {percent(share.high)}] over {share.n} seeds"
+
+
+def percent(value: float) -> str:
+    """'79 %', '−4 %'; no '−0 %'."""
+    return f"{round(value) + 0:,} %".replace("-", MINUS)
+
+
+def why_not_converged(kinds: Sequence[SeedCurves], ends: Sequence[CurveEnding]) -> str:
+    """Say where curves still change, as a sentence; '' where none does."""
+    going = [pair for pair in zip(kinds, ends, strict=True) if not pair[1].converged]
+    if not going:
+        return ""
+    if any(math.isnan(end.mean) for _, end in going):
+        return "A course cannot be seen in less than two epochs."
+    words = " and ".join(_course(kind, end) for kind, end in going)
+    return f"Between the third and the last quarter of the epochs test accuracy still {words}."
+
+
+def _course(kind: SeedCurves, end: CurveEnding) -> str:
+    one = abs(end.mean) <= RISE  # as a whole it stands still
+    change = end.most if one else end.mean
+    whose = f" in seed {end.seed}" if one else ""
+    way = "rose" if change > 0 else "fell"
+    return f"{way} by {abs(change):.2f} points behind {kind.name}{whose}"
+
+
+def mean_curve(
+    curves: SeedCurves,
+) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
+    """Return epochs, mean accuracies over the seeds and half-widths of their 95 % interval.
+
+    A run that ended early because it was flat keeps its last accuracy; one with trouble counts as
+    far as it goes.
+    """
+    longest = max((len(curve) for curve in curves.test), default=0)
+    epochs, means, halves = [], [], []
+    for place in range(longest):
+        values = tuple(
+            curve[min(place, len(curve) - 1)]
+            for seed, curve in enumerate(curves.test)
+            if curve and (place < len(curve) or seed not in curves.trouble)
+        )
+        if not values:
+            continue
+        mean, half = mean_and_half_width(values)
+        epochs.append(place + 1.0)
+        means.append(mean)
+        halves.append(0.0 if math.isnan(half) else half)
+    return tuple(epochs), tuple(means), tuple(halves) if any(halves) else ()
+
+
+def _change(curve: Sequence[float]) -> float:
+    """From the quarter before the last one to the last one, in points."""
+    quarter = max(1, len(curve) // 4)
+    last, before = curve[-quarter:], curve[-2 * quarter : -quarter]
+    return sum(last) / quarter - sum(before) / len(before)

@@ -1,0 +1,282 @@
+"""`dgn gate-information` from outside: what it trains, says, writes, refuses, and goes on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dgn_engine.cli import main
+from dgn_engine.cli.gate_information import EPOCHS, PATIENCE, SEEDS
+from dgn_engine.config import RunConfig
+from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report.write_report import ReproductionTask
+from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+
+FEW = ["--train-limit", "96", "--test-limit", "60", "--lr", "0.003", "--device", "cpu"]
+SHORT = ["--epochs", "1", "--seeds", "1", "--executor", "serial", "--quiet"]
+LONG = ["--epochs", "12", "--seeds", "3", "--lr", "0.01"]
+NET = ["--net", "fc", "--width", "12", "--depth", "3"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    long = ("--lr", "0.01", "--epochs", "30")
+    return train(tmp_path_factory.mktemp("run"), "--regime", "ReLU", *long)
+
+
+@pytest.fixture(scope="module")
+def measured(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("measured") / "out"
+    assert measure(trained, out, *LONG) == 0
+    return out
+
+
+def train(folder: Path, *more: str) -> Path:
+    options = [*NET, *FEW, "--epochs", "3", *more, "--quiet", "--out", str(folder / "run")]
+    assert main(["train", *options]) == 0
+    return folder / "run" / "weights.safetensors"
+
+
+def measure(file: Path, out: Path, *more: str) -> int:
+    return main(["gate-information", str(file), *FEW, *SHORT, "--out", str(out), *more])
+
+
+def test_both_of_a_pair_begin_with_the_same_value_weights_and_only_the_gates_differ(
+    trained: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert measure(trained, out, "--seeds", "2", "--lr", "1e-12") == 0
+    of = {name: read_tensors(out / "units" / name / "weights.safetensors").arrays
+          for name in ("FL-s0", "FR-II-s0", "FL-s1", "FR-II-s1")}  # fmt: skip
+    file = read_tensors(trained).arrays
+    for layer in range(3):
+        value, feature = f"value.weights.{layer}", f"feature.weights.{layer}"
+        for seed in range(2):
+            gates, random = of[f"FL-s{seed}"], of[f"FR-II-s{seed}"]
+            np.testing.assert_allclose(gates[value], random[value], atol=1e-8)
+        assert np.abs(of["FL-s0"][value] - of["FL-s1"][value]).max() > 0.01
+        assert np.abs(of["FR-II-s0"][feature] - of["FR-II-s1"][feature]).max() > 0.01
+        if layer < 2:
+            np.testing.assert_array_equal(of["FL-s0"][feature], file[value])
+            np.testing.assert_array_equal(of["FL-s1"][feature], file[value])
+
+
+def test_json_report_and_arrays_tell_the_same(
+    trained: Path, measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = measured
+    assert measure(trained, out, *LONG, "--json", "--report-only") == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    made = document.read(out)
+    assert tuple(told["answer"]) == made.answer
+    assert told["share"] == made.details["share"]
+    gates, random = (told["kinds"][name] for name in ("its gates", "random gates"))
+    pairs = list(zip(gates["last"], random["last"], strict=True))
+    own = told["own"]["percent"]
+    assert told["share"]["n"] == len(pairs) == 3
+    by_hand = 100 * sum(g - r for g, r in pairs) / sum(own - r for _, r in pairs)
+    assert told["share"]["percent"] == pytest.approx(by_hand)
+    assert [row.mean for row in made.rows[1:]] == pytest.approx([gates["mean"], random["mean"]])
+    with np.load(out / "gate-information.npz") as arrays:
+        assert arrays["gates_test"].shape == arrays["random_train"].shape == (3, 12)
+        np.testing.assert_allclose(arrays["gates_test"][:, -1], gates["last"])
+        np.testing.assert_allclose(arrays["random"], random["last"])
+        assert float(arrays["own"]) == own
+        assert float(arrays["share"][0]) == pytest.approx(by_hand)
+    told_by_page = (out / "report.html").read_text(encoding="utf-8")
+    assert "printed" not in told_by_page.partition("</style>")[2]
+    assert "as-published" not in told_by_page
+    for name in ("report.md", "report.html"):
+        assert made.answer[0].partition(",")[0] in (out / name).read_text(encoding="utf-8")
+    assert (out / "figures" / "learning.svg").exists()
+
+
+def test_the_terminal_answers_first_and_shows_no_column_of_print(
+    trained: Path, measured: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure(trained, measured, *LONG, "--report-only") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(document.read(measured).answer[0])
+    assert "printed" not in printed
+    assert "difference" not in printed
+    assert "says nothing about other networks" in printed.replace("\n", " ")
+    assert "Adam, step 0.01, batch 32, 12 epochs" in printed
+
+
+def test_what_was_interrupted_goes_on_to_the_same_numbers(
+    trained: Path, measured: Path, tmp_path: Path
+) -> None:
+    """As after a kill: one pair is whole, another lacks a half, the report is missing."""
+    part = tmp_path / "part"
+    assert measure(trained, part, *LONG, "--seeds", "2") == 0
+    shutil.rmtree(part / "units" / "FR-II-s1")
+    (part / "results.json").unlink()
+    command = document.read(measured).command
+    again = [*command[: command.index("--out")], "--out", str(part)]
+    assert main([*again, "--executor", "serial", "--quiet"]) == 0
+    one, other = document.read(measured), document.read(part)
+    assert one.answer == other.answer
+    assert repr(one.details) == repr(other.details)
+
+
+def test_without_a_word_they_train_as_long_as_they_need(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def training(*more: str, config: str = "") -> tuple[int, int]:
+        out = tmp_path / "out"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dgn_engine.cli.gate_information.carry_out", _stop)
+            with pytest.raises(_StoppedError) as stopped:
+                asked = ["gate-information", str(trained), *([config] if config else [])]
+                main([*asked, "--out", str(out), *more])
+        text = stopped.value.task.files["config.toml"].decode()
+        found = RunConfig.from_toml(text).training
+        return found.epochs, found.patience
+
+    assert training() == (EPOCHS, PATIENCE)
+    assert training("--epochs", "7") == (7, PATIENCE)
+    assert training("--patience", "0") == (EPOCHS, 0)
+    endless = tmp_path / "endless.toml"
+    endless.write_text(RunConfig.from_dict({"training": {"epochs": 0}}).to_toml(), "utf-8")
+    assert training(config=str(endless)) == (EPOCHS, PATIENCE)
+    short = tmp_path / "short.toml"
+    short.write_text(RunConfig.from_dict({"training": {"epochs": 3}}).to_toml(), "utf-8")
+    assert training(config=str(short)) == (3, 0)
+    assert training("--epochs", "9", config=str(short)) == (9, 0)
+    capsys.readouterr()
+
+
+class _StoppedError(Exception):
+    def __init__(self, task: ReproductionTask) -> None:
+        super().__init__()
+        self.task = task
+
+
+def _stop(_arguments: object, task: ReproductionTask, _show: object) -> None:
+    raise _StoppedError(task)
+
+
+def test_the_help_states_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["gate-information", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{SEEDS} seeds; at most {EPOCHS} epochs, ended by {PATIENCE}" in told
+    assert "adam, step 0.0003, batch 32, cross-entropy" in told
+    for option in ("--regime", "--gates-from", "--wiring", "--beta "):
+        assert option not in told
+
+
+@pytest.mark.parametrize("option", ["--beta", "--keep-epochs", "--seed", "--gate-probability"])
+def test_what_follows_from_the_measure_is_not_asked(
+    option: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure(trained, tmp_path / "out", option, "1") == 2
+    assert f"Leave out {option}: it follows from the measure." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_setting_without_effect_is_said(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure(trained, tmp_path / "out", "--momentum", "0.9") == 0
+    assert "gate-information: --momentum has no effect" in capsys.readouterr().err
+
+
+def test_a_linear_network_has_no_gates_to_ask(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = train(tmp_path, "--regime", "DLN")
+    assert measure(file, tmp_path / "out") == 2
+    told = capsys.readouterr().err
+    assert "weights.safetensors is a linear network (DLN): all its gates stand open" in told
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("regime", ["DL-linear", "FL-linear"])
+def test_linear_features_are_held_as_linear_features(regime: str, tmp_path: Path) -> None:
+    file = train(tmp_path, "--regime", regime)
+    out = tmp_path / "out"
+    assert measure(file, out) == 0
+    assert sorted(path.name for path in (out / "units").iterdir()) == [
+        "FL-linear-s0", "FR-linear-s0", "file",
+    ]  # fmt: skip
+    ours = read_tensors(out / "units" / "FL-linear-s0" / "weights.safetensors").arrays
+    theirs = read_tensors(file).arrays
+    np.testing.assert_array_equal(ours["feature.weights.0"], theirs["feature.weights.0"])
+
+
+def test_gates_stand_where_the_file_has_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = train(tmp_path, "--regime", "DL", "--wiring", "1,0", "--rotation", "0,3",
+                 "--tiling", "2,1", "--value-input", "ones")  # fmt: skip
+    out = tmp_path / "out"
+    assert measure(file, out) == 0
+    for name in ("FL-s0", "FR-II-s0"):
+        gating = RunConfig.from_file(out / "units" / name / "config.toml").gating
+        assert (gating.wiring, gating.rotation, gating.tiling) == ((1, 0), (0, 3), (2, 1))
+        assert gating.value_input == "ones"
+    printed = capsys.readouterr().out
+    assert "value networks have the gates where the file has them: wiring 1, 0;" in printed
+    assert "value networks are fed ones, not the image" in printed
+    other = tmp_path / "other"
+    assert measure(file, other, "--value-input", "image") == 0
+    assert RunConfig.from_file(other / "config.toml").gating.value_input == "image"
+    assert main([*document.read(other).command, "--quiet"]) == 0
+    assert RunConfig.from_file(other / "config.toml").gating.value_input == "image"
+
+
+def test_biases_of_the_file_are_given_to_value_networks_too(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 10))
+    torch.save(net, tmp_path / "net.pt")
+    assert measure(tmp_path / "net.pt", tmp_path / "out") == 0
+    weights = tmp_path / "out" / "units" / "FR-II-s0" / "weights.safetensors"
+    assert "value.biases.0" in read_tensors(weights).arrays
+
+
+def test_a_run_that_diverges_is_named_and_left_out(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert measure(trained, out, "--optimiser", "sgd", "--lr", "1e30") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Cannot be said: seed 0 behind its gates diverged at step ")
+    assert "nan" not in printed.lower()
+    assert "its seed is left out" in " ".join(document.read(out).remarks)
+
+
+def test_networks_that_learn_nothing_give_no_share(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measure(trained, tmp_path / "out", "--lr", "1e-9") == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Cannot be said: value networks have learnt nothing"), printed
+
+
+def test_each_file_and_each_way_to_train_has_a_folder_of_its_own(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGN_RESULTS_ROOT", str(tmp_path))
+    monkeypatch.setattr("dgn_engine.cli.gate_information.carry_out", _stop)
+    other = tmp_path / "other" / trained.name
+    other.parent.mkdir()
+    other.write_bytes(trained.read_bytes())
+
+    def folder(file: Path, *more: str) -> Path:
+        with pytest.raises(_StoppedError) as stopped:
+            main(["gate-information", str(file), *FEW, *more])
+        return stopped.value.task.folder
+
+    mine = folder(trained)
+    assert mine.parent == tmp_path
+    assert mine.name.startswith("gate-information-weights-digits-")
+    assert folder(trained, "--seeds", "9") == mine, "it goes on there"
+    assert len({mine, folder(trained, "--epochs", "2"), folder(other)}) == 3
