@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
@@ -200,7 +200,8 @@ def _write_arrays(document: Document, folder: Path) -> None:
     from dgn_engine.storage.atomic_write import write_file
 
     content = io.BytesIO()
-    np.savez(content, **arrays_of(document.details))
+    arrays: dict[str, Any] = arrays_of(document.details)
+    np.savez(content, **arrays)
     write_file(folder / ARRAYS, content.getvalue())
 
 

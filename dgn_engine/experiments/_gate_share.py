@@ -86,14 +86,15 @@ def gate_share(own: float, gates: Sequence[float], random: Sequence[float]) -> G
         for g, r in zip(gates, random, strict=True)
     )
     if not pairs:
-        nothing = (math.nan,) * 5
-        return GateShare(own, *nothing, 0, by_seed)
-    means = (sum(one) / len(pairs) for one in zip(*pairs, strict=True))
+        none = math.nan
+        return GateShare(own, none, none, none, none, none, 0, by_seed)
+    kept = list(zip(*pairs, strict=True))
+    mean, mean_random = (sum(one) / len(pairs) for one in kept)
     gained, open_ = [g - r for g, r in pairs], [own - r for _, r in pairs]
     share, low, high = (100 * value for value in ratio_of_means(gained, open_))
     if len(set(pairs)) == 1:  # test examples too few to tell the seeds apart: no spread is known
         low = high = math.nan
-    return GateShare(own, *means, share, low, high, len(pairs), by_seed)
+    return GateShare(own, mean, mean_random, share, low, high, len(pairs), by_seed)
 
 
 def ending(curves: SeedCurves, test_examples: int) -> CurveEnding:

@@ -55,8 +55,8 @@ class Document:
     """The content of `results.json`.
 
     `scale` and `protocol`: '' of what reproduces no paper. `answer`: sentences above the rows;
-    `details`: plain values by name. `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request` and
-    `machine`: plain values by name.
+    `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request`, `machine`
+    and `details`: plain values by name.
     """
 
     name: str

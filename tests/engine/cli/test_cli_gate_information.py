@@ -133,8 +133,8 @@ def test_without_a_word_they_train_as_long_as_they_need(
         out = tmp_path / "out"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("dgn_engine.cli.gate_information.carry_out", _stop)
+            asked = ["gate-information", str(trained), *([config] if config else [])]
             with pytest.raises(_StoppedError) as stopped:
-                asked = ["gate-information", str(trained), *([config] if config else [])]
                 main([*asked, "--out", str(out), *more])
         text = stopped.value.task.files["config.toml"].decode()
         found = RunConfig.from_toml(text).training

@@ -1,4 +1,4 @@
-"""The share that gates carry: its number, its interval, its sentence; worlds without and with it."""
+"""The share that gates carry: number, interval and sentence, in worlds with it and without."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def test_gates_of_linear_features_stay_linear(tmp_path: Path) -> None:
         assert one.takes_gates
         assert not other.takes_gates
         assert one.linear_features == other.linear_features
-        assert not (other.soft or other.own_gates or other.drawn_gates or other.trains_feature)
+        assert not any((other.soft, other.own_gates, other.drawn_gates, other.trains_feature))
 
 
 def test_the_network_of_a_state_dict_is_that_of_its_layers(tmp_path: Path) -> None:
