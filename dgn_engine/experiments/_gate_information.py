@@ -161,6 +161,10 @@ def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwo
     otherwise = None if net.name.startswith(OF_FILE) else net
     found = network_of(listing, examples.train_x.shape[1:], None, otherwise=otherwise)
     _check_gates(listing, found.regime.name)
+    if not found.network.architecture.gated:
+        raise UserError(
+            f"{listing.file_name} has one layer and no gates, which could know nothing."
+        )
     wanted = 1 if examples.signed else len(examples.class_names)
     logits = found.network.architecture.nodes[-1]
     if isinstance(logits, Dense) and logits.outputs != wanted:

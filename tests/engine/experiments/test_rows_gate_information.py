@@ -240,6 +240,12 @@ def test_a_file_with_another_number_of_outputs_is_refused(tmp_path: Path) -> Non
         network_for(wrong, CONFIG.net, examples)
 
 
+def test_a_file_without_gates_is_refused(tmp_path: Path) -> None:
+    single = dense_file(tmp_path / "x.pt", 64, 10)
+    with pytest.raises(UserError, match=r"x.pt has one layer and no gates"):
+        network_for(single, CONFIG.net, load_examples(CONFIG.data))
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         gate_information(tmp_path / "nowhere.pt", CONFIG, 1)
