@@ -19,6 +19,7 @@ from dgn_engine.cli._reader_options import (
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
+    from dgn_engine.config import DataConfig
     from dgn_engine.data import Examples
     from dgn_engine.data._preprocessing import Preprocessing
     from dgn_engine.kernels.gate_statistics import GateStatistics, GateStatisticsSettings
@@ -98,14 +99,12 @@ def inspect_network(listing: CheckpointContents, arguments: argparse.Namespace) 
     from dgn_engine.data._preprocessing import Preprocessing, channels_wanted
     from dgn_engine.kernels.gate_statistics import gate_statistics
     from dgn_engine.model.importing.from_file import network_of
+    from dgn_engine.model.importing.saved_network import split_of_own
     from dgn_engine.training.device_data import choose_probe_set
     from dgn_engine.training.devices import set_threads
 
-    data = DataConfig(
-        name=arguments.data,
-        root=arguments.data_root or "",
-        split_seed=arguments.split_seed or 0,
-        test_indices=arguments.test_indices or "",
+    data = _split_as_typed(
+        split_of_own(listing, DataConfig(arguments.data, arguments.data_root or "")), arguments
     )
     examples = load_examples(data)
     how = arguments.normalise or normalised_when_trained(listing)
@@ -158,6 +157,14 @@ def _settings(arguments: argparse.Namespace, layers: int) -> GateStatisticsSetti
     if arguments.memory is not None:
         given["memory_bytes"] = int(arguments.memory * 2**30)
     return replace(GateStatisticsSettings(layers=chosen), **given)
+
+
+def _split_as_typed(data: DataConfig, arguments: argparse.Namespace) -> DataConfig:
+    """Either option decides the split alone."""
+    seed, indices = arguments.split_seed, arguments.test_indices
+    if seed is None and indices is None:
+        return data
+    return replace(data, split_seed=seed or 0, test_indices=indices or "")
 
 
 def _data(

@@ -26,15 +26,21 @@ def examples_wanted(text: str) -> str:
 
 
 def read_listing(path: Path) -> CheckpointContents:
-    """A file of weights, or a checkpoint of a run: FOLDER, its newest, or FOLDER@STEP."""
+    """A file of weights, or a checkpoint of a run: RUN, its newest, or RUN@STEP, where RUN is a
+    folder or the name of one of the user's runs."""
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-    if path.is_dir():
-        return _read_run(path, None)
-    folder, at, step = str(path).rpartition("@")
+    if (folder := _run_folder(path)).is_dir():
+        return _read_run(folder, None)
+    name, at, step = str(path).rpartition("@")
     if at and step.isdecimal() and not path.exists():
-        return _read_run(Path(folder), int(step))
+        return _read_run(_run_folder(Path(name)), int(step))
     return read_tensors(path)
+
+
+def _run_folder(path: Path) -> Path:
+    there = folder_layout.runs_root() / path
+    return path if path.exists() or not (there / folder_layout.RUN).is_file() else there
 
 
 def _read_run(folder: Path, step: int | None) -> CheckpointContents:

@@ -15,7 +15,7 @@ from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Conv
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.importing.saved_network import is_ours, state_of
+from dgn_engine.model.importing.saved_network import is_ours, split_of_own, state_of
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
 from dgn_engine.protocol.frames import Frame, Reading
@@ -139,6 +139,7 @@ class InspectedNetwork:
         self.device = choose_device(config.device)
         if is_ours(listing):  # its pixels are as those that it was trained on
             data = replace(data, normalise=state_of(listing).config.data.normalise)
+            data = split_of_own(listing, data)
         examples = load_examples(data, report)
         self.examples = (len(examples.train_y), len(examples.test_y))
         shape = examples.train_x.shape[1:]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dgn_engine.config import RunConfig, ValueInput
+from dgn_engine.config import DataConfig, RunConfig, ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.match_layers import regime_of
-from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
@@ -103,6 +102,17 @@ def is_ours(listing: CheckpointContents) -> bool:
     return "value.weights.0" in listing.arrays and "config" in listing.metadata
 
 
+def split_of_own(listing: CheckpointContents, data: DataConfig) -> DataConfig:
+    """Data with the test examples of the run that wrote a file of ours, where it was trained on the
+    same data set: those of another split were in its training set."""
+    if not is_ours(listing):
+        return data
+    own = state_of(listing).config.data
+    if own.name != data.name:
+        return data
+    return replace(data, split_seed=own.split_seed, test_indices=own.test_indices)
+
+
 def listing_of_checkpoint(
     name: str, tensors: Mapping[str, Tensor], state: NetworkState
 ) -> CheckpointContents:
@@ -182,7 +192,10 @@ def _architecture(
     places = (name.removeprefix("value.weights.") for name in listing.arrays)
     last = max(int(place) for place in places if place.isdecimal())
     classes = listing.arrays[f"value.weights.{last}"].shape[0]
-    base = build_architecture(state.config.net, input_shape, classes)
+    # Imported here: that module reads files of ours by this one.
+    from dgn_engine.model.importing.from_file import architecture_for
+
+    base = architecture_for(state.config.net, input_shape, classes)
     if "random_input" in listing.arrays:
         trained = listing.arrays["random_input"].shape
         if math.prod(trained) != math.prod(base.input_shape):

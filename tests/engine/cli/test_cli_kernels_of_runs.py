@@ -268,3 +268,56 @@ def test_a_damaged_newest_checkpoint_is_not_passed_over(
     assert "000000009/state.json has 100 bytes" in words
     assert "the newest sound checkpoint of run is of step 6: run@6." in words
     assert kernels(f"{folder}@6", tmp_path / "k.npz", "--examples", "probe")[0] == 0
+
+
+def test_a_run_of_a_files_network_has_kernels_while_the_file_is_there(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes = {"W1": (7, 64), "W2": (5, 7), "W3": (10, 5)}
+    layers = tmp_path / "layers.npz"
+    np.savez(layers, **{name: np.ones(shape) for name, shape in shapes.items()})
+    run = make_run("DL", small(NetConfig(f"file:{layers}")))
+    run.step()
+    run.save(tmp_path / "net.safetensors")
+    source = str(tmp_path / "net.safetensors")
+    code, found = kernels(source, tmp_path / "k.npz", "--examples", "probe")
+    assert code == 0
+    assert "Its layers are those that layers.npz has now" in capsys.readouterr().out
+    live, x = copy.deepcopy(run.context().network).double(), run.context().x.double()
+    assert np.array_equal(found["ntk"], k.tangent_kernels(live, x).whole.numpy())
+    np.savez(layers, W1=np.ones((8, 64)), W2=np.ones((10, 8)))
+    assert kernels(source, tmp_path / "k.npz", "--examples", "probe")[0] == 2
+    assert "it is not the network of its configuration" in capsys.readouterr().err
+    layers.unlink()
+    assert kernels(source, tmp_path / "k.npz", "--examples", "probe")[0] == 2
+    assert "layers.npz cannot be read" in capsys.readouterr().err
+
+
+def test_a_run_of_the_users_is_found_by_its_name(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DGN_RUNS_ROOT", str(folder.parent))
+    _, found = kernels("run", tmp_path / "k.npz", "--examples", "probe")
+    _, at = kernels("run@6", tmp_path / "s.npz", "--examples", "probe")
+    _, there = kernels(str(folder), tmp_path / "t.npz", "--examples", "probe")
+    assert np.array_equal(found["ntk"], there["ntk"])
+    assert np.array_equal(at["ntk"], there["ntk"])
+
+
+def test_a_network_of_ours_is_inspected_on_the_test_examples_of_its_run(
+    make_run: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = small(FC)
+    run = make_run("ReLU", replace(config, data=DataConfig(split_seed=5)))
+    run.step()
+    run.save(tmp_path / "net.safetensors")
+    told = []
+    for split in ([], ["--split-seed", "5"], ["--split-seed", "0"]):
+        quick = ["--data", "digits", "--examples", "4", "--json"]
+        assert main(["inspect", str(tmp_path / "net.safetensors"), *quick, *split]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+    told = [each["inspection"] for each in told]
+    own, same, other = (each["data"]["test"] for each in told)
+    assert own == same == "360 of 1,797 held out for the test by seed 5"
+    assert other == "360 of 1,797 held out for the test by seed 0"
+    assert told[0]["accuracy"] == told[1]["accuracy"]
