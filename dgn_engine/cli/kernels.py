@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "network", type=Path, help=".pt, .pth, .safetensors, .npz, or RUN[@STEP]"
-    )
+    parser.add_argument("network", type=Path, help=".pt, .pth, .safetensors, .npz, or RUN[@STEP]")
     examples = parser.add_mutually_exclusive_group(required=True)
     examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz")
     examples.add_argument(
