@@ -7,6 +7,8 @@ automatic differentiation gives, in float64.
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -192,6 +194,34 @@ class SlowKernels:
         self.base = build_architecture(config.net, (1, 8, 8), classes)
         self.wide = tiled(self.base, arranged.tiling)
 
+    def folded(self) -> SlowKernels:
+        """The same network of the weights that its layers work with in the end, all learnt."""
+        same, tensors = copy.copy(self), {}
+        for part, nodes in (("value", self.wide.weighted), ("feature", self.base.weighted)):
+            normalises = part == "feature" or self.regime.own_gates
+            numbers = itertools.count()
+            for place, node in enumerate(nodes):
+                weight = self.tensors[f"{part}.weights.{place}"]
+                bias = self.tensors.get(f"{part}.biases.{place}")
+                factor, moved = torch.tensor(getattr(node, "factor", 1.0)), torch.tensor(0.0)
+                if isinstance(node, arch.Conv) and node.normal:
+                    at, number = f"{part}.normalisation", next(numbers)
+                    factor = self.tensors[f"{at}.scales.{number}"]
+                    if normalises:
+                        factor = factor / (self.tensors[f"{at}.variance_{place}"] + 1e-5).sqrt()
+                        moved = self.tensors[f"{at}.shifts.{number}"]
+                        moved = moved - factor * self.tensors[f"{at}.mean_{place}"]
+                if bias is not None or moved.dim():
+                    tensors[f"{part}.biases.{place}"] = (
+                        factor * (0 if bias is None else bias) + moved
+                    )
+                tensors[f"{part}.weights.{place}"] = (weight.transpose(0, -1) * factor).transpose(
+                    0, -1
+                )
+        same.tensors = tensors | {"random_input": self.tensors["random_input"]}
+        same.base, same.wide = _plain(self.base), _plain(self.wide)
+        return same
+
     def coins(self, rows: tuple[int, ...]) -> list[Tensor]:
         stream = random_stream("gates", self.seed)
         p = self.arranged.gate_probability
@@ -335,6 +365,19 @@ class SlowKernels:
                 J = self.jacobian(part, x, rows)
                 parts[f"ntk_{part}"] = _gram(J, J)
         return {"ntk": torch.stack(list(parts.values())).sum(0)} | parts
+
+
+def _plain(architecture: arch.Architecture) -> arch.Architecture:
+    """Without what is folded into weights."""
+    nodes = [
+        replace(node, normal=False)
+        if isinstance(node, arch.Conv)
+        else replace(node, factor=1.0)
+        if isinstance(node, arch.Dense)
+        else node
+        for node in architecture.nodes
+    ]
+    return replace(architecture, nodes=tuple(nodes))
 
 
 def _gram(one: Tensor, two: Tensor) -> Tensor:

@@ -37,8 +37,16 @@ def judge(place: Path, regime: str, net: str, seed: int) -> None:
         run.config, arranged, run.trainer.network.state_dict(), len(run.trainer.data.train_y),
         run.architecture.classes,
     )  # fmt: skip
-    for name, kernel in slow.tangent(context.x, run.probe_set.indices).items():
-        np.testing.assert_allclose(found[name], kernel, rtol=1e-9, atol=1e-10, err_msg=name)
+    rows = run.probe_set.indices
+    close = {"rtol": 1e-9, "atol": 1e-10}
+    for name, kernel in slow.tangent(context.x, rows).items():
+        np.testing.assert_allclose(found[name], kernel, **close, err_msg=name)
+    if any(getattr(node, "normal", False) for node in run.architecture.nodes):
+        folded, said = kernels_of(place / "run", place / "f.npz", "--folded")
+        for name, kernel in slow.folded().tangent(context.x, rows).items():
+            np.testing.assert_allclose(folded[name], kernel, **close, err_msg=name)
+        assert "its folded weights (BatchNorm is in them)" in said["tangent_kernel"]
+        assert not np.allclose(folded["ntk"], found["ntk"])
     assert settings["step"] == run.step_count
     assert settings["rows"] == list(run.probe_set.indices)
     every_arrangement_is_said(settings, run.config, arranged)
@@ -61,8 +69,9 @@ def recorded(regime: str, net: str, seed: int, folder: Path) -> tuple[Run, Arran
     return run, arranged
 
 
-def kernels_of(folder: Path, out: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    assert main(["kernels", str(folder), "--examples", "probe", "--out", str(out)]) == 0
+def kernels_of(folder: Path, out: Path, *options: str) -> tuple[dict[str, Array], dict[str, Any]]:
+    arguments = ["--examples", "probe", "--out", str(out), *options]
+    assert main(["kernels", str(folder), *arguments]) == 0
     with np.load(out, allow_pickle=False) as file:
         found = dict(file)
     return found, json.loads(str(found.pop("settings")))
