@@ -191,14 +191,15 @@ def _open_ours(
     import torch
 
     from dgn_engine.kernels.trained_weights import trained_weights
-    from dgn_engine.model.importing.from_file import OF_FILE
+    from dgn_engine.model.importing.from_file import OF_FILE, architecture_for
     from dgn_engine.model.importing.saved_network import our_network, state_of
 
     _only_with_plain_weights(arguments)
     state = state_of(listing)
     if state.regime.drawn_gates and own is None:
         raise needs_own_examples(state, listing.file_name)
-    network = our_network(listing, x.shape[1:], getattr(torch, arguments.dtype))
+    dtype = getattr(torch, arguments.dtype)
+    network = our_network(listing, x.shape[1:], dtype, architecture_for)
     over = trained_weights(network, arguments.folded)
     notes = [in_words(network, state), *state.remarks, over]
     if own is not None and own.remark:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dgn_engine.errors import UserError
-from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for, network_of
 from dgn_engine.model.importing.saved_network import (
     NetworkState,
     listing_of_checkpoint,
@@ -141,7 +141,7 @@ def _last_network(reader: RunReader, input_shape: tuple[int, ...]) -> ImportedNe
     snapshot = run_checkpoints.load(reader.checkpoint())
     state = NetworkState.of_checkpoint(snapshot.state, str(reader.info.get("data_fingerprint", "")))
     listing = listing_of_checkpoint(reader.path.name, snapshot.tensors, state)
-    network = our_network(listing, input_shape, torch.get_default_dtype())
+    network = our_network(listing, input_shape, torch.get_default_dtype(), architecture_for)
     return ImportedNetwork(network, state.regime, state.step)
 
 

@@ -102,7 +102,7 @@ def network_of(
     if is_ours(listing):
         _check_unnamed(listing, net)
         state, title = state_of(listing), understood_as(listing)
-        network = our_network(listing, input_shape, dtype)
+        network = our_network(listing, input_shape, dtype, architecture_for)
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
     if listing.layers:
         _check_unnamed(listing, net)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dgn_engine.config import DataConfig, RunConfig, ValueInput
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, ValueInput
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.match_layers import regime_of
+from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.model.stack import Stack
@@ -23,6 +24,7 @@ from dgn_engine.model.wiring import check_shifts, check_wiring, routes, turned
 from dgn_engine.regimes import Regime, find_regime
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, plain
 
+BuildArchitecture = Callable[[NetConfig, tuple[int, ...], int], Architecture]
 FORMAT = "dgn-viewer weights 2"
 _NOT_WRITTEN = (
     "It was written before files said β, value input, rotation and shift: those of its "
@@ -157,16 +159,22 @@ def state_of(listing: CheckpointContents) -> NetworkState:
 
 
 def our_network(
-    listing: CheckpointContents, input_shape: tuple[int, ...], dtype: torch.dtype
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    dtype: torch.dtype,
+    build: BuildArchitecture = build_architecture,
 ) -> GatedNetwork:
     """The network as it was trained: both stacks, regime, wiring, tiling, β and value input.
+
+    `build`: makes an architecture of (net, input shape, classes); `from_file.architecture_for`
+    knows networks that are those of a file, too.
 
     Raises `UserError` where the file does not hold the network of its configuration, or holds
     one for other inputs.
     """
     state = state_of(listing)
     gating = state.config.gating
-    base = _architecture(listing, state, input_shape)
+    base = _architecture(listing, state, input_shape, build)
     wide = tiled(base, gating.tiling) if gating.tiling else base
     network = GatedNetwork(wide, feature_architecture=base)
     network.value = Stack(wide, "value.biases.0" in listing.arrays)
@@ -186,16 +194,16 @@ def our_network(
 
 
 def _architecture(
-    listing: CheckpointContents, state: NetworkState, input_shape: tuple[int, ...]
+    listing: CheckpointContents,
+    state: NetworkState,
+    input_shape: tuple[int, ...],
+    build: BuildArchitecture,
 ) -> Architecture:
     """That of the feature network, with as many logits as the value network's last weight."""
     places = (name.removeprefix("value.weights.") for name in listing.arrays)
     last = max(int(place) for place in places if place.isdecimal())
     classes = listing.arrays[f"value.weights.{last}"].shape[0]
-    # Imported here: that module reads files of ours by this one.
-    from dgn_engine.model.importing.from_file import architecture_for
-
-    base = architecture_for(state.config.net, input_shape, classes)
+    base = build(state.config.net, input_shape, classes)
     if "random_input" in listing.arrays:
         trained = listing.arrays["random_input"].shape
         if math.prod(trained) != math.prod(base.input_shape):
