@@ -241,9 +241,9 @@ def test_a_file_with_another_number_of_outputs_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_file_without_gates_is_refused(tmp_path: Path) -> None:
-    single = dense_file(tmp_path / "x.pt", 64, 10)
+    torch.save(torch.nn.Sequential(torch.nn.Linear(64, 10)), tmp_path / "x.pt")
     with pytest.raises(UserError, match=r"x.pt has one layer and no gates"):
-        network_for(single, CONFIG.net, load_examples(CONFIG.data))
+        network_for(tmp_path / "x.pt", CONFIG.net, load_examples(CONFIG.data))
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
