@@ -49,12 +49,12 @@ def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -
     """Both spectra in one chart; both kernels side by side, with one scale."""
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
     ours, theirs = (second[shown](view, one) for one in (reading, other))
-    if shown == "kernel" and ours.matrix is not None and theirs.matrix is not None:
-        low = min(ours.matrix.low, theirs.matrix.low)
-        high = max(ours.matrix.high, theirs.matrix.high)
-        low = -high if low < 0 else 0.0
+    matrices = [one.matrix for one in (ours, theirs) if one.matrix is not None]
+    if matrices:
+        high = max(one.high for one in matrices)
+        low = -high if any(one.low < 0 for one in matrices) else 0.0
         ramp: Ramp = "diverging" if low < 0 else "sequential"
-        pair = (("A", ours, ours.matrix), (name, theirs, theirs.matrix))
+        pair = zip(("A", name), (ours, theirs), matrices, strict=True)
         charts = tuple(
             replace(
                 chart,

@@ -114,7 +114,9 @@ def test_what_could_not_begin_is_told_apart_from_what_diverged(tmp_path: Path) -
 def test_a_result_says_what_made_it_and_on_which_devices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    devices = {"u0": {"device": "cuda:0"}, "u1": {"device": "cpu"}, "u2": {"device": "cuda:0"}}
+    devices: dict[str, dict[str, str]] = {
+        "u0": {"device": "cuda:0"}, "u1": {"device": "cpu"}, "u2": {"device": "cuda:0"},
+    }  # fmt: skip
 
     def read_info(folder: Path) -> dict[str, str]:
         if folder.name not in devices:
@@ -124,6 +126,10 @@ def test_a_result_says_what_made_it_and_on_which_devices(
     monkeypatch.setattr(writing.run_info, "read", read_info)
     made = write(tmp_path, scaled_down=("smaller",), choices=("chosen",))
     assert made.machine["device"] == "cpu, cuda:0"
+    del devices["u0"], devices["u1"]
+    assert write(tmp_path).machine["device"] == "cuda:0"  # of the runs that have begun
+    devices["u2"] = {}
+    assert write(tmp_path).machine["device"] == "cpu"
     assert (made.name, made.title, made.paper, made.about) == ("tiny", "T", "P", "A")
     assert (made.scale, made.protocol, made.state) == ("quick", "as-published", "done")
     assert made.command == ("reproduce", "tiny")

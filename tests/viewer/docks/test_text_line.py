@@ -47,6 +47,16 @@ def test_facts_are_shown_first_things_first_as_far_as_there_is_room(qtbot: QtBot
     assert not line.grab().isNull()
 
 
+def test_behind_a_fact_that_has_no_room_there_is_none(qtbot: QtBot) -> None:
+    line = FactsLine(LIGHT)
+    qtbot.addWidget(line)
+    line.set_facts((FACTS[1], Fact("a name that is far too long", "1,234,567"), FACTS[1]))
+    line.resize(120, 24)
+    assert line.shown() == ("rank",)  # the third would have room, and would seem to be the second
+    line.resize(1200, 24)
+    assert len(line.shown()) == 3
+
+
 def test_a_fact_under_the_cursor_is_explained(qtbot: QtBot) -> None:
     line = FactsLine(LIGHT)
     qtbot.addWidget(line)

@@ -21,6 +21,28 @@ KINDS = ("hard", "soft", "conv", "nan", "constant")
 MakeView = Callable[..., View]
 
 
+def test_panels_stand_in_two_columns_the_gates_on_the_left() -> None:
+    places = {name: (spec.area, spec.order) for name, spec in PANELS.items()}
+    ours = {
+        "gate_maps": ("left", 0),
+        "overlap": ("left", 1),
+        "agreement": ("left", 2),
+        "spectrum": ("right", 0),
+        "ntk": ("right", 1),
+        "training": ("right", 2),
+    }
+    assert [name for name in places if name in ours] == list(ours)  # as in the menu
+    assert {name: places[name] for name in ours} == ours
+    assert [name for name in ours if PANELS[name].prompt] == ["gate_maps"]
+    assert [name for name in ours if PANELS[name].compares] == ["agreement"]
+
+
+@pytest.mark.discovery
+def test_no_two_panels_have_one_place() -> None:
+    places = [(spec.area, spec.order) for spec in PANELS.values()]
+    assert len(set(places)) == len(places)
+
+
 @pytest.mark.parametrize(("panel", "kind"), each(itertools.product(PANELS, KINDS)))
 def test_a_panel_draws_every_kind_of_reading(panel: str, kind: str, make_view: MakeView) -> None:
     scene = PANELS[panel].draw(make_view(kind))
