@@ -102,11 +102,13 @@ def choose_tests(
 ) -> tuple[str, ...]:
     """Ids of the tests that run the mutant's line, quick ones first, `most` seconds in all.
 
-    A line that runs at import, in a child process or compiled is none that a test is seen to run:
-    then those of its file, else those of its package.
+    A line that runs in a child process or compiled is none that a test is seen to run, and one that
+    runs at import is seen only in the test that imported it first: then those of its file, else
+    those of its package.
     """
     lines = known.get(mutant.file, {})
-    candidates: Iterable[str] = lines.get(str(mutant.mutation.line), ())
+    line = "" if mutant.mutation.at_import else str(mutant.mutation.line)
+    candidates: Iterable[str] = lines.get(line, ())
     if not candidates:
         candidates = {test for tests in lines.values() for test in tests}
     if not candidates:

@@ -34,13 +34,17 @@ ARITHMETIC: dict[type[ast.operator], tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Mutation:
-    """The text from byte `start` to `end` becomes `text`; `line` is where it stands."""
+    """The text from byte `start` to `end` becomes `text`; `line` is where it stands.
+
+    `at_import`: in no function, so that it runs once, before any test or in the first that asks.
+    """
 
     kind: str
     line: int
     start: int
     end: int
     text: str
+    at_import: bool = False
 
     def applied(self, source: bytes) -> bytes:
         """The source with the bug."""
@@ -69,6 +73,7 @@ class _Finder(ast.NodeVisitor):
         for line in source.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line))
         self._found: list[Mutation] = []
+        self._functions = 0  # how many we are in
 
     def found(self) -> list[Mutation]:
         self.visit(ast.parse(self._source))
@@ -84,8 +89,10 @@ class _Finder(ast.NodeVisitor):
         return self._source[start:end].decode()
 
     def _add(self, kind: str, node: ast.AST, text: str) -> None:
-        start, end = self._span(node)
-        self._found.append(Mutation(kind, node.lineno, start, end, text))  # type: ignore[attr-defined]
+        self._note(kind, node.lineno, *self._span(node), text)  # type: ignore[attr-defined]
+
+    def _note(self, kind: str, line: int, start: int, end: int, text: str) -> None:
+        self._found.append(Mutation(kind, line, start, end, text, self._functions == 0))
 
     def _between(self, kind: str, left: ast.AST, right: ast.AST, old: str, new: str) -> None:
         """Replace the operator that stands between two operands."""
@@ -93,8 +100,7 @@ class _Finder(ast.NodeVisitor):
         gap = self._source[start:end].decode()
         if gap.count(old) == 1:
             text = gap.replace(old, new)
-            line = left.end_lineno  # type: ignore[attr-defined]
-            self._found.append(Mutation(kind, line, start, end, text))
+            self._note(kind, left.end_lineno, start, end, text)  # type: ignore[attr-defined]
 
     # What is passed over.
 
@@ -114,8 +120,16 @@ class _Finder(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(default)
+        self._functions += 1
         for statement in node.body:
             self._statement(statement)
+        self._functions -= 1
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self.visit(node.args)
+        self._functions += 1
+        self.visit(node.body)
+        self._functions -= 1
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for statement in node.body:
@@ -203,7 +217,7 @@ class _Finder(ast.NodeVisitor):
             if last.arg not in (None, "strict"):
                 start = self._span(parts[-2])[1]
                 end = self._span(last)[1]
-                self._found.append(Mutation("argument left out", last.lineno, start, end, ""))
+                self._note("argument left out", last.lineno, start, end, "")
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:

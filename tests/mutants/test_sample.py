@@ -43,7 +43,19 @@ def test_a_line_that_no_test_is_seen_to_run_is_tried_on_the_tests_of_its_file() 
     known = {"a.py": {"2": ["tests/a", "tests/b"], "3": ["tests/c"]}}
     assert mutant.mutation.line == 1
     assert choose_tests(mutant, known, seconds, 9.0) == ("tests/b", "tests/c", "tests/a")
-    assert choose_tests(mutant, known | {"a.py": {"1": ["tests/a"]}}, seconds, 9.0) == ("tests/a",)
+
+
+def test_a_line_that_runs_at_import_is_tried_on_every_test_of_its_file() -> None:
+    source = b"a = 1\n\n\ndef f(b=2):\n    return (lambda c=3: c + 4)() + 5\n"
+    seconds = {"tests/first": 1.0, "tests/other": 2.0}
+    seen = {"a.py": {"1": ["tests/first"], "4": ["tests/first"], "5": ["tests/other"]}}
+    found = {
+        m.text: choose_tests(Mutant("g", "a.py", m), seen, seconds, 9.0)
+        for m in mutations(source)
+        if m.kind == "constant"
+    }
+    every, own = ("tests/first", "tests/other"), ("tests/other",)
+    assert found == {"2": every, "3": every, "4": own, "5": own, "6": own}
 
 
 def test_a_compiled_line_is_tried_on_the_tests_of_its_package() -> None:
