@@ -166,12 +166,12 @@ class Grid:
         first, counts as zero.
         """
 
-        def mean(found: tuple[float, TrainedCell]) -> float:
-            scores = [0.0 if math.isnan(run.best) else run.best for run in found[1].runs]
-            return sum(scores) / len(scores)
+        def total(found: tuple[float, TrainedCell]) -> float:
+            """All cells have the same seeds."""
+            return sum(0.0 if math.isnan(run.best) else run.best for run in found[1].runs)
 
         cells = [(step, self.trained(f"{prefix}-{step:g}-{cell}")) for step in steps]
-        return max(cells, key=mean)
+        return max(cells, key=total)
 
     def _ids(self, cell: str) -> list[str]:
         return [f"{cell}-s{seed}" for seed in self.seeds]

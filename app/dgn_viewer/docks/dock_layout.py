@@ -6,15 +6,17 @@ Qt's own `saveState` is opaque bytes; it is not safe to restore them from an unt
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QRect, Qt
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QStyle, QTabBar
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar
 
 Docks = Mapping[str, QDockWidget]
 _DEEPEST = 20
+_WHOLE = 10_000  # of which shares are parts
 _AREA = Qt.DockWidgetArea.LeftDockWidgetArea
 
 
@@ -63,11 +65,8 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
                 _float(window, dock, floating[name])
     if (room := window.layout()) is not None:
-        room.activate()  # so that the docks know how much there is
-    whole = QRect()
-    for name in _fronts(tree):  # a tab behind keeps some earlier place
-        whole = whole.united(docks[name].geometry())
-    _share_out(window, docks, tree, whole.width(), whole.height())
+        room.activate()  # so that the docks have places that can be changed
+    _share_out(window, docks, tree)
     for head in _fronts(tree):
         docks[head].raise_()
     return True
@@ -193,20 +192,15 @@ def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
         _place(window, docks, part)
 
 
-def _share_out(
-    window: QMainWindow, docks: Docks, node: dict[str, Any], width: int, height: int
-) -> None:
-    parts, shares = node.get("parts", ()), node.get("shares", ())
+def _share_out(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
+    """Qt shares what room there is out by the ratio of the sizes."""
+    parts = node.get("parts", ())
     if not parts:
         return
-    metric = QStyle.PixelMetric.PM_DockWidgetSeparatorExtent
-    between = window.style().pixelMetric(metric, None, window) * (len(parts) - 1)
-    room = (width if node["across"] else height) - between
-    sizes = [max(1, round(room * share / sum(shares))) for share in shares]
+    sizes = [math.ceil(_WHOLE * share) for share in node["shares"]]
     window.resizeDocks([docks[_head(part)] for part in parts], sizes, _direction(node))
-    for part, size in zip(parts, sizes, strict=True):
-        inner = (size, height) if node["across"] else (width, size)
-        _share_out(window, docks, part, *inner)
+    for part in parts:
+        _share_out(window, docks, part)
 
 
 def _direction(node: dict[str, Any]) -> Qt.Orientation:

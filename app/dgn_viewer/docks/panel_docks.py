@@ -25,7 +25,9 @@ from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import row
 
-_LEFT_SHARE = 0.56  # of the width, for the left column
+# Qt shares what room there is out by the ratio of sizes.
+_WIDTHS = [560, 440]  # of the left and of the right column
+_EVEN = 100  # of each panel in a column
 _HEIGHT = 20
 
 
@@ -185,12 +187,10 @@ class PanelDocks(QObject):
         window = self.window
         columns = [[dock for dock in column if not dock.isHidden()] for column in columns]
         if len(columns) == 2 and all(columns):
-            left = round(window.width() * _LEFT_SHARE)
             heads = [column[0] for column in columns]
-            window.resizeDocks(heads, [left, window.width() - left], Qt.Orientation.Horizontal)
+            window.resizeDocks(heads, _WIDTHS, Qt.Orientation.Horizontal)
         for column in columns:
-            each = max(1, window.height() // max(1, len(column)))
-            window.resizeDocks(column, [each] * len(column), Qt.Orientation.Vertical)
+            window.resizeDocks(column, [_EVEN] * len(column), Qt.Orientation.Vertical)
 
     def layout(self) -> dict[str, Any]:
         return described(self.window, self._docks)

@@ -230,6 +230,14 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     for _ in range(5):
         QTest.keyClick(palette.query, Qt.Key.Key_Down)
     assert current(palette) == "run.reset"  # the engine has not stopped
+    for skipped in ("run.epoch", "run.step"):
+        bench.actions[skipped].setEnabled(False)
+    palette.query.setText("run: ")
+    QTest.keyClick(palette.query, Qt.Key.Key_Down)
+    assert current(palette) == "run.reset"
+    QTest.keyClick(palette.query, Qt.Key.Key_Up)
+    assert current(palette) == "run.toggle"
+    QTest.keyClick(palette.query, Qt.Key.Key_Down)
     bench.desk.log.clear()
     QTest.keyClick(palette.query, Qt.Key.Key_Return)
     assert bench.desk.log == [Reset()]

@@ -129,6 +129,25 @@ def alike(found: Any, wanted: Any) -> bool:
     )
 
 
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("shares", [(0.25, 0.25, 0.5), (0.25, 0.35, 0.4), (0.1, 0.1, 0.2)])
+def test_rooms_are_as_the_shares_to_the_pixel(
+    docks: PanelDocks, qtbot: QtBot, across: bool, shares: tuple[float, ...]
+) -> None:
+    docks.window.resize(1600, 1200)
+    parts = [{"tabs": [name]} for name in "abc"]
+    tree = {"across": across, "shares": list(shares), "parts": parts}
+    assert docks.put_layout({"tree": tree})
+
+    def exact() -> bool:
+        sizes = [docks._docks[name].size() for name in "abc"]
+        found = [size.width() if across else size.height() for size in sizes]
+        wanted = [sum(found) * share / sum(shares) for share in shares]
+        return found == pytest.approx(wanted, abs=1.5)
+
+    qtbot.waitUntil(exact)
+
+
 def test_a_floating_panel_keeps_its_place_and_a_closed_one_is_absent(
     docks: PanelDocks, qtbot: QtBot
 ) -> None:
