@@ -38,7 +38,7 @@ def draw(view: View) -> Shown:
 
 def _by_layer(reading: Reading) -> Chart:
     equal, chance = 100 * reading.arrays["equal"], 100 * reading.arrays["chance"]
-    place = np.arange(1, equal.size + 1, dtype=np.int64)
+    place = np.arange(1, equal.size + 1)
     low = float(np.nanmin([equal, chance]))
     return Chart(
         key="by_layer",

@@ -101,7 +101,7 @@ def _rank_axis(reading: Reading) -> Axis:
 
 
 def _index(reading: Reading) -> Array:
-    return np.arange(1, reading.arrays["eigenvalues"].size + 1, dtype=np.int64)
+    return np.arange(1, reading.arrays["eigenvalues"].size + 1)
 
 
 def _eigenvalues(reading: Reading) -> Chart:

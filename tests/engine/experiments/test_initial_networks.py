@@ -31,6 +31,7 @@ def test_a_dense_network_has_d_layers_and_a_logit() -> None:
     assert made.input_shape == (3,)
     assert made.nodes == (Dense(3, 5), Dense(5, 5), Dense(5, 5), Dense(5, 1, gated=False))
     assert initial.dense(3, 5, 2, 7).nodes == (Dense(3, 5), Dense(5, 7, gated=False))
+    assert initial.dense(3, 5, 1, 7).nodes == (Dense(3, 7, gated=False),)
 
 
 def test_a_convolutional_network_has_three_circular_layers_and_pooling() -> None:

@@ -75,6 +75,20 @@ def test_an_option_that_another_takes_away_is_told_apart() -> None:
         check_options("x", made, Request(steps=(0.5,), only="Adam"))
 
 
+def test_alone_is_within_the_scale_and_the_usual_protocol_of_the_experiment() -> None:
+    def plan(request: Request) -> Plan:
+        usual = request.protocol == "as-in-code" and request.scale == "full"
+        return Plan((Training(f"u-{request.epochs if usual else 0}", RunConfig()),))
+
+    protocols: Any = ("as-in-code", "as-published")
+    made = Experiment("T", "P", "A", plan, lambda *_: Findings(), 1.0, 1.0, protocols=protocols)
+    check_options("x", made, Request("full", "as-in-code", epochs=7))
+    with pytest.raises(UserError, match="--epochs means nothing to x with what else was asked;"):
+        check_options("x", made, Request("full", epochs=7))
+    with pytest.raises(UserError, match="--epochs means nothing to x; leave it out"):
+        check_options("x", made, Request("quick", epochs=7))
+
+
 def test_nothing_is_said_of_options_where_no_row_is_left() -> None:
     nothing = Experiment("T", "P", "A", lambda _: Plan(()), lambda *_: Findings(), 1.0, 1.0)
     check_options("x", nothing, Request(**ASKED))

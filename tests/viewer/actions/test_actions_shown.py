@@ -266,6 +266,17 @@ def test_a_click_does_and_escape_leaves(bench: Bench, palette: Palette) -> None:
     assert bench.desk.log == [Advance(1)]
 
 
+def test_the_keyboard_goes_back_to_the_window(bench: Bench, palette: Palette) -> None:
+    sheet = ShortcutSheet(bench.actions, bench.window)
+    assert palette.query.hasFocus()
+    QTest.keyClick(palette.query, Qt.Key.Key_Escape)
+    assert bench.window.hasFocus()
+    sheet.open()
+    assert sheet.hasFocus()
+    QTest.keyClick(sheet, Qt.Key.Key_A)
+    assert bench.window.hasFocus()
+
+
 def test_any_key_or_click_puts_the_sheet_away(bench: Bench) -> None:
     sheet = ShortcutSheet(bench.actions, bench.window)
     bench.window.show()

@@ -30,7 +30,7 @@ from dgn_viewer.docks.panel_docks import DockTitle
 from dgn_viewer.docks.panel_message import ComparisonButton, PanelMessage, WholeButton
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.elements import Axis, Chart, Fact, Scene, Shown
+from dgn_viewer.scene.elements import Axis, Chart, Empty, Fact, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, choice
 from dgn_viewer.style.theme import DARK, LIGHT
 from tests.viewer.panels.pictures import run
@@ -313,6 +313,37 @@ def test_an_option_with_one_value_is_hidden_and_the_chosen_one_is_kept(
     panel.show_view(seeing(5))  # … and is chosen again when it can
     assert combo.currentData() == "b"
     assert panel.view().choices == {"kind": "b"}
+
+
+def test_an_open_list_is_left_in_peace_and_the_others_follow(qtbot: QtBot) -> None:
+    def offers(view: View) -> tuple[tuple[str, str], ...]:
+        return tuple((str(n), f"layer {n}") for n in range(view.step))
+
+    options = (Option("first", "First", offers), Option("second", "Second", offers))
+    panel = PanelDock("p", replace(SPEC, options=options, draw=lambda _: Scene(())), LIGHT)
+    qtbot.addWidget(panel)
+    panel.resize(500, 300)
+    panel.show()
+    panel.show_view(seeing(2))
+    first, second = panel.findChildren(QComboBox)
+    first.showPopup()
+    panel.show_view(seeing(3))
+    assert (first.count(), second.count()) == (2, 3)
+    first.hidePopup()
+    panel.show_view(seeing(3))
+    assert (first.count(), second.count()) == (3, 3)
+
+
+def test_what_costs_less_than_a_second_may_be_too_expensive_all_the_same(
+    make_panel: Callable[[], PanelDock],
+) -> None:
+    panel = make_panel()
+    draw = Empty("Dear.")
+    panel.spec = replace(SPEC, draw=lambda _: draw)
+    panel.show_view(View(run=run((2,)), readings={"npk": replace(DEAR, too_expensive=0.25)}))
+    assert (panel.state(), panel.words()[0]) == ("costly", "Too expensive at this size")
+    panel.show_view(View(run=run((2,)), readings={"npk": replace(DEAR, too_expensive=0.0)}))
+    assert panel.state() == "unavailable"
 
 
 def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
