@@ -101,13 +101,13 @@ def _draw_image(figure: Figure, light: dict[str, str]) -> Drawn:
     share = (_LEFT / WIDTH, _BOTTOM / height, (WIDTH - _LEFT - 14.0) / WIDTH,
              (height - _BOTTOM - _TOP) / height)  # fmt: skip
     axes = drawn.add_axes(share)
-    axes.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
+    axes.imshow(values, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_visible(False)
-    axes.set_xlabel(figure.x, size=LABEL, color=light["muted"], labelpad=4)
-    axes.set_ylabel(figure.y, size=LABEL, color=light["muted"], labelpad=4)
+    axes.set_xlabel(figure.x, size=LABEL, color=light["muted"])
+    axes.set_ylabel(figure.y, size=LABEL, color=light["muted"])
     place = (8.0 / WIDTH, 1 - 15.0 / height)
     drawn.text(*place, figure.title, size=TITLE, color=light["text"], weight="bold")
     return drawn

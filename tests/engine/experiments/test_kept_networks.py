@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
@@ -25,6 +27,7 @@ from dgn_engine.experiments import (
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.kernels import convolutional_limit, relu_limit
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.regimes import find_regime
 from dgn_engine.sweep.unit import CalculationInputs, Training, UnitFile, unit_folder
 from dgn_engine.sweep.workers.serial import SerialExecutor
 from tests.engine.experiments.by_hand import path_kernel, relu_gates, tangent_kernel
@@ -150,6 +153,22 @@ def test_kept_networks_are_those_of_the_files_in_double_precision(
     assert [network.gate.soft for _, network in KeptNetworks(folders["dl"], 3)] == [True, True]
     (folders["ten"] / "weights" / "epoch-last.safetensors").touch()
     assert [epoch for epoch, _ in KeptNetworks(folders["ten"], 3)] == [0, 2]
+
+
+def test_a_kept_network_has_the_gates_of_the_regime_that_its_file_names(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """As after a swap: the run began in DL, and its end was kept in FR-II."""
+    folder = tmp_path / "swapped"
+    shutil.copytree(folders["dl"], folder)
+    last = folder / "weights" / "epoch-0002.safetensors"
+    with safe_open(last, framework="np") as file:
+        notes = dict(file.metadata())
+    assert notes["regime"] == "DL"
+    save_file(load_file(last), last, {**notes, "regime": "FR-II"})
+    found = [(network.gate.soft, network.trains) for _, network in KeptNetworks(folder, 1)]
+    assert [soft for soft, _ in found] == [True, False]
+    assert found[1][1] == find_regime("FR-II").trains
 
 
 def test_nu_of_a_relu_network(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,6 +237,15 @@ def test_shares_keep_within_their_bounds_and_scores_are_numbers() -> None:
     assert made.progress().best == RunningUnit("b", -1.0, 0.25)
 
 
+def test_of_equal_scores_the_first_is_the_best() -> None:
+    made = tally(Clock())
+    made.add(UnitProgress("a", "running", 0.5, 0.25))
+    made.add(UnitProgress("b", "running", 0.75, 0.25))
+    assert made.progress().best == RunningUnit("a", 0.5, 0.25)
+    made.add(UnitProgress("b", "running", 1.0, 0.375))
+    assert made.progress().best == RunningUnit("b", 1.0, 0.375)
+
+
 def test_progress_survives_its_file(tmp_path: Path) -> None:
     made = tally(Clock())
     made.add(UnitProgress("b", "running", 0.5, 0.25))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -28,6 +28,7 @@ from dgn_engine.regimes import find_regime
 from dgn_engine.statistics import ratio_of_means
 from dgn_engine.sweep.unit import Calculation, Training
 from dgn_engine.sweep.unit_results import TrainedRun
+from dgn_engine.training.run import Run
 from tests.engine.experiments.made_up import (
     MadeUpResults,
     cell_row,
@@ -244,6 +245,20 @@ def test_a_file_without_gates_is_refused(tmp_path: Path) -> None:
     torch.save(torch.nn.Sequential(torch.nn.Linear(64, 10)), tmp_path / "x.pt")
     with pytest.raises(UserError, match=r"x.pt has one layer and no gates"):
         network_for(tmp_path / "x.pt", CONFIG.net, load_examples(CONFIG.data))
+
+
+def test_a_network_whose_gates_are_coins_of_its_examples_is_refused(
+    tmp_path: Path, make_run: Callable[..., Run]
+) -> None:
+    file = tmp_path / "coins.safetensors"
+    for regime in ("FR-II", "FRG"):
+        run = make_run(regime)
+        run.save(file)
+        examples = load_examples(run.config.data)
+        if regime == "FR-II":
+            assert network_for(file, CONFIG.net, examples).regime.name == regime
+    with pytest.raises(UserError, match=r"coins.safetensors has coins for gates: it cannot be"):
+        network_for(file, CONFIG.net, examples)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
