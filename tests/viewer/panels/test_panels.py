@@ -21,6 +21,7 @@ KINDS = ("hard", "soft", "conv", "nan", "constant")
 MakeView = Callable[..., View]
 
 
+@pytest.mark.discovery
 def test_panels_stand_in_two_columns_the_gates_on_the_left() -> None:
     places = {name: (spec.area, spec.order) for name, spec in PANELS.items()}
     ours = {
