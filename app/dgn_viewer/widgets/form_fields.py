@@ -189,6 +189,7 @@ def field_for(setting: Setting) -> QWidget:
             return PathField(setting.title, setting.hint, folder=setting.path == "folder")
         case str():
             line = QLineEdit()
+            line.setPlaceholderText(setting.hint)
             line.setAcceptDrops(False)
             return line
         case tuple():

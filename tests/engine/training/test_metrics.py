@@ -1,0 +1,168 @@
+"""Scores over many examples: of which, in which chunks, and none where there is none to give."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dgn_engine.data import Examples
+from dgn_engine.model.architecture import Architecture, Dense
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.training import metrics
+from dgn_engine.training.device_data import DeviceData
+from dgn_engine.training.metrics import Score
+
+CLASSES = 3
+
+
+class Told(torch.nn.Module):
+    """Gives the inputs back as logits, and remembers how many it was given at once."""
+
+    def __init__(self, largest: int = 4) -> None:
+        super().__init__()
+        self.architecture: Any = SimpleNamespace(
+            gated_shapes=((2,), (largest // 2, 2)), classes=CLASSES, input_shape=(CLASSES,)
+        )
+        self.asked: list[int] = []
+        self.like = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.asked.append(len(x))
+        return x
+
+
+def data(count: int) -> DeviceData:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn((count, CLASSES), generator=generator, dtype=torch.float64)
+    y = torch.randint(0, CLASSES, (count,), generator=generator)
+    return DeviceData(x[:2], y[:2], x, y)
+
+
+def finished(test_pass: metrics.TestPass) -> Score:
+    for _ in range(1000):
+        score = test_pass.advance()
+        if score is not None:
+            return score
+    raise AssertionError("a pass ends")
+
+
+def scored(count: int, most: int | None = None, largest: int = 4) -> tuple[Score, list[int]]:
+    network = Told(largest)
+    test_pass = metrics.TestPass(network, data(count), "cross-entropy", most)  # type: ignore[arg-type]
+    return finished(test_pass), network.asked
+
+
+@pytest.mark.parametrize(
+    ("values", "largest", "chunks"),
+    [
+        (40 * 6, 6, [40, 40, 40]),  # so many values of the largest layer
+        (40 * 6 + 5, 6, [40, 40, 40]),
+        (10 * 6, 6, [32, 32, 32, 24]),  # at least 32 examples at once
+        (10**9, 6, [120]),
+    ],
+)
+def test_a_pass_takes_as_many_examples_at_once_as_its_largest_layer_allows(
+    monkeypatch: pytest.MonkeyPatch, values: int, largest: int, chunks: list[int]
+) -> None:
+    monkeypatch.setattr(metrics, "CHUNK_VALUES", values)
+    assert scored(120, largest=largest)[1] == chunks
+
+
+def test_no_more_than_a_thousand_examples_are_taken_at_once() -> None:
+    assert scored(2300)[1] == [1000, 1000, 300]
+
+
+def test_a_score_is_the_mean_over_all_examples_whatever_the_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
+    for most in (None, 50, 32, 1):
+        score, asked = scored(70, most)
+        x, y = data(70).test_x[:most], data(70).test_y[:most]
+        losses = -torch.log_softmax(x, 1)[torch.arange(len(y)), y]
+        assert score.examples == sum(asked) == len(y)
+        assert score.loss == pytest.approx(float(losses.mean()), rel=1e-12)
+        assert score.accuracy == pytest.approx(float((x.argmax(1) == y).double().mean()))
+
+
+def test_a_chunk_that_does_not_fit_is_halved_down_to_one_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
+    tried: list[int] = []
+
+    def forward(network: Told, x: Tensor) -> Tensor:
+        tried.append(len(x))
+        if len(x) > 1:
+            raise MemoryError
+        return x
+
+    monkeypatch.setattr(Told, "forward", forward)
+    test_pass = metrics.TestPass(Told(), data(3), "cross-entropy")  # type: ignore[arg-type]
+    assert finished(test_pass).examples == 3
+    assert tried == [3, 3, 3, 3, 2, 1, 1, 1]  # at most 32, 16, 8, 4, 2 and 1 at once
+
+
+def test_what_does_not_fit_one_by_one_and_what_fails_otherwise_is_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "CHUNK_VALUES", 1)
+    for error in (MemoryError(), ValueError("something else")):
+
+        def forward(network: Told, x: Tensor, error: Exception = error) -> Tensor:
+            raise error
+
+        monkeypatch.setattr(Told, "forward", forward)
+        test_pass = metrics.TestPass(Told(), data(3), "cross-entropy")  # type: ignore[arg-type]
+        with pytest.raises(type(error)):
+            finished(test_pass)
+
+
+def examples(count: int, signed: bool = False) -> Examples:
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(count, CLASSES)).astype(np.float32)
+    names = ("a", "b") if signed else ("a", "b", "c")
+    y = generator.integers(0, len(names), count)
+    return Examples(x[:2], y[:2], x, y, names, "drawn", "", signed)
+
+
+def halved(x: Tensor) -> Tensor:
+    """As if pixels were made ready: another order of the logits."""
+    return x.flip(1)
+
+
+@pytest.mark.parametrize(("most", "count"), [(250, 230), (150, 150), (100, 100), (1, 1)])
+def test_an_accuracy_is_of_the_first_test_examples_out_of_all(most: int, count: int) -> None:
+    drawn, network = examples(230), Told()
+    found = metrics.test_accuracy(network, drawn, halved, most)  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.examples, found.total) == (count, 230)
+    right = drawn.test_x[:count, ::-1].argmax(1) == drawn.test_y[:count]
+    assert found.share == pytest.approx(right.mean(), rel=1e-12)
+    assert sum(network.asked) == count
+    assert max(network.asked) == min(100, count)
+
+
+def test_there_is_no_accuracy_of_no_examples_or_of_other_classes() -> None:
+    network: Any = Told()
+    assert metrics.test_accuracy(network, examples(5), halved, 0) is None
+    assert metrics.test_accuracy(network, examples(0), halved, 5) is None
+    network.architecture.classes = 2
+    assert metrics.test_accuracy(network, examples(5), halved, 5) is None
+    network.architecture.classes = 1
+    assert metrics.test_accuracy(network, examples(5), halved, 5) is None
+
+
+def test_one_logit_is_tested_on_a_pair_of_classes() -> None:
+    network = GatedNetwork(Architecture((CLASSES,), (Dense(CLASSES, 1, gated=False),)), False)
+    with torch.no_grad():
+        network.value.weights[0].copy_(torch.tensor([[1.0, 0.0, 0.0]]))
+    drawn = examples(40, signed=True)
+    found = metrics.test_accuracy(network, drawn, lambda x: x, 40)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.share == pytest.approx(((drawn.test_x[:, 0] > 0) == drawn.test_y).mean())
