@@ -137,12 +137,15 @@ class ModuleFunction:
 
     def _vectorises(self, example: Tensor) -> str:
         """'' where `torch.func` gives autograd's gradients; otherwise why not, in a sentence."""
-        basis = torch.ones((1, self.classes), dtype=self.output.dtype, device=example.device)
-        plain = self._one_by_one(example, basis)
+        basis = self.output.new_ones((1, self.classes))
+        with _Prelu() as prelu:
+            plain = self._one_by_one(example, basis)
         try:
             rows = self._vectorised(example, basis)
             alike = all(_is_close(rows[name], row) for name, row in plain.items())
             reason = "" if alike else "its gradients are not those of autograd"
+            if prelu.met and self.classes > 1:
+                reason = "of PReLU it takes logits for examples where there are several of both"
         except Exception as error:  # whatever functorch or a module's code raises under it
             reason = f"{type(error).__name__}: {_first_sentence(error)}"
         if not reason:
@@ -228,6 +231,25 @@ class _MadeBytes(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch le
             unfolded = maps.numel() // weight.shape[0] * weight[0].numel()
             self.unfolded = max(self.unfolded, unfolded * maps.element_size())
         return result
+
+
+class _Prelu(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch leaves it so
+    """Whether PReLU is `met`. torch 2.10 to 2.13: vmap over logits within vmap over examples fails,
+    and in silence is wrong where they are as many."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # torch leaves it so
+        self.met = False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.met |= func.overloadpacket is torch.ops.aten._prelu_kernel
+        return func(*args, **(kwargs or {}))
 
 
 _CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)

@@ -115,6 +115,7 @@ def test_every_setting_is_in_the_document_as_it_is_declared(place: str) -> None:
     assert ROWS[place] == row(PLACES[place])
 
 
+@pytest.mark.discovery
 def test_the_document_names_no_setting_that_there_is_not() -> None:
     assert set(ROWS) <= set(PLACES) | set(OPTIONS)
 

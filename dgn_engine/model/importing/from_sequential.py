@@ -137,6 +137,8 @@ def _tensors(
 
 
 def _filled(module: nn.Module, tensors: Mapping[str, Array]) -> nn.Module:
+    """With these tensors and no other parameter: a BatchNorm may have γ without β."""
+    module._parameters.update(dict.fromkeys(module._parameters))
     for word, array in tensors.items():
         tensor = torch.from_numpy(np.array(array, dtype=np.float64))
         if word in module._buffers:

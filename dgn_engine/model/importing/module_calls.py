@@ -250,8 +250,8 @@ def _average_pool(site: CallSite) -> Operation:
 
 def _max_pool(site: CallSite) -> Operation:
     site.needs_map()
-    if site.argument(5, "ceil_mode", False) or site.argument(6, "return_indices", False):
-        site.refuse("rounds up or returns places, which is not supported.")
+    if site.argument(5, "ceil_mode", False):
+        site.refuse("rounds up, which is not supported.")
     if site.one(site.argument(4, "dilation", 1), "dilation") != 1:
         site.refuse("has dilation, which is not supported.")
     kernel = site.argument(1, "kernel_size")
@@ -263,8 +263,6 @@ def _max_pool(site: CallSite) -> Operation:
 
 def _adaptive(site: CallSite) -> Operation | None:
     average = site.function == "adaptive_avg_pool2d"
-    if site.argument(2, "return_indices", False):
-        site.refuse("returns places, which is not supported.")
     wanted = site.argument(1, "output_size")
     pair = (wanted, wanted) if isinstance(wanted, int) or wanted is None else tuple(wanted)
     if site.flat and pair == (1, 1):
@@ -289,7 +287,7 @@ def _adaptive(site: CallSite) -> Operation | None:
 def _mean(site: CallSite) -> Operation | None:
     found = site.argument(1, "dim")
     axes = (found,) if isinstance(found, int) else tuple(found or ())
-    if {axis % (len(site.shape) + 1) for axis in axes} != {2, 3}:
+    if {axis % site.args[0].dim() for axis in axes} != {2, 3}:
         site.refuse(f"takes the {site.function} over the axes {axes}, which is not supported.")
     if site.flat:
         return None

@@ -5,10 +5,12 @@ import os
 import pickle
 import tarfile
 import threading
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -179,6 +181,31 @@ def test_mnist_is_downloaded_with_progress_from_the_next_mirror(
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
     theirs = getattr(import_torchvision()[0], kind)(str(tmp_path / "new" / "root"))
     assert len(theirs) == 20
+
+
+def test_only_the_files_that_are_missing_are_fetched(
+    served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of them are there; each request says who asks."""
+    files = serve_mnist(served, monkeypatch)
+    fetched: list[str] = []
+    open_it = urllib.request.urlopen
+
+    def opened(request: urllib.request.Request, **named: Any) -> Any:
+        assert request.get_header("User-agent") == "dgn-viewer"
+        fetched.append(request.full_url.rpartition("/")[2])
+        return open_it(request, **named)
+
+    monkeypatch.setattr(urllib.request, "urlopen", opened)
+    monkeypatch.setattr(import_torchvision()[0].MNIST, "mirrors", [served[1]])
+    names = list(files)
+    folder = tmp_path / "MNIST" / "raw"
+    folder.mkdir(parents=True)
+    for name in (names[0], names[2]):
+        (folder / name).write_bytes(files[name])
+    load_examples(DataConfig(name="mnist", root=str(tmp_path), download=True))
+    assert fetched == [f"{name}.gz" for name in (names[1], names[3])]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
 
 
 def test_a_download_with_another_checksum_leaves_nothing(

@@ -132,6 +132,46 @@ def test_only_trained_parameters_count_and_a_tied_one_once() -> None:
     assert set(frozen.parameters) == {"0.bias", "2.weight", "4.weight", "4.bias"}
 
 
+class Sloped(nn.Module):
+    """PReLU with ReLU behind it, whose mask has a batch of its own."""
+
+    def __init__(self, logits: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.head = nn.Linear(4, 3), nn.Linear(3, logits)
+        self.slope = nn.Parameter(torch.tensor([0.3]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = torch.relu(F.prelu(self.first(x), self.slope))
+        return self.head(z)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:torch.func cannot vectorise")
+@pytest.mark.parametrize("logits", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 3, 4])
+def test_prelu_of_several_examples_and_logits_has_its_kernel(logits: int, n: int) -> None:
+    """torch's own vmap of it fails there, and is wrong where examples and logits are as many."""
+    module, x = Sloped(logits).double().eval(), examples("MLP", n)
+    J = module_jacobian(module, x)
+    close(k.empirical_ntk(module, x), contracted(J, J, "mean"))
+
+
+def test_prelu_that_torch_cannot_vectorise_is_said() -> None:
+    with pytest.warns(RuntimeWarning, match="of PReLU it takes logits for examples"):
+        k.empirical_ntk(Sloped(2).double().eval(), examples("MLP", 3))
+    k.empirical_ntk(Sloped(1).double().eval(), examples("MLP", 3))  # in silence
+
+
+def test_a_part_in_training_mode_is_found_wherever_it_is() -> None:
+    module = make_module("CNN")
+    assert isinstance(module, nn.Sequential)
+    for place, words in ((1, r"Layer 1 \(BatchNorm2d\) couples"), (7, r"Layer 7 \(Dropout\) is")):
+        module.eval()
+        module[place].train()
+        with pytest.raises(ValueError, match=words):
+            k.empirical_ntk(module, examples("CNN", 2))
+
+
 def test_whole_numbers_are_inputs_like_any_other() -> None:
     torch.manual_seed(0)
     module, x = Words().double().eval(), torch.arange(12).reshape(4, 3) % 6

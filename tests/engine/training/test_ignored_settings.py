@@ -218,6 +218,19 @@ def test_momentum_is_said_whatever_has_none() -> None:
     assert sentences(with_setting(with_momentum, "training.optimiser", "sgd"), RunFacts()) == []
 
 
+def test_epochs_that_learn_gates_are_ignored_where_a_file_gives_them() -> None:
+    """Both conditions of the setting count, in whatever order they stand."""
+    learnt = in_regime("FL", gating__pretrain_epochs=3)
+    assert sentences(learnt, RunFacts()) == []
+    given = with_setting(learnt, "gating.gates_from", "net.pt")
+    assert sentences(given, RunFacts()) == [
+        "gating.pretrain_epochs has no effect: gating.gates_from is given."
+    ]
+    assert sentences(with_setting(learnt, "gating.regime", "DL"), RunFacts()) == [
+        "gating.pretrain_epochs has no effect: DL takes no gates that were learnt before."
+    ]
+
+
 def test_a_default_is_ignored_in_silence_unless_the_user_wrote_it() -> None:
     hard = in_regime("FR-II")
     assert sentences(hard, RunFacts()) == []

@@ -298,3 +298,49 @@ def test_inspect_lists_the_layers_and_shows_their_network(
     assert main(["inspect", str(path), "--data", "digits", "--examples", "4"]) == 0
     told = capsys.readouterr().out
     assert "padding 1; stride 1; 2×2 max pooling behind 0" in told
+
+
+def adaptive(layer: nn.Module, features: int) -> nn.Sequential:
+    """On maps of 6×4, behind a convolution of 8×6."""
+    torch.manual_seed(0)
+    parts = (nn.Conv2d(3, 2, 3), nn.ReLU(), layer, nn.Flatten(), nn.Linear(features, 2))
+    network = in_use(nn.Sequential(*parts))
+    assert isinstance(network, nn.Sequential)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("layer", "features"),
+    [
+        (nn.AdaptiveAvgPool2d((3, 2)), 12),
+        (nn.AdaptiveMaxPool2d((3, 2)), 12),
+        (nn.AdaptiveAvgPool2d((6, 4)), 48),
+        (nn.AdaptiveMaxPool2d((6, 4)), 48),
+        (nn.AdaptiveAvgPool2d((1, 1)), 2),
+        (nn.AdaptiveMaxPool2d(1), 2),
+    ],
+)
+def test_adaptive_pooling_is_the_windows_that_it_comes_to(layer: nn.Module, features: int) -> None:
+    network = adaptive(layer, features)
+    x = torch.randn((5, 3, 8, 6), dtype=torch.float64)
+    holds(network, shown(network, (3, 8, 6)), x)
+
+
+@pytest.mark.parametrize(
+    ("layer", "features"),
+    [(nn.AdaptiveAvgPool2d((4, 2)), 16), (nn.AdaptiveAvgPool2d((2, 2)), 8)],
+)
+def test_adaptive_pooling_to_unequal_windows_is_refused(layer: nn.Module, features: int) -> None:
+    with pytest.raises(UserError, match=r"no equal square windows|only square ones"):
+        shown(adaptive(layer, features), (3, 8, 6))
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(True, False), (False, True), (False, False)])
+def test_a_batchnorm_may_have_only_one_of_its_weights(scale: bool, shift: bool) -> None:
+    torch.manual_seed(0)
+    norm = nn.BatchNorm1d(5)
+    network = in_use(nn.Sequential(nn.Linear(4, 5), norm, nn.ReLU(), nn.Linear(5, 2)))
+    norm.weight = norm.weight if scale else None  # type: ignore[assignment]
+    norm.bias = norm.bias if shift else None  # type: ignore[assignment]
+    x = torch.randn((5, 4), dtype=torch.float64)
+    holds(network, shown(network, (4,)), x)

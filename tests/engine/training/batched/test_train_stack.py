@@ -19,7 +19,7 @@ from dgn_engine.storage.runs.folder_layout import CHECKPOINTS, WEIGHTS
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
-from dgn_engine.training.batched import Job, train_pack
+from dgn_engine.training.batched import Job, train_pack, train_stack
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.weight_keeper import KEPT
 
@@ -215,3 +215,16 @@ def test_a_folder_with_another_configuration_is_left_alone(tmp_path):
     assert found.status == "failed"
     assert "another configuration" in str(found.refusal)
     assert names_in(jobs[0].folder) == names_in(before)
+
+
+def test_networks_are_stacked_anew_only_where_one_of_them_ends(tmp_path, monkeypatch):
+    made = []
+
+    class Counted(train_stack.TrainerStack):
+        def __init__(self, trainers):
+            made.append(len(trainers))
+            super().__init__(trainers)
+
+    monkeypatch.setattr(train_stack, "TrainerStack", Counted)
+    train_pack(jobs_in(tmp_path, epochs=2))
+    assert made == [2, 2]  # a stack for each regime
