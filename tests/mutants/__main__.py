@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 PLACE = ROOT / "build" / "mutants"
 NOT_NOTICED = ("survived", "not run")
 COPIED = ("app", "dgn_engine", "resources", "tests", "benchmarks", "docs", "pyproject.toml")
+ATTEMPTS, PAUSE = 10, 20.0  # seconds between two questions to a daemon that is not there yet
 SECONDS_EACH = 60.0  # of tests for one mutant, by their usual durations
 
 
@@ -131,27 +133,39 @@ class Types:
     def __init__(self) -> None:
         self._tree = copy_tree("types")
         self._lock = threading.Lock()
-        # A daemon's second run complains of libraries that are half typed: not of the mutant.
-        self._usual = self._errors() | self._errors()
+        self._usual = self._errors()
 
     def _errors(self) -> set[str]:
-        """What mypy says, without the numbers of lines."""
+        """What mypy says, without the numbers of lines.
+
+        A daemon that starts slowly says nothing at all at first: it is asked again.
+        """
         command = [sys.executable, "-m", "mypy.dmypy", "run"]
-        done = subprocess.run(command, cwd=self._tree, capture_output=True, text=True, check=False)
-        return {
-            re.sub(r":\d+:", ":", line) for line in done.stdout.splitlines() if ": error" in line
-        }
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(
+                command, cwd=self._tree, capture_output=True, text=True, check=False
+            )
+            if re.search(r"^(Success|Found \d+ error)", done.stdout, re.MULTILINE):
+                found = (line for line in done.stdout.splitlines() if ": error" in line)
+                return {re.sub(r":\d+:", ":", line) for line in found}
+            time.sleep(PAUSE)
+        raise RuntimeError(f"mypy has no verdict: {done.stdout}{done.stderr}")
 
     def reject(self, mutant: Mutant, content: bytes) -> bool:
-        """Whether mypy has something to say that it had not before."""
+        """Whether mypy has something to say that it does not say without the mutant."""
         with self._lock:
             path = self._tree / mutant.file
             before = path.read_bytes()
             path.write_bytes(content)
             try:
-                return not self._errors() <= self._usual
+                found = self._errors()
             finally:
                 path.write_bytes(before)
+            if found <= self._usual:
+                return False
+            # A daemon's later runs complain of libraries that are half typed: not of the mutant.
+            self._usual |= self._errors()
+            return not found <= self._usual
 
     def close(self) -> None:
         """End the daemon."""
