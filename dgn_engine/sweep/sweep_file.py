@@ -140,8 +140,6 @@ def _run(base: Mapping[str, Any], settings: Settings, fields: tuple[str, ...]) -
         config = RunConfig.from_dict(tree)
     except UserError as refusal:
         raise UserError(f"The run {name} is not possible: {refusal}") from None
-    if config.training.epochs == 0:
-        raise UserError(f"The run {name} never ends: training.epochs is 0.")
     return SweepRun(Training(name, config), settings)
 
 

@@ -12,12 +12,36 @@ from torch import nn
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import Event, Failed, FileListed, Refused
+from dgn_engine.protocol.events import (
+    Event,
+    Failed,
+    FileListed,
+    ProbeSet,
+    Refused,
+    RunStarted,
+)
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session import engine
 from dgn_engine.session.engine import Engine
 
 PROBES = tuple(do.ProbeRequest(name) for name in ("gates", "npk", "agreement"))
+STARTED = RunStarted(
+    run=1,
+    config=RunConfig(),
+    regime="DL",
+    device="cpu",
+    layers=(),
+    wiring=(),
+    parameters_value=0,
+    parameters_feature=0,
+    train_examples=1,
+    test_examples=1,
+    classes=2,
+    steps_per_epoch=1,
+    total_steps=0,
+    probe_set=ProbeSet((), (), (), ""),
+    paused=False,
+)
 
 
 @pytest.fixture(autouse=True)

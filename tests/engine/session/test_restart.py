@@ -9,29 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dgn_engine.config import RunConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, poisons
+from tests.engine.session.conftest import STARTED
 
-STARTED = told.RunStarted(
-    run=1,
-    config=RunConfig(),
-    regime="DL",
-    device="cpu",
-    layers=(),
-    wiring=(),
-    parameters_value=0,
-    parameters_feature=0,
-    train_examples=1,
-    test_examples=1,
-    classes=2,
-    steps_per_epoch=1,
-    total_steps=0,
-    probe_set=told.ProbeSet((), (), (), ""),
-    paused=False,
-)
 DIALS = told.SettingChanged(0, 1e-3, 8.0, "image", 0.0)
 WATCH = do.Watch((do.ProbeRequest("npk"),))
 

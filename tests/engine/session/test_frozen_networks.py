@@ -1,0 +1,370 @@
+"""A network that is read and not trained, beside a run or in its place: what it is and shows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import DataConfig, NetConfig
+from dgn_engine.data import load_examples
+from dgn_engine.errors import UserError
+from dgn_engine.model.architecture import weight_shape
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
+from dgn_engine.model.nets import build_architecture
+from dgn_engine.model.network import layer_infos
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED
+from dgn_engine.regimes import find_regime
+from dgn_engine.session import frozen_network, opened_files
+from dgn_engine.session.comparison import Comparison, of_listing
+from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
+from dgn_engine.storage.checkpoints import reader_child, wire
+from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from tests.engine.session.conftest import PROBES, Desk, small
+
+NET = NetConfig("fc", (("depth", 3), ("width", 6)))
+SHAPES = ((7, 8), (5, 7), (3, 5))
+
+
+def contents(name: str = "x.npz", *shapes: tuple[int, ...]) -> CheckpointContents:
+    generator = np.random.default_rng(1)
+    arrays: dict[str, Any] = {
+        f"{layer}.weight": generator.normal(size=shape).astype(np.float32)
+        for layer, shape in enumerate(shapes or SHAPES)
+    }
+    return CheckpointContents(name, arrays, dict.fromkeys(arrays, "float32"))
+
+
+def found(regime: str = "ReLU") -> ImportedNetwork:
+    return replace(network_of(contents(), (8,), None), regime=find_regime(regime), step=12)
+
+
+def inputs(*shape: int, count: int = 4) -> ProbeInputs:
+    x = torch.randn((count, *shape), generator=torch.Generator().manual_seed(3))
+    return ProbeInputs(x, torch.arange(count) % 3, 3, NET)
+
+
+@pytest.fixture
+def events() -> list[told.Event]:
+    return []
+
+
+def test_the_shape_of_the_examples_is_that_of_one_of_them() -> None:
+    assert inputs(1, 2, 4).shape == (1, 2, 4)
+    assert inputs(8).shape == (8,)
+
+
+def test_examples_are_brought_into_the_shape_of_the_network(events: list[told.Event]) -> None:
+    given = inputs(1, 2, 4)
+    network = FrozenNetwork(found(), given, events.append)
+    first, second = network.gates or ()
+    weights = contents().arrays
+    hidden = given.x.reshape(4, 8).numpy() @ weights["0.weight"].T
+    deeper = np.maximum(hidden, 0) @ weights["1.weight"].T
+    assert (first.dtype, first.tolist()) == (torch.uint8, (hidden > 0).astype(int).tolist())
+    assert second.tolist() == (deeper > 0).astype(int).tolist()
+    assert network.gates is network.gates  # computed once
+    assert not any(parameter.requires_grad for parameter in network.network.parameters())
+    assert (network.step, network.regime.name, network.weights) == (12, "ReLU", 56 + 35 + 15)
+
+
+def test_a_network_for_other_inputs_says_both_shapes(events: list[told.Event]) -> None:
+    with pytest.raises(UserError) as refused:
+        FrozenNetwork(found(), inputs(1, 2, 3), events.append)
+    words = "It takes 8 inputs, but these examples have 1×2×3."
+    assert str(refused.value) == words
+
+
+def test_gates_that_are_coins_are_not_read_on_other_examples(events: list[told.Event]) -> None:
+    with pytest.raises(UserError) as refused:
+        FrozenNetwork(found("FRG"), inputs(8), events.append)
+    assert str(refused.value) == (
+        "Its gates are coins thrown for other examples (FRG): they cannot be read here."
+    )
+
+
+def test_probes_are_read_one_at_a_time_and_once_for_each_request(
+    events: list[told.Event],
+) -> None:
+    network = FrozenNetwork(found(), inputs(8), events.append)
+    network.probe_schedule.watch(PROBES[:2])
+    assert [network.read_next() for _ in range(4)] == [True, True, False, False]
+    assert set(network.probe_schedule.readings) == {"gates", "npk"}
+    assert {one.step for one in network.probe_schedule.readings.values()} == {12}
+    assert events == []  # its scalars belong to no run
+
+
+def test_scalars_of_a_network_in_the_place_of_a_run_are_told(events: list[told.Event]) -> None:
+    network = FrozenNetwork(found(), inputs(8), events.append, traced=True)
+    network.probe_schedule.watch(PROBES[:2])
+    network.read_next()
+    network.read_next()
+    assert events
+    assert all(isinstance(event, told.ProbeScalars) and event.step == 12 for event in events)
+
+
+def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[told.Event]) -> None:
+    ours = FrozenNetwork(found(), inputs(8), events.append)
+    ours.probe_schedule.watch(PROBES[2:])
+    ours.read_next(lambda: ours.gates)
+    assert ours.probe_schedule.readings["agreement"].scalars["equal"] == 1.0
+    alone = FrozenNetwork(found(), inputs(8), events.append)
+    alone.probe_schedule.watch(PROBES[2:])
+    alone.read_next()
+    assert alone.probe_schedule.readings["agreement"].absent
+
+
+# a comparison
+
+
+@pytest.fixture
+def comparison(events: list[told.Event]) -> Comparison:
+    return Comparison(events.append)
+
+
+def opened(events: list[told.Event]) -> told.ComparisonOpened:
+    event = events[-1]
+    assert isinstance(event, told.ComparisonOpened)
+    return event
+
+
+def test_a_comparison_says_what_it_compares_with(
+    comparison: Comparison, events: list[told.Event]
+) -> None:
+    comparison.open(of_listing(contents()), inputs(8))
+    event = opened(events)
+    network = comparison._network
+    assert network is not None
+    assert event == told.ComparisonOpened(
+        "x.npz",
+        "ReLU · 2 gate layers · 106 weights",
+        "ReLU",
+        layer_infos(network.network.architecture),
+        wiring=(0, 1),
+    )
+    comparison.open(of_listing(contents("y.npz", (2000, 8), (3, 2000))), inputs(8))
+    assert opened(events).about == "ReLU · 1 gate layer · 22,000 weights"
+    comparison.open(lambda _: (found(), told.ComparisonOpened("z", "", "", ())), inputs(8))
+    assert opened(events).about == "ReLU · 2 gate layers · 106 weights · step 12"
+    assert opened(events).step == 12
+
+
+def test_a_comparison_that_is_refused_leaves_the_one_before(
+    comparison: Comparison, events: list[told.Event]
+) -> None:
+    assert comparison.gates() is None
+    assert comparison.readings == {}
+    assert not comparison.read_next()
+    comparison.open(of_listing(contents()), inputs(8))
+    before, gates = list(events), comparison.gates()
+    assert gates is not None
+    with pytest.raises(UserError, match="takes 9 inputs"):
+        comparison.open(of_listing(contents("y.npz", (4, 9), (3, 4))), inputs(8))
+    assert comparison.gates() is gates
+    assert events == before
+
+
+def test_another_run_is_compared_as_well_or_the_reason_is_said(
+    comparison: Comparison, events: list[told.Event]
+) -> None:
+    comparison.renew(inputs(8))
+    comparison.close()
+    assert events == []  # there was none
+    comparison.open(of_listing(contents()), inputs(8))
+    gates = comparison.gates()
+    comparison.renew(inputs(2, 4))
+    assert [type(event) for event in events] == [told.ComparisonOpened] * 2
+    assert gates is not None
+    assert all(map(torch.equal, gates, comparison.gates() or ()))
+    comparison.renew(inputs(9))
+    event = events[-1]
+    assert isinstance(event, told.ComparisonClosed)
+    assert event.reason.startswith("The comparison was closed: ")
+    assert "8 inputs, but these examples have 9" in event.reason
+    comparison.open(of_listing(contents()), inputs(8))
+    comparison.renew(None)
+    reason = "The comparison was closed: There is no run to compare with."
+    assert events[-1] == told.ComparisonClosed(reason)
+    told_so_far = len(events)
+    comparison.close()
+    assert len(events) == told_so_far
+    assert comparison.gates() is None
+
+
+def test_what_is_watched_of_the_run_is_watched_beside_it_and_asked_for_by_itself(
+    comparison: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched: list[object] = []
+    monkeypatch.setattr(
+        frozen_network.ProbeSchedule, "watch", lambda _, requests: watched.append(requests)
+    )
+    asked = do.ProbeRequest("npk", ((ANYWAY, True), ("n", 3), (ANYWAY_COMPARED, False)))
+    wanted = (do.ProbeRequest("npk", (("n", 3), (ANYWAY, False))),)
+    comparison.watch((asked,))
+    assert watched == []
+    comparison.open(of_listing(contents()), inputs(8))
+    assert watched == [wanted]
+    comparison.watch((do.ProbeRequest("gates"),))
+    assert watched[1:] == [(do.ProbeRequest("gates"),)]
+
+
+# in the place of a run
+
+
+@pytest.fixture
+def files_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are read without a child process."""
+
+    def read(path: Path, cancelled: threading.Event) -> CheckpointContents:
+        parsed = reader_child.tidy(reader_child.read(path.read_bytes()))
+        arrays = {
+            name: wire.decoded(array, parsed.dtypes[name]) for name, array in parsed.arrays.items()
+        }
+        return CheckpointContents(
+            path.name, arrays, parsed.dtypes, parsed.ignored, parsed.metadata, parsed.kind,
+            parsed.layers,
+        )  # fmt: skip
+
+    monkeypatch.setattr(opened_files, "read_tensors", read)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[str], Path]:
+    def save(regime: str) -> Path:
+        desk = Desk()
+        config = replace(small(regime, seed=4), data=DataConfig("digits", normalise="0.5/0.25"))
+        desk.do(do.StartRun(config, paused=True), do.Rewire((2, 0, 1)))
+        desk.train(3)
+        path = tmp_path / f"{regime}.safetensors"
+        desk.do(do.SaveWeights(str(path)))
+        desk.engine.close()
+        return path
+
+    return save
+
+
+@pytest.mark.usefixtures("files_at_once")
+@pytest.mark.parametrize("regime", ["ReLU", "DL"])
+def test_an_inspected_network_says_what_it_is_and_how_good(
+    desk: Desk, saved: Callable[[str], Path], regime: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen_network, "SCORED", 150)
+    path = saved(regime)
+    config = replace(small("FR-II"), data=DataConfig("digits", train_limit=200))
+    desk.do(do.StartRun(config, paused=True), do.Watch(PROBES))
+    ticket = desk.open(path).ticket
+    desk.do(do.InspectFile(ticket))
+    event = desk.last(told.RunStarted)
+    assert isinstance(event, told.RunStarted)
+    inspected = desk.engine._inspected
+    assert inspected is not None
+    network, own = inspected.network.network, regime == "ReLU"
+    order = (0, 1, 2) if own else (2, 0, 1)  # own gates cannot be rewired
+    assert (event.run, event.regime, event.wiring, event.device) == (2, regime, order, "cpu")
+    assert (event.config.gating.regime, event.config.gating.wiring) == (regime, order)
+    assert event.config.data == replace(config.data, normalise="0.5/0.25")  # as it was trained
+    assert event.config.net == config.net
+    weights = 64 * 16 + 2 * 16 * 16 + 16 * 10
+    assert event.parameters_value == weights
+    assert event.parameters_feature == (0 if own else weights - 16 * 10 * _headless(inspected))
+    examples = load_examples(event.config.data)
+    assert event.train_examples == len(examples.train_y) == 200
+    assert event.test_examples == len(examples.test_y)
+    assert (event.classes, event.steps_per_epoch, event.total_steps) == (10, 0, 0)
+    assert (event.paused, event.inspected, event.assuming) == (True, path.name, "")
+    assert event.probe_set is inspected.probe_set
+    chosen = list(event.probe_set.indices)
+    assert len(chosen) == config.probe_examples
+    assert np.array_equal(inspected.inputs.x.numpy(), examples.train_x[chosen])
+    assert inspected.inputs.labels.tolist() == examples.train_y[chosen].tolist()
+    assert inspected.inputs.classes == 10
+    x = torch.from_numpy(examples.test_x[:150]).reshape(150, *network.architecture.input_shape)
+    with torch.no_grad():
+        right = network(x).argmax(1).numpy() == examples.test_y[:150]
+    assert (event.accuracy, event.accuracy_of) == (pytest.approx(right.mean()), 150)
+    assert desk.events[desk.events.index(event) + 1] == told.FileClosed(ticket)
+    desk.turn(4)
+    frame = desk.frames[-1]
+    assert (frame.run, frame.step, frame.epoch, frame.eta_seconds) == (2, 3, 0.0, None)
+    assert (frame.steps_per_second, set(frame.readings)) == (0.0, {"gates", "npk", "agreement"})
+    shown = len(desk.frames)
+    desk.turn(3)
+    assert len(desk.frames) == shown  # nothing changes any more
+
+
+def _headless(inspected: frozen_network.InspectedNetwork) -> bool:
+    """Whether its feature network has no output layer."""
+    return len(inspected.network.network.feature.weights) == 3
+
+
+@pytest.mark.usefixtures("files_at_once")
+def test_an_inspected_network_is_compared_with_another_and_both_are_in_a_frame(
+    desk: Desk, saved: Callable[[str], Path]
+) -> None:
+    path = saved("ReLU")
+    desk.do(do.StartRun(small("FR-II"), paused=True), do.Watch(PROBES))
+    desk.do(do.InspectFile(desk.open(path).ticket))
+    desk.do(do.CompareFile(desk.open(path).ticket))
+    desk.turn(8)
+    frame = desk.frames[-1]
+    assert set(frame.compared) == set(frame.readings) == {"gates", "npk", "agreement"}
+    assert frame.readings["agreement"].scalars["equal"] == 1.0
+    desk.do(do.StartRun(small("FR-II"), paused=True))
+    assert desk.events.count(desk.last(told.ComparisonOpened)) == 2  # it goes over to the run
+
+
+@pytest.mark.usefixtures("files_at_once")
+def test_a_fault_while_an_inspected_network_is_read_is_told(
+    desk: Desk, saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.do(do.StartRun(small("FR-II"), paused=True), do.Watch(PROBES))
+    desk.do(do.InspectFile(desk.open(saved("ReLU")).ticket))
+
+    def fault(*_: object) -> bool:
+        raise RuntimeError("a fault made for the test")
+
+    monkeypatch.setattr(FrozenNetwork, "read_next", fault)
+    desk.turn(1)
+    event = desk.last(told.Failed)
+    assert isinstance(event, told.Failed)
+    assert event.what.startswith("Inspecting stopped by a fault")
+    assert "a fault made for the test" in event.what
+
+
+@pytest.mark.usefixtures("files_at_once")
+def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen_network, "SCORED_MAPS", 30)
+    shapes = {"few": ((16, 64), (7, 16)), "images": ((2, 1, 3, 3), (10, 128))}
+    for name, sizes in shapes.items():
+        arrays = contents(name, *sizes).arrays
+        np.savez(tmp_path / f"{name}.npz", **{k: np.asarray(a) for k, a in arrays.items()})
+    desk.do(do.StartRun(small("FR-II"), paused=True))
+    desk.do(do.InspectFile(desk.open(tmp_path / "few.npz").ticket))
+    event = desk.last(told.RunStarted)
+    assert isinstance(event, told.RunStarted)
+    assert (event.inspected, event.accuracy, event.accuracy_of) == ("few.npz", None, 0)
+    assert event.assuming == "ReLU"
+    assert event.parameters_feature == 0
+
+
+def test_a_file_without_names_is_compared_as_the_network_of_the_run(
+    comparison: Comparison, events: list[told.Event]
+) -> None:
+    run = NetConfig("cnn4", (("channels", 2),))
+    shapes = [weight_shape(node) for node in build_architecture(run, (1, 8, 8), 3).weighted]
+    file = contents("x.npz", *shapes)
+    given = replace(inputs(1, 8, 8), net=run)
+    comparison.open(of_listing(file), given)
+    assert [layer.kind for layer in opened(events).layers] == ["conv"] * 4
+    with pytest.raises(UserError, match="Open it beside a run of the network that it is of"):
+        comparison.open(of_listing(file), replace(given, net=NET))
