@@ -129,7 +129,8 @@ def tangent_kernels(
     biases that the layers work with in the end. The kernels are of the
     logits: 'mean' is Σ_k K[k,k]/C, 'sumlogit' the kernel of Σ_k ŷ_k, 'full' keeps every pair of
     logits, 'perclass' the pairs k = k. With `other` (m, *input_shape) the block K(x, other).
-    `trace`, `other_trace`: the forward passes, where the caller has them already. Raises
+    `budget_bytes`: of the deltas and gradients of one sweep, which takes fewer logits at once, one
+    at least. `trace`, `other_trace`: the forward passes, where the caller has them. Raises
     `ValueError` where nothing that trains moves the output.
     """
     check_network_inputs(network, x)

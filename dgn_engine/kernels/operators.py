@@ -61,8 +61,8 @@ def tangent_operator(
 
     'mean' and 'sumlogit' as there; 'full' is (nC, nC), rows in the order example, logit. K·v is
     J(Jᵀv), by the structured sweeps of `tangent_kernels` over chunks of examples, twice; in the
-    weights' dtype; `trains` and `folded` as there. Memory: about the budget, but at least one
-    example and one gradient.
+    weights' dtype; `trains` and `folded` as there. Memory: no more than the budget, where that has
+    room for eight times the weights and one example's pass.
     Raises `ValueError` for other words and for gates that no network makes (FRG) with `other`.
     """
     from scipy.sparse.linalg import LinearOperator  # the other kernels do without it
@@ -203,6 +203,7 @@ class _Jacobian:
         self._trains, self._folded = trains, folded
         item, architecture = x.element_size(), network.architecture
         weights = sum(prod(weight_shape(layer)) for layer in architecture.weighted)
+        weights *= 1 if network.own_gates else 2
         # Half for sums of gradients, of each logit of a group; half for a chunk of examples.
         group = self.classes if logits == "full" else budget_bytes // (4 * item * weights)
         self._group = max(1, min(self.classes, group))
@@ -218,7 +219,7 @@ class _Jacobian:
                 held += 2 * node.inputs * node.kernel**2 * prod(shape[1:])
         return held
 
-    def _tops(self) -> list[Tensor]:
+    def tops(self) -> list[Tensor]:
         """What each group of logits begins its backward sweep with."""
         if self.logits == "sumlogit":
             return [output_delta(self.classes, slice(0, self.classes), True, self.x)]
@@ -229,47 +230,47 @@ class _Jacobian:
         view = _at(self.network, part)
         return layer_sides(view, self.x[part], top, self._trains, self._folded)
 
-    def transposed_times(self, v: Tensor) -> list[list[Tensor]]:
-        """Jᵀv for v (n, 1), or (n, C) in mode 'full': of each group of logits and each layer
+    def transposed_times(self, v: Tensor, top: Tensor) -> list[Tensor]:
+        """Jᵀv of one group of logits, for v (n, 1), or (n, C) in mode 'full': of each layer
         (c·b, a), or (b, a)."""
-        found: list[list[Tensor]] = []
-        for top in self._tops():
-            totals: list[Tensor] = []
-            for part in _chunks(len(self.x), self._chunk):
-                for place, (rows, side) in enumerate(self._layers(part, top)):
-                    scale = v[part].reshape(len(rows), 1, -1, 1)
-                    weighted = side * scale
-                    if self.logits == "full":
-                        weighted = weighted.sum(2, keepdim=True)
-                    share = weighted.flatten(2).flatten(0, 1).T @ rows.flatten(0, 1)
-                    if place == len(totals):
-                        totals.append(share)
-                    else:
-                        totals[place] += share
-            found.append(totals)
-        return found
+        totals: list[Tensor] = []
+        for part in _chunks(len(self.x), self._chunk):
+            for place, (rows, side) in enumerate(self._layers(part, top)):
+                scale = v[part].reshape(len(rows), 1, -1, 1)
+                weighted = side * scale
+                if self.logits == "full":
+                    weighted = weighted.sum(2, keepdim=True)
+                share = weighted.flatten(2).flatten(0, 1).T @ rows.flatten(0, 1)
+                if place == len(totals):
+                    totals.append(share)
+                else:
+                    totals[place] += share
+        return totals
 
-    def times(self, sums: list[list[Tensor]]) -> Tensor:
-        """J times what `transposed_times` gives: (n,), all logits added, or (n, C) in 'full'."""
+    def times(self, sums: list[Tensor], top: Tensor) -> Tensor:
+        """J times what `transposed_times` gives: (n,), the group's logits added, or (n, C)."""
         found = []
         for part in _chunks(len(self.x), self._chunk):
             total: Tensor | None = None
-            for top, layers in zip(self._tops(), sums, strict=True):
-                for (rows, side), gradient in zip(self._layers(part, top), layers, strict=True):
-                    images = rows @ gradient.T
-                    images = images.reshape(*images.shape[:2], -1, side.shape[3])
-                    share = (images * side).sum((1, 3))
-                    share = share if self.logits == "full" else share.sum(1)
-                    total = share if total is None else total + share
+            for (rows, side), gradient in zip(self._layers(part, top), sums, strict=True):
+                images = rows @ gradient.T
+                images = images.reshape(*images.shape[:2], -1, side.shape[3])
+                share = (images * side).sum((1, 3))
+                share = share if self.logits == "full" else share.sum(1)
+                total = share if total is None else total + share
             assert total is not None
             found.append(total)
         return torch.cat(found)
 
 
 def _through(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
-    """K(to, from)·v = J_to J_fromᵀ v, of the mean over logits divided by C."""
+    """K(to, from)·v = J_to J_fromᵀ v, a group of logits after the other; of the mean over logits
+    divided by C."""
     v = torch.from_numpy(np.ascontiguousarray(vector)).to(from_.x).reshape(len(from_.x), -1)
-    found = to.times(from_.transposed_times(v))
+    parts = (to.times(from_.transposed_times(v, top), top) for top in from_.tops())
+    found = next(parts)
+    for part in parts:
+        found = found + part
     if from_.logits == "mean":
         found = found / from_.classes
     product: Vector = found.reshape(-1).cpu().numpy()

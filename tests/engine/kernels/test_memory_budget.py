@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -48,6 +49,19 @@ def test_what_is_said_is_at_least_what_is_taken_and_no_wild_guess(
     taken = peak_bytes(lambda: everything(drawn))
     assert taken <= said
     assert said - LIBRARIES <= PESSIMISM * taken
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_product_with_a_kernel_that_is_never_held_keeps_to_its_budget(seed: int) -> None:
+    gram.onednn_is_faster()
+    drawn, room = drawn_network(seed), 8 << 20
+    network, x = drawn.network, drawn.x
+    logits = "full" if drawn.logits == "full" else "mean"
+    operator = k.tangent_operator(network, x, drawn.other, logits=logits, budget_bytes=room)
+    vector = np.ones(operator.shape[1])
+    assert peak_bytes(lambda: operator @ vector) <= room
+    paths = k.path_operator(network.architecture, k.PathInputs.of(network, x), budget_bytes=room)
+    assert peak_bytes(lambda: paths @ np.ones(len(x))) <= room
 
 
 def convolutional(dtype: torch.dtype = torch.float64) -> GatedNetwork:
