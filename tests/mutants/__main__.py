@@ -1,6 +1,7 @@
 """`make mutants`: puts small bugs in, one at a time, and counts those that the tests notice.
 
     python -m tests.mutants map            which tests run which line (the suite under coverage)
+    python -m tests.mutants map PATH…      the same of these tests, added to what is known
     python -m tests.mutants run --each 80  try a sample; go on where an earlier run stopped
     python -m tests.mutants retry          try the survivors once more, after tests were added
     python -m tests.mutants report         kill rates by package, survivors
@@ -20,7 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -61,35 +62,37 @@ def copy_tree(name: str) -> Path:
     return tree
 
 
-def make_map(parts: int) -> None:
-    """Run the suite once under coverage, split over so many processes."""
+def make_map(parts: int, chosen: Sequence[str] = ()) -> None:
+    """Run the suite, or the chosen tests, once under coverage, split over so many processes."""
     PLACE.mkdir(parents=True, exist_ok=True)
-    folders = sorted(
-        path
-        for path in ROOT.glob("tests/*/*")
-        if path.name not in ("__pycache__", "conftest.py") and "faults" not in path.parts
-    )
-    suites = [path for path in folders if "mutants" not in path.parts]
+    suites = [path for path in [ROOT / path for path in chosen] or _suites() if _holds_tests(path)]
     running = []
-    for part in range(parts):
+    for part in range(min(parts, len(suites))):
         command = [
             *(sys.executable, "-m", "coverage", "run", "--source=dgn_engine,app/dgn_viewer"),
             *(f"--data-file={PLACE / f'coverage-{part}'}", "-m", "pytest", "-q"),
             *("-p", "tests.mutants.which_tests", "-p", "no:cacheprovider"),
-            *(str(path.relative_to(ROOT)) for path in suites[part::parts] if _holds_tests(path)),
+            *(str(path.relative_to(ROOT)) for path in suites[part::parts]),
         ]
         here = environment(ROOT) | {SECONDS: str(PLACE / f"seconds-{part}.json")}
         running.append(subprocess.Popen(command, cwd=ROOT, env=here))
     for process in running:
         process.wait()
-    lines: dict[str, dict[int, list[str]]] = defaultdict(dict)
-    seconds: dict[str, float] = {}
-    for part in range(parts):
+    known = json.loads((PLACE / "map.json").read_text("utf-8")) if chosen else {}
+    lines: dict[str, dict[str, list[str]]] = known.get("lines", {})
+    seconds: dict[str, float] = known.get("seconds", {})
+    for part in range(len(running)):
         for file, found in lines_of(PLACE / f"coverage-{part}", ROOT).items():
+            of_file = lines.setdefault(file, {})
             for line, tests in found.items():
-                lines[file].setdefault(line, []).extend(tests)
+                of_file[str(line)] = sorted({*of_file.get(str(line), ()), *tests})
         seconds |= json.loads((PLACE / f"seconds-{part}.json").read_text("utf-8"))
     (PLACE / "map.json").write_text(json.dumps({"lines": lines, "seconds": seconds}), "utf-8")
+
+
+def _suites() -> list[Path]:
+    left_out = {"__pycache__", "conftest.py", "faults", "mutants"}
+    return sorted(path for path in ROOT.glob("tests/*/*") if not left_out.intersection(path.parts))
 
 
 def _holds_tests(path: Path) -> bool:
@@ -291,6 +294,7 @@ def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("what", choices=("map", "run", "retry", "report"))
+    parser.add_argument("tests", nargs="*", help="of map: only these files or folders")
     parser.add_argument("--each", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
@@ -298,7 +302,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=SECONDS_EACH, help="of tests, for each")
     given = parser.parse_args()
     if given.what == "map":
-        make_map(given.workers)
+        make_map(given.workers, given.tests)
     elif given.what == "run":
         sample = untried(given.each, given.seed, given.only)
         Trials(sample, given.seconds).run(given.workers)
