@@ -89,8 +89,10 @@ class LoadedRun:
         )
 
     def frame_for(self, number: int, requests: Iterable[do.ProbeRequest]) -> Frame:
-        """The recorded readings; a requested probe without one says that it was not recorded."""
-        readings = dict(self.frame.readings) if self.frame is not None else {}
+        """The recorded readings; those of an earlier step than the run's last say so, and a
+        requested probe without one that it was not recorded."""
+        recorded = self.frame.readings if self.frame is not None else {}
+        readings = {name: self._as_recorded(reading) for name, reading in recorded.items()}
         for request in requests:
             readings.setdefault(
                 request.probe,
@@ -101,8 +103,15 @@ class LoadedRun:
                     absent="It was not recorded; Run goes on from here and reads it again.",
                 ),
             )
-        epoch = self.frame.epoch if self.frame is not None else 0.0
+        epoch = self.step / max(self.started.steps_per_epoch, 1)
         return Frame(number, self.step, epoch, 0.0, None, readings)
+
+    def _as_recorded(self, reading: Reading) -> Reading:
+        """It comes no more; where the run went on after it, its remark says so."""
+        words = [reading.remark] if reading.remark else []
+        if reading.step != self.step:
+            words.append(f"the last that was recorded of {self.step:,} steps")
+        return replace(reading, interval=0.0, remark=" · ".join(words))
 
 
 class RunLibrary:

@@ -14,7 +14,7 @@ import pytest
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
-from dgn_engine.session import engine
+from dgn_engine.session import engine, run_library
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
 from dgn_engine.storage.runs.manifest import verify
@@ -302,3 +302,20 @@ def test_a_run_of_the_window_has_frames_of_its_first_and_last_step_and_of_pauses
     assert (steps[0], steps[-1]) == (0, left)
     for step in (0, paused, left):
         assert set(reader.frame(step).readings) == {"npk", "gates"}
+
+
+def test_readings_of_an_earlier_step_than_the_recorded_runs_last_say_so(tmp_path):
+    desk = Desk(str(tmp_path))
+    desk.do(do.Watch((do.ProbeRequest("npk"),)), do.StartRun(small(), paused=True))
+    desk.train(8)
+    desk.turn(1)
+    desk.engine.close()
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    for frame, remark in ((8, ""), (0, "the last that was recorded of 8 steps")):
+        loaded = run_library._read(folder)
+        shown = loaded.frame_for(3, ())
+        reading = shown.readings["npk"]
+        assert (shown.step, shown.epoch) == (8, 8 / 7)
+        assert (reading.step, reading.remark, reading.interval) == (frame, remark, 0.0)
+        for stored in RunReader(folder).frames[1:]:
+            stored.path.unlink()
