@@ -1,4 +1,4 @@
-# make run · make test · make lint · make bench · make package · make screenshot · make clean
+# make run · make test · make lint · make bench · make package · make screenshot · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,7 +9,7 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test plugins mutants faults fuzz safety-report lint bench bench-peers package screenshot clean ready
+.PHONY: help run test plugins mutants faults fuzz safety-report lint bench bench-peers package screenshot notebook clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make package     build the wheel into dist/"
 	@echo "make screenshot  take docs/images/window.png anew"
+	@echo "make notebook    run docs/notebooks anew and store what they give"
 	@echo "make clean       remove .venv and everything built"
 
 run: ready $(VENV)/installed
@@ -93,6 +94,10 @@ screenshot: ready $(VENV)/installed
 	$(IN) -m dgn_viewer --offscreen --steps 500 --theme light \
 	  --screenshot docs/images/window.png
 	rm -f docs/images/window.json
+
+notebook: export OMP_NUM_THREADS := 1
+notebook: $(VENV)/installed-test
+	for each in docs/notebooks/*.ipynb; do $(IN) -m tests.notebook_runner $$each || exit; done
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

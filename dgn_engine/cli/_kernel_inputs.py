@@ -76,6 +76,18 @@ def read_inputs(path: Path, labels: Path | None) -> tuple[Array, Array | None]:
     return x, y.astype(np.int64)
 
 
+def normalised_inputs(
+    arguments: argparse.Namespace, trained: str = "none"
+) -> tuple[Array, Array | None]:
+    """X and Y of --inputs and --labels, the pixels as --normalise has them, else as they were when
+    the network was trained; raises `UserError`."""
+    from dgn_engine.data._normalisation import normalisation
+
+    x, labels = read_inputs(arguments.inputs, arguments.labels)
+    how = normalisation(arguments.normalise or trained)
+    return x if how is None else how(x), labels
+
+
 def check_labels(labels: Array | None, classes: int) -> None:
     """Refuse labels outside the classes; a network with one logit has two."""
     if labels is None:
@@ -134,7 +146,6 @@ class OpenedNetwork:
 
 def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     """The network of the file with its examples; raises `UserError`."""
-    from dgn_engine.data._normalisation import normalisation
     from dgn_engine.kernels.trained_weights import trained_weights
     from dgn_engine.model.importing.saved_network import is_ours
 
@@ -142,10 +153,11 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     own: OwnExamples | None = None
     if arguments.inputs is None:
         own = read_own_examples(listing, arguments)
-    x, labels = (own.images, own.labels) if own else read_inputs(arguments.inputs, arguments.labels)
-    said = arguments.normalise or normalised_when_trained(listing)
-    if own is None and (how := normalisation(said)) is not None:
-        x = how(x)
+    x, labels = (
+        (own.images, own.labels)
+        if own
+        else normalised_inputs(arguments, normalised_when_trained(listing))
+    )
     if is_ours(listing):
         return _open_ours(listing, arguments, x, labels, own)
     found = read_network(listing, arguments, x.shape)

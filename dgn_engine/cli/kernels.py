@@ -1,4 +1,4 @@
-"""`dgn kernels`: every kernel of a network in a file, on inputs in a file."""
+"""`dgn kernels`: every kernel of a network in a file, or in the user's code, on given inputs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,25 @@ from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
 from dgn_engine.cli._options import numbers
 from dgn_engine.cli._own_network import examples_wanted
 from dgn_engine.cli._reader_options import add_expected, add_normalise
+from dgn_engine.cli._user_model import (
+    ModelKernels,
+    add_model,
+    check_model_options,
+    model_kernels,
+)
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("network", type=Path, help=".pt, .pth, .safetensors, .npz, or RUN[@STEP]")
+    parser.add_argument(
+        "network",
+        type=Path,
+        nargs="?",
+        help=".pt, .pth, .safetensors, .npz, or RUN[@STEP]",
+    )
+    add_model(parser)
     examples = parser.add_mutually_exclusive_group(required=True)
     examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz")
     examples.add_argument(
@@ -66,13 +78,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, write, print; nothing is written unless everything worked."""
+    from dgn_engine.cli import _kernel_inputs as inputs
+
+    check_model_options(arguments)
+    inputs.check_options(arguments)
+    found = model_kernels(arguments) if arguments.model else _kernels_of_file(arguments)
+    said = _settings(arguments) | found.settings
+    if arguments.out:
+        _write(arguments.out, found.arrays, said | {"notes": found.notes})
+    _report(found.arrays, arguments.json, said, found.notes)
+    return 0
+
+
+def _kernels_of_file(arguments: argparse.Namespace) -> ModelKernels:
     import torch
 
     from dgn_engine.cli import _kernel_inputs as inputs
     from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
     from dgn_engine.training.devices import choose_device
 
-    inputs.check_options(arguments)
     opened = inputs.open_network(arguments)
     network, labels, x = opened.network, opened.labels, opened.x
     inputs.check_labels(labels, network.architecture.classes)
@@ -84,11 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     memory = int(arguments.memory * 2**30)
     settings = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
     arrays = kernel_arrays(opened.placed(device, dtype), images, classes, settings)
-    said = _settings(arguments) | opened.settings
-    if arguments.out:
-        _write(arguments.out, arrays, said | {"notes": opened.notes})
-    _report(arrays, arguments.json, said, opened.notes)
-    return 0
+    return ModelKernels(arrays, opened.settings, opened.notes)
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -115,8 +135,9 @@ def _write(path: Path, arrays: dict[str, Array], settings: dict[str, Any]) -> No
 def _report(
     arrays: dict[str, Array], as_json: bool, settings: dict[str, Any], notes: list[str]
 ) -> None:
-    figures = {name: _figures(array) for name, array in arrays.items() if array.ndim == 2}
+    figures = {name: _figures(array) for name, array in arrays.items() if array.ndim in (2, 4)}
     nu = {name: array.item() for name, array in arrays.items() if name.startswith("nu")}
+    of, mark = ("K", "_ntk") if settings.get("tangent_kernel_alone") else ("NPK", "")
     if as_json:
         tree: dict[str, Any] = {
             "settings": settings,
@@ -124,7 +145,8 @@ def _report(
             "kernels": figures,
         }
         tree |= nu
-        tree["eigenvalues"] = [float(v) for v in arrays.get("eigenvalues", ())]
+        eigenvalues = f"eigenvalues{mark}"
+        tree[eigenvalues] = [float(v) for v in arrays.get(eigenvalues, ())]
         print(json.dumps(tree, ensure_ascii=False, allow_nan=False))
         return
     from rich.console import Console
@@ -134,14 +156,14 @@ def _report(
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))
         table.add_row(name, *("–" if cell is None else f"{cell:.6g}" for cell in cells))
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console = Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
     console.print(table)
     assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
     if assuming:
         console.print(f"Every kernel is that of the network as it was taken{assuming}.")
-    if "nu" in nu:
-        cut = {name.removeprefix("nu_"): value for name, value in nu.items()}
-        console.print(f"ν = {nu['nu']:.6g} (NPK at trace 1{assuming}; {cut_in_words(cut)})")
+    if f"nu{mark}" in nu:
+        cut = {name.removeprefix("nu_").removesuffix(mark): value for name, value in nu.items()}
+        console.print(f"ν = {nu[f'nu{mark}']:.6g} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
         for sentence in contradiction_in_words(cut):
             console.print(sentence)
     for note in notes:
@@ -149,9 +171,12 @@ def _report(
 
 
 def _figures(kernel: Array) -> dict[str, float | None]:
-    """Of the entries that are not NaN; trace and norm only where none is."""
+    """Of the entries that are not NaN; trace and norm only where none is. (n, C, n, C) counts as
+    a matrix of n·C rows."""
     import numpy as np
 
+    if kernel.ndim == 4:
+        kernel = kernel.reshape(kernel.shape[0] * kernel.shape[1], -1)
     entries = kernel[~np.isnan(kernel)]
     whole = entries.size == kernel.size
     return {

@@ -161,7 +161,7 @@ class ModuleFunction:
         with torch.random.fork_rng(devices=devices), self._fixed_buffers():
             before = _random_states(devices)
             with torch.enable_grad():
-                one = _logits(self.module(x[:1]), 1)
+                one = logits_of(self.module(x[:1]), 1)
             if not all(map(torch.equal, before, _random_states(devices))):
                 raise ValueError("The module draws random numbers; call eval(), or leave them out.")
             if not one.requires_grad:
@@ -171,9 +171,9 @@ class ModuleFunction:
                 )
             one = one.detach()
             with torch.no_grad():
-                again = _logits(self.module(x[:1]), 1)
-                last = _logits(self.module(x[-1:]), 1)
-                both = _logits(self.module(torch.stack([x[0], x[-1]])), 2)
+                again = logits_of(self.module(x[:1]), 1)
+                last = logits_of(self.module(x[-1:]), 1)
+                both = logits_of(self.module(torch.stack([x[0], x[-1]])), 2)
         if not _is_close(one, again):
             raise ValueError(
                 "The module gives other outputs when it is called again: it is random; call eval()."
@@ -295,8 +295,9 @@ def _refuse_training_mode(module: nn.Module) -> None:
             raise ValueError(f"{where} is random in training mode; call eval() first.")
 
 
-def _logits(output: object, n: int) -> Tensor:
-    """The output (n, C), or (n,) of one logit, as (n, C)."""
+def logits_of(output: object, n: int) -> Tensor:
+    """What a module returns for n examples, (n, C) or (n,) of one logit, as (n, C); raises
+    `ValueError` where it is something else."""
     wanted = "K needs one tensor (n, C) of logits: wrap the module in one that returns that."
     if not isinstance(output, Tensor):
         raise ValueError(f"The module returns a {type(output).__name__}; {wanted}")

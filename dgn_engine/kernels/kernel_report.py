@@ -1,4 +1,4 @@
-"""Every kernel of one network on given inputs, as `dgn kernels` writes them."""
+"""Every kernel of one network on given inputs, or K of any module, as `dgn kernels` writes them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.empirical import module_kernel
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
 
@@ -68,7 +69,40 @@ def kernel_arrays(
     return arrays
 
 
-def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> dict[str, Array]:
+def module_arrays(
+    module: nn.Module, x: Tensor, labels: Tensor | None, classes: int, settings: KernelSettings
+) -> tuple[dict[str, Array], str]:
+    """K alone, of any module by `empirical_ntk`, and a remark on how it was computed, or ''.
+
+    Arrays by name: `ntk`; `eigenvalues_ntk` of K scaled to trace 1, where K is (n, n) or
+    (n, C, n, C); with labels, where it is (n, n), `nu_ntk`, `nu_rank_ntk`, `nu_cutoff_ntk`,
+    `nu_ridge_ntk`, `nu_outside_ntk` and `nu_contradictory`. Raises `UserError` where n is too large
+    for the memory, `ValueError` where the module is no function of one example, and whatever its
+    own code raises.
+    """
+    item = max([4, *(p.element_size() for p in module.parameters())])
+    pairs = len(x) ** 2 * {"full": classes**2, "perclass": classes}.get(settings.logits, 1)
+    spectral = 0 if settings.logits == "perclass" else 8 * 6  # for each pair, as in `kernel_bytes`
+    needed, allowed = pairs * (item + spectral), settings.memory_bytes
+    if needed > allowed:
+        raise UserError(
+            f"{len(x):,} inputs need {needed / 2**30:,.3g} GiB for K and its eigenvalues, more "
+            f"than the {allowed / 2**30:,.3g} GiB allowed; give fewer (or --memory)."
+        )
+    made = module_kernel(module, x, None, settings.logits, allowed)
+    found = {"ntk": made.kernel}
+    _check_finite(found, settings.normalise)
+    arrays = {"ntk": made.kernel.cpu().numpy()}
+    arrays.update(_spectra(found, labels, classes, nu_of="ntk"))
+    if "nu_ntk" in arrays and labels is not None:
+        same = k.contradictory_examples(x.to(made.kernel.dtype), labels)
+        arrays["nu_contradictory"] = np.array(len(same))
+    return arrays, made.remark
+
+
+def _spectra(
+    found: dict[str, Tensor], labels: Tensor | None, classes: int, nu_of: str = "npk"
+) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     targets = None if labels is None else k.class_targets(labels, classes)
     for name, kernel in found.items():
@@ -78,7 +112,7 @@ def _spectra(found: dict[str, Tensor], labels: Tensor | None, classes: int) -> d
         if not float(square.diagonal().sum()) > 0.0 or bool(torch.isnan(square).any()):
             continue
         suffix = "" if name == "npk" else f"_{name}"
-        parts = _spectrum(square, targets if name == "npk" else None)
+        parts = _spectrum(square, targets if name == nu_of and kernel.dim() == 2 else None)
         arrays.update({f"{part}{suffix}": array for part, array in parts.items()})
     return arrays
 

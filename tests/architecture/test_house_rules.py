@@ -16,7 +16,7 @@ MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "managers", "misc", "common"}
 pytestmark = pytest.mark.discovery  # a plug-in keeps these rules too
-TEXTS = {".py", ".md", ".toml", ".yml", ".json", ".svg", ".txt", ".spec", ""}
+TEXTS = {".py", ".md", ".ipynb", ".toml", ".yml", ".json", ".svg", ".txt", ".spec", ""}
 # Folders whose files are plug-ins: what is in a file there has its name from the folder.
 PLUG_IN_FOLDERS = {
     "app/dgn_viewer/panels",

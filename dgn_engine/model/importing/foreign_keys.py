@@ -27,12 +27,22 @@ WAYS_OUT: dict[Door, str] = {
     "(torch.save(module)): it states its layers.",
 }
 
+OWN_CODE: dict[Door, str] = {  # the way out where a file's layers are known, and have no gates here
+    "command": "K of a module of your own code is computed by dgn kernels --model.",
+    "window": "",
+}
+
 
 class UnnamedNetwork(UserError):  # noqa: N818 - a verdict about a file, as `UnreadableFile` is
     """The file does not say what network it is, and it cannot be told from its tensors.
 
     The text is one sentence without a way out; whoever made the request adds it (`WAYS_OUT`).
     """
+
+
+class UnknownGates(UserError):  # noqa: N818 - a verdict about a file, as `UnnamedNetwork` is
+    """Layers of the file have no gates, or none that are known here; whoever made the request adds
+    the way out (`OWN_CODE`)."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +157,8 @@ def two_networks_in(names: Iterable[str]) -> str:
 
 
 def check_keys(file: str, arrays: Mapping[str, Array]) -> None:
-    """Refuse a file whose names say that it is something else than plain layers."""
+    """Refuse a file whose names say that it is something else than plain layers; with
+    `UnknownGates` where nothing can be done about the file."""
     kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
     if kernel:
         raise UserError(
@@ -157,7 +168,8 @@ def check_keys(file: str, arrays: Mapping[str, Array]) -> None:
     _check_shared(file, arrays)
     found = foreign_keys(arrays)
     if found is not None:
-        raise UserError(
+        verdict = UnknownGates if found.remedy == _NO_GATES else UserError
+        raise verdict(
             f"{file} holds '{plain(found.name, 80)}', which is of {found.what}: its matrices are "
             f"no chain of layers. {found.remedy}".rstrip()
         )

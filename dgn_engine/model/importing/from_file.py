@@ -17,7 +17,14 @@ from dgn_engine.config import NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
-from dgn_engine.model.importing.foreign_keys import WAYS_OUT, Door, UnnamedNetwork, check_keys
+from dgn_engine.model.importing.foreign_keys import (
+    OWN_CODE,
+    WAYS_OUT,
+    Door,
+    UnknownGates,
+    UnnamedNetwork,
+    check_keys,
+)
 from dgn_engine.model.importing.from_sequential import stack_of_layers
 from dgn_engine.model.importing.from_tensors import (
     dense_architecture,
@@ -104,17 +111,10 @@ def network_of(
         state, title = state_of(listing), understood_as(listing)
         network = our_network(listing, input_shape, dtype, architecture_for)
         return ImportedNetwork(network, state.regime, state.step, title, state.remarks)
-    if listing.layers:
-        _check_unnamed(listing, net)
-        check_keys(listing.file_name, listing.arrays)
-        stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
-        found = _Found(stack, remarks, understood_as(listing), assuming="")
-    else:
-        check_keys(listing.file_name, listing.arrays)
-        if net is not None:
-            found = _named(listing, input_shape, net, dtype, epsilon)
-        else:
-            found = _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
+    try:
+        found = _found_in(listing, input_shape, net, dtype, epsilon, otherwise, door)
+    except UnknownGates as verdict:
+        raise UserError(f"{verdict} {OWN_CODE[door]}".rstrip()) from None
     title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
     if listing.layout:
         remarks = (listing.layout, *remarks)
@@ -123,6 +123,26 @@ def network_of(
     return ImportedNetwork(
         _relu_network(found.stack), only_regime("standard"), 0, title, remarks, found.assuming
     )
+
+
+def _found_in(
+    listing: CheckpointContents,
+    input_shape: tuple[int, ...],
+    net: NetConfig | None,
+    dtype: torch.dtype,
+    epsilon: float,
+    otherwise: NetConfig | None,
+    door: Door,
+) -> _Found:
+    if listing.layers:
+        _check_unnamed(listing, net)
+        check_keys(listing.file_name, listing.arrays)
+        stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
+        return _Found(stack, remarks, understood_as(listing), assuming="")
+    check_keys(listing.file_name, listing.arrays)
+    if net is not None:
+        return _named(listing, input_shape, net, dtype, epsilon)
+    return _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
 
 
 def taken_as(architecture: Architecture) -> str:
@@ -162,7 +182,8 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
 
 @lru_cache(maxsize=8)
 def _architecture_of_file(path: Path, _changed: int, input_shape: tuple[int, ...]) -> Architecture:
-    return network_of(read_tensors(path), input_shape, None).network.architecture
+    found = network_of(read_tensors(path), input_shape, None, door="window")  # no flag is of use
+    return found.network.architecture
 
 
 def matched_gates(listing: CheckpointContents, architecture: Architecture) -> LayerMatching:

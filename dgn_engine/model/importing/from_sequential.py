@@ -12,6 +12,7 @@ from torch import nn
 
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.fold_batchnorm import FOLDED
+from dgn_engine.model.importing.foreign_keys import UnknownGates
 from dgn_engine.model.importing.from_module import adapted_stack
 from dgn_engine.model.stack import Stack
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -31,7 +32,8 @@ def stack_of_layers(
 
     With it what was left out, in sentences. BatchNorm is folded in as in evaluation, in float64.
     Nothing of the file is called: the layers are torch's, made here by their kinds and numbers.
-    Raises `UserError` where a layer is of another kind, or its tensors are not as it states.
+    Raises `UserError` where its tensors are not as a layer states, `UnknownGates` where a layer is
+    of another kind.
     """
     remarks: list[str] = []
     shown = [layer for layer in layers if layer.kind not in _SILENT]
@@ -41,7 +43,7 @@ def stack_of_layers(
         remarks.append(f"{FOLDED}.")
     for layer in shown:
         if layer.kind not in KINDS or layer.kind in _ENDS:
-            raise UserError(
+            raise UnknownGates(
                 f"{listing.file_name}: its layer {layer.name} ({layer.kind.rpartition('.')[2]}) is "
                 "not supported; Linear, Conv2d, BatchNorm, ReLU, pooling, Dropout and Flatten are."
             )

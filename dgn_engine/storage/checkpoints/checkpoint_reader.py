@@ -26,10 +26,15 @@ Answer = TypeVar("Answer")
 
 
 def read_tensors(
-    path: Path, timeout: float = TIMEOUT, cancelled: threading.Event | None = None
+    path: Path,
+    timeout: float = TIMEOUT,
+    cancelled: threading.Event | None = None,
+    *,
+    as_saved: bool = False,
 ) -> CheckpointContents:
     """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
 
+    `as_saved`: no matrix is turned and no layer moved (`laid_out`), for whoever knows the names.
     Nothing of the file is parsed in this process. Raises `UserError`, one sentence with the name
     of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
     """
@@ -39,7 +44,8 @@ def read_tensors(
     def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
         return wire.receive(pipe, limits.expanded(size), name)
 
-    return laid_out(ask_child(path, child_command(timeout), receive, timeout, cancelled))
+    found = ask_child(path, child_command(timeout), receive, timeout, cancelled)
+    return found if as_saved else laid_out(found)
 
 
 def child_command(

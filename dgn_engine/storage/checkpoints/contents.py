@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
 
 Array = npt.NDArray[Any]
+PREFIXES = ("module.", "_orig_mod.")  # of DataParallel and torch.compile, taken off when read
 
 
 class UnreadableFile(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours

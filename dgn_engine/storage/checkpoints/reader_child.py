@@ -17,7 +17,7 @@ from typing import IO
 
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.confinement import confine, cut_off
-from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain
+from dgn_engine.storage.checkpoints.contents import PREFIXES, ParsedFile, UnreadableFile, plain
 from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.torch_legacy import PICKLE, read_pickled
@@ -26,7 +26,6 @@ from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 
 MOST_IGNORED = 200
 _MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
-_PREFIXES = ("module.", "_orig_mod.")
 _OLD_CALL = re.compile(rb"c([\w.]{1,100})\r?\n([\w.]{1,100})\r?\n", re.ASCII)
 _OTHER = {
     b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
@@ -91,7 +90,7 @@ def read(content: bytes) -> ParsedFile:
 def tidy(contents: ParsedFile) -> ParsedFile:
     """Make names printable, and take off the prefixes of DataParallel and torch.compile."""
     names, layers = list(contents.arrays), contents.layers
-    while names and any(all(n.startswith(p) and n != p for n in names) for p in _PREFIXES):
+    while names and any(all(n.startswith(p) and n != p for n in names) for p in PREFIXES):
         names = [n.partition(".")[2] for n in names]
         layers = tuple(replace(one, name=one.name.partition(".")[2]) for one in layers)
     shown = {old: plain(new) for old, new in zip(contents.arrays, names, strict=True)}

@@ -198,6 +198,24 @@ def test_every_door_refuses_it_in_one_sentence_and_the_window_names_no_flag(
 
 
 @pytest.mark.parametrize(
+    "kind",
+    [
+        "an attention",
+        "a projected attention",
+        "a GELU",
+        "a layer past others",
+        "convolutions by name",
+    ],
+)
+def test_what_no_file_can_say_is_sent_to_the_users_own_code(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = saved(tmp_path, REFUSED[kind][0]())
+    assert main(["inspect", str(file), "--data", "digits", "--examples", str(N)]) == 2
+    assert "dgn kernels --model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("asked", "words"),
     [
         (["--net", "cnn9"], "There is no network 'cnn9'; choose one of "),

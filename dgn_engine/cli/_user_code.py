@@ -1,0 +1,247 @@
+"""Code of the user, run because they asked: found, called, its errors in one sentence each."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import inspect
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal
+
+import dgn_engine
+from dgn_engine.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from torch import nn
+
+FORM = "mypackage.module:make_net"
+SEED = 0  # of torch where a model is made, so that the same command gives the same kernels
+_LONGEST = 300  # characters of somebody else's message
+
+
+@dataclass(frozen=True)
+class MadeModel:
+    """A module and what it is: 'Net (nets.py)', whoever of nets.py made it."""
+
+    module: nn.Module
+    title: str
+
+
+def model_name(text: str) -> str:
+    """The type of --model for argparse: 'package.module:name'."""
+    module, colon, name = text.partition(":")
+    dotted = all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
+    if dotted and not module.endswith(".py"):
+        return text
+    parts = [part for part in Path(module.removesuffix(".py")).parts if part.isidentifier()]
+    meant = ".".join(parts)
+    if not colon and Path(module).parts == (module,) and not module.endswith(".py"):
+        meant, _, name = module.rpartition(".")
+    offer = f" Did you mean '{meant}:{name or 'make_net'}'?" if meant else ""
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is no name in a module, of the form {FORM}, where the module is as import has "
+        f"it.{offer}"
+    )
+
+
+@contextlib.contextmanager
+def code_of_the_user(name: str) -> Iterator[None]:
+    """While it lasts, modules of the current folder can be imported, as with `python -m`.
+
+    What is printed goes to stderr: stdout is for results. Code that would end the program is
+    refused, and autograd is on, whatever that code switches off.
+    """
+    import torch
+
+    here, grad = str(Path.cwd()), torch.is_grad_enabled()
+    sys.path.insert(0, here)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except SystemExit as error:
+        raise ended(error, name) from None
+    finally:
+        torch.set_grad_enabled(grad)
+        with contextlib.suppress(ValueError):  # their code may have taken it out
+            sys.path.remove(here)
+
+
+@contextlib.contextmanager
+def errors_of(who: str, when: str = "") -> Iterator[None]:
+    """Whatever the user's code raises while it lasts becomes one `UserError` with its place."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # whatever somebody else's code raises
+        raise raised(error, who, when) from None
+    except SystemExit as error:
+        raise ended(error, who, when) from None
+
+
+def ended(error: SystemExit, who: str, when: str = "") -> UserError:
+    return UserError(
+        f"{who} ended the program{_at(error)}{when}; what is not to be run by an import belongs "
+        'under if __name__ == "__main__".'
+    )
+
+
+def raised(error: BaseException, who: str, when: str = "") -> UserError:
+    """'make_net raised ValueError at nets.py:7 when it was called: the width is 0.'"""
+    said = first_line(error)
+    if isinstance(error, SyntaxError) and error.msg:
+        said = error.msg
+    return UserError(
+        f"{who} raised {type(error).__name__}{_at(error)}{when}{': ' if said else ''}"
+        f"{said.rstrip('.')}."
+    )
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines()]
+    text = lines[0] if lines else ""
+    if text.endswith(":") and len(lines) > 1:  # 'Error(s) in loading state_dict for Net:'
+        text = f"{text} {lines[1]}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+def made_model(name: str) -> MadeModel:
+    """The module that `name` says: an instance, or what a class or function without required
+    arguments gives. Raises `UserError` where it is not found, raises, or is something else."""
+    import torch
+    from torch import nn
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        found, file = _found(name)
+        what = f"'{name.partition(':')[2]}' of {file}"
+        if isinstance(found, nn.Module):
+            return MadeModel(found, _title(found, file))
+        if not callable(found):
+            raise UserError(
+                f"{what} is {_kind(found)}; an nn.Module is needed, or a function without required "
+                "arguments that returns one."
+            )
+        _check_arguments(found, what)
+        torch.manual_seed(SEED)  # whatever the import drew
+        with errors_of(what, " when it was called"):
+            made = found()
+        if inspect.iscoroutine(made):
+            made.close()
+        if not isinstance(made, nn.Module):
+            raise UserError(f"{what} returned {_kind(made)}; an nn.Module is needed.")
+        return MadeModel(made, _title(made, file))
+
+
+def _found(name: str) -> tuple[Any, str]:
+    """What 'package.module:name' is, and the file that it is in."""
+    path, _, attribute = name.partition(":")
+    module = _imported(path)
+    file = shown_path(module.__file__) if module.__file__ else path
+    found: Any = module
+    for part in attribute.split("."):
+        with errors_of(file, f" when '{part}' was looked for"):
+            missing = not hasattr(found, part)
+            following = None if missing else getattr(found, part)
+        if missing:
+            known = [each for each in dir(found) if not each.startswith("_")]
+            raise UserError(
+                f"There is no '{part}' in {file}.{did_you_mean(part, known)}{_hidden(path, module)}"
+            )
+        found = following
+    return found, file
+
+
+def _imported(path: str) -> ModuleType:
+    with errors_of(path, " while it was imported"):
+        try:
+            return importlib.import_module(path)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+                raise  # of something that their module imports
+            missing = error.name
+    here = Path.cwd()
+    packages = [each.parent.name for each in here.glob("*/__init__.py")]
+    raise UserError(
+        f"There is no module '{missing}', neither in {here} nor among what is installed for this "
+        f"Python.{did_you_mean(missing, [*(each.stem for each in here.glob('*.py')), *packages])}"
+    )
+
+
+def _hidden(path: str, module: ModuleType) -> str:
+    """A module of the current folder that another of its name hides, in a sentence; or ''."""
+    root = Path.cwd() / path.partition(".")[0]
+    own = next((each for each in (root.with_suffix(".py"), root) if each.exists()), None)
+    if own is None or (module.__file__ and Path(module.__file__).is_relative_to(Path.cwd())):
+        return ""
+    return f" It hides {own.name} of this folder, which has the same name: rename that."
+
+
+def _check_arguments(found: Any, what: str) -> None:
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):  # of something built in, which says it when it is called
+        return
+    needed = [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    if needed:
+        raise UserError(
+            f"{what} needs arguments ({', '.join(needed)}); name a function without required ones "
+            "that returns the module."
+        )
+
+
+def _title(module: nn.Module, file: str) -> str:
+    return f"{type(module).__name__} of {file}"
+
+
+def _kind(found: object) -> str:
+    kind = type(found)
+    name = kind.__qualname__
+    full = name if kind.__module__ == "builtins" else f"{kind.__module__}.{name}"
+    return f"{'an' if full[0] in 'aeiou' else 'a'} {full}"
+
+
+def _at(error: BaseException) -> str:
+    """' at nets.py:7', the innermost line of the user's code, or else of a package; or ''."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" at {shown_path(error.filename)}:{error.lineno}"
+    places = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    for kind in ("theirs", "installed"):
+        for file, line in reversed(places):
+            if _whose(Path(file)) == kind:
+                return f" at {shown_path(file)}:{line}"
+    return ""
+
+
+def _whose(file: Path) -> Literal["theirs", "installed", "ours"]:
+    """Whose code it is; 'ours' is the engine, torch and Python as well."""
+    import torch
+
+    own = [Path(each.__file__).parent for each in (dgn_engine, torch) if each.__file__]
+    if any(file.is_relative_to(folder) for folder in own) or not file.is_file():
+        return "ours"
+    if {"site-packages", "dist-packages"} & set(file.parts):
+        return "installed"
+    return "ours" if file.is_relative_to(sysconfig.get_paths()["stdlib"]) else "theirs"
+
+
+def shown_path(file: str) -> str:
+    """Relative where it lies below the current folder."""
+    path = Path(file)
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

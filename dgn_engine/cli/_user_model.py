@@ -1,0 +1,457 @@
+"""`dgn kernels --model`: every kernel of a module that the user's own code makes, or K alone."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dgn_engine.cli._kernel_inputs import check_labels, normalised_inputs
+from dgn_engine.cli._own_network import network_settings
+from dgn_engine.cli._reader_options import check_expected
+from dgn_engine.cli._user_code import (
+    FORM,
+    MadeModel,
+    code_of_the_user,
+    errors_of,
+    made_model,
+    model_name,
+    raised,
+)
+from dgn_engine.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from dgn_engine.kernels.kernel_report import KernelSettings
+    from dgn_engine.protocol.frames import Array
+    from dgn_engine.storage.checkpoints.contents import CheckpointContents
+
+FOLLOWED = (
+    "adapt followed it and compared it with the module, outputs and gradients, in float64: every "
+    "kernel is that of the module."
+)
+ALONE = "K alone is computed (empirical_ntk); there are no gates, Λ, S or NPK"
+_NAMED = 3  # names in a refusal, at most
+_ENDS = 50  # names of the module, at most, that are looked for at the ends of those in a file
+_BATCH = 100  # examples that one pass takes
+
+
+@dataclass(frozen=True)
+class ModelKernels:
+    """The arrays of a model with what made them (`settings`) and what is to be said of it."""
+
+    arrays: dict[str, Array]
+    settings: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        type=model_name,
+        metavar="MODULE:NAME",
+        help=f"in the place of a file, a module of your code, which is run: {FORM}",
+    )
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="of --model: its state dict (as it is made)"
+    )
+
+
+def check_model_options(arguments: argparse.Namespace) -> None:
+    """Refuse what contradicts --model or would have no effect beside it."""
+    if arguments.model is None:
+        if arguments.network is None:
+            raise UserError(
+                "Name a network: a file, a run's folder, or your own code with --model "
+                + FORM
+                + "."
+            )
+        if arguments.weights is not None:
+            raise UserError("--weights needs --model; a file of weights alone is named as it is.")
+        return
+    if arguments.network is not None:
+        raise UserError(
+            f"--model makes the network; leave out {arguments.network}, or give the file as "
+            "--weights."
+        )
+    for option, is_given, why in (
+        ("--examples", arguments.examples is not None, "they are those of a run; give --inputs"),
+        ("--data-root", arguments.data_root is not None, "it is for --examples"),
+        ("--net", arguments.net is not None, "the code says what the network is"),
+        ("--option", bool(arguments.option), "the code says what the network is"),
+        ("--norm-eps", arguments.norm_eps is not None, "its BatchNorms say it"),
+        ("--gates", arguments.gates is not None, "the module makes its own gates"),
+        ("--beta", arguments.beta is not None, "the module makes its own gates"),
+        ("--eps", arguments.eps != 0, "the module makes its own gates"),
+        ("--permute", arguments.permute is not None, "the module makes its own gates"),
+        ("--value-input ones", arguments.value_input == "ones", "the module makes its own gates"),
+        (
+            "--feature-activation linear",
+            arguments.feature_activation == "linear",
+            "the module makes its own gates",
+        ),
+    ):
+        if is_given:
+            raise UserError(f"{option} has no effect beside --model: {why}.")
+
+
+def model_kernels(arguments: argparse.Namespace) -> ModelKernels:
+    """Run the user's code and compute its kernels; raises `UserError`."""
+    import torch
+
+    from dgn_engine.kernels.kernel_report import KernelSettings
+    from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+    from dgn_engine.training.devices import choose_device
+
+    x, labels = normalised_inputs(arguments)
+    listing = None if arguments.weights is None else read_tensors(arguments.weights, as_saved=True)
+    device, dtype = choose_device(arguments.device), getattr(torch, arguments.dtype)
+    memory = int(arguments.memory * 2**30)
+    how = KernelSettings(arguments.logits, arguments.scale, memory, arguments.folded)
+    with code_of_the_user(arguments.model):
+        made = _unwrapped(made_model(arguments.model))
+        torch.set_grad_enabled(True)  # their code may have switched it off
+        module = _placed(made, device, dtype)
+        remark = _load(made, listing) if listing is not None else ""
+        module.eval()
+        inputs, classes = _inputs_that_fit(made, torch.from_numpy(x).to(device), dtype)
+        check_labels(labels, classes)
+        targets = None if labels is None else torch.from_numpy(labels).to(device)
+        accuracy = _accuracy(made, inputs, targets, arguments)
+        found = _kernels(made, inputs, targets, classes, how)
+    notes = [_title(made, arguments), *([remark] if remark else []), *found.notes]
+    if accuracy is not None:
+        notes.append(f"It is right on {accuracy:.1%} of the {len(x):,} inputs.")
+    settings = _counted(made) | found.settings
+    return ModelKernels(
+        found.arrays, settings | ({} if accuracy is None else {"accuracy": accuracy}), notes
+    )
+
+
+def _unwrapped(made: MadeModel) -> MadeModel:
+    """Without DataParallel and torch.compile around it, which change where it runs, not what."""
+    from torch import nn
+
+    module, wrappers = made.module, []
+    while True:
+        inner = getattr(module, "_orig_mod", None)
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            inner = module.module
+        if not isinstance(inner, nn.Module):
+            break
+        wrappers.append("torch.compile" if hasattr(module, "_orig_mod") else type(module).__name__)
+        module = inner
+    if not wrappers:
+        return made
+    file = made.title.partition(" of ")[2]
+    return MadeModel(
+        module, f"{type(module).__name__} of {file} (without its {', '.join(wrappers)})"
+    )
+
+
+def _placed(made: MadeModel, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    for name, tensor in (*made.module.named_parameters(), *made.module.named_buffers()):
+        if tensor.is_meta:
+            raise UserError(
+                f"The parameter {name} of {made.title} is on the device meta: it has no values; "
+                "make the module on the CPU."
+            )
+        if tensor.is_complex():
+            raise UserError(
+                f"'{name}' of {made.title} holds complex numbers; K is of real parameters."
+            )
+    with errors_of(made.title, " when it was moved to the device and dtype asked for"):
+        return made.module.to(device, dtype)
+
+
+def _load(made: MadeModel, listing: CheckpointContents) -> str:
+    """Put the weights of a file in place, every one of them; a remark on what was left out."""
+    import numpy as np
+    import torch
+    from torch.nn.parameter import is_lazy
+
+    file, module = listing.file_name, made.module
+    own = {
+        name: tensor
+        for name, tensor in module.state_dict(keep_vars=True).items()
+        if isinstance(tensor, torch.Tensor)
+    }
+    lead = _lead(own)
+    prefix = _prefix([name.removeprefix(lead) for name in own], listing)
+    given = {
+        f"{lead}{name.removeprefix(prefix)}": array
+        for name, array in listing.arrays.items()
+        if name.startswith(prefix)
+    }
+    for name, array in given.items():
+        if name in own and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UserError(f"'{name}' of {file} holds values that are not finite.")
+    shapes = [
+        f"'{name}' is {_sides(given[name].shape)} in the file and {_sides(tensor.shape)} in it"
+        for name, tensor in own.items()
+        if name in given and not is_lazy(tensor) and given[name].shape != tuple(tensor.shape)
+    ]
+    if shapes:
+        raise UserError(f"{file} does not fit {made.title}: {_some(shapes)}.")
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in given.items()}
+    with errors_of(made.title, f" when {file} was loaded"):
+        result = module.load_state_dict(tensors, strict=False)
+    _check_loaded(made, listing, own, tensors, result)
+    others = len(listing.arrays) - len(given)
+    if not prefix:
+        return ""
+    left = f"; {others:,} tensor{'s' * (others > 1)} without it left out" if others else ""
+    return f"Names in {file} are read without their '{prefix}'{left}."
+
+
+def _check_loaded(
+    made: MadeModel,
+    listing: CheckpointContents,
+    own: dict[str, Tensor],
+    tensors: dict[str, Tensor],
+    result: Any,
+) -> None:
+    """Refuse what is missing or left over, and two values for one tied parameter."""
+    import torch
+
+    file = listing.file_name
+    tied: dict[int, list[str]] = {}
+    for name, tensor in own.items():
+        tied.setdefault(id(tensor), []).append(name)
+    for names in tied.values():
+        first, *others = [name for name in names if name in tensors] or [""]
+        for other in others:
+            if not torch.equal(tensors[first], tensors[other]):
+                raise UserError(
+                    f"{file} holds other values for '{first}' than for '{other}', which are one "
+                    f"parameter in {made.title}."
+                )
+    held = {name for names in tied.values() if any(n in tensors for n in names) for name in names}
+    unread = {text.partition(" (")[0]: text for text in listing.ignored}
+    missing = [unread.get(name, f"'{name}'") for name in result.missing_keys if name not in held]
+    unexpected = [f"'{name}'" for name in result.unexpected_keys]
+    words = [f"{_some(missing)} missing from it"] if missing else []
+    words += [f"{_some(unexpected)} not in the module"] if unexpected else []
+    if words:
+        raise UserError(f"{file} does not fit {made.title}: {', and '.join(words)}.")
+
+
+def _lead(own: Iterable[str]) -> str:
+    """What all names of the module begin with of that which the reader takes off."""
+    from dgn_engine.storage.checkpoints.contents import PREFIXES
+
+    lead, names = "", list(own)
+    while names and (
+        prefix := next((p for p in PREFIXES if all(n.startswith(p) for n in names)), "")
+    ):
+        lead, names = lead + prefix, [name.removeprefix(prefix) for name in names]
+    return lead
+
+
+def _prefix(own: list[str], listing: CheckpointContents) -> str:
+    """What stands before the module's own names in the file: '', or 'net.' of Lightning.
+
+    Raises `UserError` where several such parts of the file hold the whole module.
+    """
+    names = set(listing.arrays)
+    if set(own) <= names or not own:
+        return ""
+    ends = {each: f".{each}" for each in own[:_ENDS]}
+    prefixes = sorted(
+        {n.removesuffix(each) for n in names for each, end in ends.items() if n.endswith(end)}
+    )
+    held = {prefix: sum(f"{prefix}{name}" in names for name in own) for prefix in ("", *prefixes)}
+    whole = [prefix for prefix in prefixes if held[prefix] == len(own)]
+    if len(whole) > 1:
+        raise UserError(
+            f"{listing.file_name} holds the module {len(whole)} times, under "
+            f"{_some([repr(prefix) for prefix in whole])}; save the one that is meant."
+        )
+    return max(held, key=lambda prefix: held[prefix])
+
+
+def _inputs_that_fit(made: MadeModel, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, int]:
+    """The inputs as the module takes them, and the number of its logits.
+
+    They are numbers of `dtype`; where the module refuses these and all are whole, they are whole
+    numbers (of tokens, say).
+    """
+    import torch
+
+    from dgn_engine.kernels.jacobian_rows import logits_of
+
+    def logits(inputs: Tensor) -> int:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            output = made.module(inputs[:2])
+        return logits_of(output, len(inputs[:2])).shape[1]
+
+    numbers = x.to(dtype)
+    try:
+        return numbers, logits(numbers)
+    except Exception as error:  # whatever the module's own code raises
+        if bool((x == x.round()).all()):
+            try:
+                return x.long(), logits(x.long())
+            except Exception:  # as floats it is more often meant
+                pass
+        raise _refused(made, error, x, dtype) from None
+
+
+def _refused(made: MadeModel, error: Exception, x: Tensor, dtype: torch.dtype) -> UserError:
+    """Why the module does not take the inputs, with the dtype that it does take."""
+    import torch
+
+    if isinstance(error, UserError):
+        return error
+    if _is_verdict(error):
+        return UserError(_evaluated(str(error)))
+    found = raised(error, made.title, f" on inputs of shape {tuple(x.shape[1:])}")
+    if dtype != torch.float64:
+        return found
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            copy.deepcopy(made.module).float()(x[:2].float())
+    except Exception:  # then it is not the dtype
+        return found
+    return UserError(f"{found} It runs with --dtype float32.")
+
+
+def _evaluated(verdict: str) -> str:
+    """A refusal by `empirical_ntk`, where eval() was called already."""
+    return verdict.replace("; call eval() first", ", after eval() too").replace(
+        "; call eval(), or leave them out", ", after eval() too"
+    )
+
+
+def _is_verdict(error: Exception) -> bool:
+    """Whether it is a refusal of ours, and not raised by the module's own code."""
+    from dgn_engine.kernels import empirical, jacobian_rows
+
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    files = (empirical.__file__, jacobian_rows.__file__)
+    return (
+        isinstance(error, ValueError)
+        and place is not None
+        and place.tb_frame.f_code.co_filename in files
+    )
+
+
+def _accuracy(
+    made: MadeModel, x: Tensor, labels: Tensor | None, arguments: argparse.Namespace
+) -> float | None:
+    import torch
+
+    from dgn_engine.kernels.jacobian_rows import logits_of
+    from dgn_engine.training.losses import correct
+
+    if labels is None:
+        return None
+    right = 0
+    with errors_of(made.title, " on the inputs"), torch.no_grad():
+        for start in range(0, len(x), _BATCH):
+            part = slice(start, start + _BATCH)
+            right += int(correct(logits_of(made.module(x[part]), len(x[part])), labels[part]))
+    share = right / len(x)
+    check_expected(arguments.model, share, arguments.expect_accuracy, f"the {len(x):,} inputs")
+    return share
+
+
+def _kernels(
+    made: MadeModel, x: Tensor, labels: Tensor | None, classes: int, how: KernelSettings
+) -> ModelKernels:
+    """Every kernel where `adapt` follows the module, else K alone."""
+    from dgn_engine.kernels import adapt
+    from dgn_engine.kernels.kernel_report import kernel_arrays
+    from dgn_engine.kernels.trained_weights import trained_weights
+
+    try:
+        if not x.is_floating_point():
+            raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
+        network = adapt(made.module, tuple(x.shape[1:]))
+    except UserError as refusal:
+        return _tangent_alone(made, x, labels, classes, how, str(refusal))
+    arrays = kernel_arrays(network, x, labels, how)
+    over = trained_weights(network, how.folded)
+    settings = {"computed_by": "adapt", "tangent_kernel_alone": None}
+    return ModelKernels(arrays, settings | network_settings(network, how.folded), [FOLLOWED, over])
+
+
+def _tangent_alone(
+    made: MadeModel,
+    x: Tensor,
+    labels: Tensor | None,
+    classes: int,
+    how: KernelSettings,
+    why: str,
+) -> ModelKernels:
+    from dgn_engine.kernels.kernel_report import module_arrays
+
+    said = f"{ALONE}: {why}"
+    for option, is_given in (("--folded", how.folded), ("--scale", how.normalise != "none")):
+        if is_given:
+            raise UserError(f"{option} has no effect on this model. {said}")
+    try:
+        arrays, remark = module_arrays(made.module, x, labels, classes, how)
+    except UserError:
+        raise
+    except Exception as error:  # whatever the module's own code raises
+        if not _is_verdict(error):
+            raise raised(error, made.title, " while K was computed") from None
+        text = str(error)
+        if text.startswith("budget_bytes is "):  # as it was typed
+            needed = text.partition("; ")[2].replace(" (", " bytes (", 1)
+            text = f"--memory is {how.memory_bytes / 2**30:.3g} GiB; {needed}"
+        raise UserError(_evaluated(text)) from None
+    over = _over(made.module)
+    settings = {
+        "computed_by": "empirical_ntk",
+        "tangent_kernel_alone": why,
+        "tangent_kernel": over,
+    }
+    return ModelKernels(arrays, settings, [said, over, *([remark] if remark else [])])
+
+
+def _over(module: nn.Module) -> str:
+    parameters = list(module.parameters())
+    trained = [p for p in parameters if p.requires_grad]
+    numbers = sum(p.numel() for p in trained)
+    if len(trained) == len(parameters):
+        return f"K is over all {len(trained):,} parameters, {numbers:,} numbers."
+    return (
+        f"K is over the {len(trained):,} of {len(parameters):,} parameters that train "
+        f"(requires_grad), {numbers:,} numbers."
+    )
+
+
+def _title(made: MadeModel, arguments: argparse.Namespace) -> str:
+    count = sum(p.numel() for p in made.module.parameters())
+    if arguments.weights is not None:
+        state = f"with the weights of {arguments.weights.name}"
+    else:
+        state = "with the weights that it was made with (torch's seed was 0)"
+    return f"It is {made.title}, {count:,} parameters, in evaluation mode, {state}."
+
+
+def _counted(made: MadeModel) -> dict[str, Any]:
+    parameters = list(made.module.parameters())
+    return {
+        "module": made.title,
+        "parameters": sum(p.numel() for p in parameters),
+        "trained_parameters": sum(p.numel() for p in parameters if p.requires_grad),
+    }
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _sides(shape: tuple[int, ...]) -> str:
+    return "×".join(str(side) for side in shape) or "one number"

@@ -1,0 +1,71 @@
+"""The notebooks run from top to bottom, and what they show is what they give."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.notebook_runner import code_cells, notebook, outputs_of
+
+ROOT = Path(__file__).parents[3]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def text_of(output: dict[str, Any]) -> str:
+    """What is printed or returned; '' of a figure."""
+    return "".join(output["text"] if "text" in output else output["data"].get("text/plain", []))
+
+
+def numbers(text: str) -> list[float]:
+    return [float(found.replace(",", "")) for found in NUMBER.findall(text)]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stored_outputs_are_those_of_a_run_to_two_digits(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tree = notebook(path)
+    for cell, given in zip(code_cells(tree), outputs_of(tree), strict=True):
+        stored = cell["outputs"]
+        assert [each["output_type"] for each in stored] == [each["output_type"] for each in given]
+        for old, new in zip(stored, given, strict=True):
+            one, two = text_of(old), text_of(new)
+            assert NUMBER.sub("#", one) == NUMBER.sub("#", two)
+            assert numbers(one) == pytest.approx(numbers(two), rel=0.05, abs=0.005)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_was_run_in_order_and_shows_figures(path: Path) -> None:
+    cells = code_cells(notebook(path))
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    images = [
+        output["data"]["image/png"]
+        for cell in cells
+        for output in cell["outputs"]
+        if "image/png" in output.get("data", {})
+    ]
+    assert images
+    assert all(base64.b64decode(image).startswith(PNG) for image in images)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
+    text = "".join(
+        "".join(cell["source"])
+        for cell in notebook(path)["cells"]
+        if cell["cell_type"] == "markdown"
+    )
+    links = re.findall(r"\]\(([^)#\s]+)", text)
+    assert links
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_there_is_the_notebook_of_a_users_own_network() -> None:
+    assert "own_network" in [path.stem for path in NOTEBOOKS]
