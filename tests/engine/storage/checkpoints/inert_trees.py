@@ -1,0 +1,53 @@
+"""Trees of a pickle as the parser makes them, without a pickle; and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dgn_engine.storage.checkpoints.contents import (
+    UnreadableFile,
+)
+from dgn_engine.storage.checkpoints.pickle_file import (
+    InertDict,
+)
+from dgn_engine.storage.checkpoints.pickled_tensors import (
+    StridedTensor,
+    TensorStorage,
+    Unsupported,
+)
+from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
+
+NUMBERS = np.arange(12, dtype="<f4")
+
+
+def records(_: TensorStorage) -> tuple[memoryview, str]:
+    return memoryview(NUMBERS.tobytes()), "<"
+
+
+def tensor(*shape: int, offset: int = 0, strides: Any = None, **given: Any) -> StridedTensor:
+    steps = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
+    store = TensorStorage("0", given.pop("stored", "float32"), 12, **given)
+    return StridedTensor(store, offset, shape, steps if strides is None else strides, "float32")
+
+
+def table(**pairs: Any) -> InertDict:
+    return InertDict(list(pairs.items()))
+
+
+def tree_of(tree: Any, most: int = 1 << 20) -> Any:
+    return parsed_tree(tree, records, most, "made up", ())
+
+
+def refusal(act: Any, *given: Any) -> str:
+    with pytest.raises(UnreadableFile) as refused:
+        act(*given)
+    return str(refused.value)
+
+
+def why(found: Any) -> str:
+    """Why a tensor is not read."""
+    assert isinstance(found, Unsupported)
+    return found.reason
