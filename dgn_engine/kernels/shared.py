@@ -192,7 +192,8 @@ class SharedKernels:
         if self.other_trace is not None:
             pairs = zip(pre, self.other_trace.gate_pre, strict=True)
             pre = tuple(torch.cat(pair) for pair in pairs)
-        return self.network.sensitivities(pre, KAPPA)
+        with torch.no_grad():  # slopes that train are no reason to keep a graph
+            return self.network.sensitivities(pre, KAPPA)
 
     @cached_property
     def _both(self) -> tuple[PathInputs, KernelBlock]:

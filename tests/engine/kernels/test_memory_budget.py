@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
@@ -96,6 +97,26 @@ def test_the_inputs_that_fit_beside_others_are_said() -> None:
     x = torch.zeros((fits + 1, 3, 6, 6), dtype=torch.float64)
     with pytest.raises(UserError, match=f"beside 50 others .*; {fits:,} inputs fit"):
         k.SharedKernels(network, x, other=x[:50], budget_bytes=1 << 30)
+
+
+@pytest.mark.parametrize("logits", ["mean", "full", "perclass"])
+def test_the_bound_holds_for_a_module_with_trained_slopes_and_normalisations(
+    logits: k.Logits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "WORKING", LIBRARIES)
+    gram.onednn_is_faster()
+    torch.manual_seed(0)
+    layers = (
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.PReLU(16),
+        nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(144, 5),
+    )  # fmt: skip
+    network = k.adapt(nn.Sequential(*layers).double().eval(), (3, 6, 6))
+    x = torch.randn(8, 3, 6, 6, dtype=torch.float64)
+    settings = KernelSettings(logits, memory_bytes=1 << 40)
+    assert not k.SharedKernels(network, x).sensitive().requires_grad
+    taken = peak_bytes(lambda: kernel_arrays(network, x, None, settings))
+    assert taken <= k.kernel_bytes(network, len(x), logits)
 
 
 CHILD = """
