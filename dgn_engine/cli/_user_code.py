@@ -105,7 +105,11 @@ def raised(error: BaseException, who: str, when: str = "") -> UserError:
 
 
 def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).strip().splitlines()]
+    try:
+        said = str(error)
+    except Exception:  # their exception's own code
+        said = ""
+    lines = [line.strip() for line in said.strip().splitlines()]
     text = lines[0] if lines else ""
     if text.endswith(":") and len(lines) > 1:  # 'Error(s) in loading state_dict for Net:'
         text = f"{text} {lines[1]}"

@@ -613,6 +613,12 @@ FAULTY: list[tuple[str, str, str]] = [
         "'net' of user_other.py returned a tuple; an nn.Module is needed.",
     ),
     (
+        "class Mute(Exception):\n    def __str__(self):\n        raise self\n"
+        "def net():\n    raise Mute\n",
+        "net",
+        "'net' of user_other.py raised Mute at user_other.py:5 when it was called.",
+    ),
+    (
         "async def net():\n    pass\n",
         "net",
         "'net' of user_other.py returned a coroutine; an nn.Module is needed.",
