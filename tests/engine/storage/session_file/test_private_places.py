@@ -145,3 +145,24 @@ def test_a_place_of_ones_own_goes_with_its_owner(root: Path) -> None:
     assert remove_abandoned() == []
     place.remove()
     assert list(root.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_removed_hides_no_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [root / f"{PREFIX}{name}" for name in "abcd"]
+    for place in places:
+        place.mkdir(mode=0o700)
+    remove = shutil.rmtree
+
+    def stuck(path: Path) -> None:
+        if path in places[1:3]:
+            raise OSError(13, "Permission denied")
+        remove(path)
+
+    monkeypatch.setattr(stuck, "avoids_symlink_attacks", True, raising=False)
+    monkeypatch.setattr(temp_dirs.shutil, "rmtree", stuck)
+    monkeypatch.setattr(temp_dirs, "is_abandoned", lambda lock: lock.name == LOCK)
+    assert set(remove_abandoned(root)) == {places[0], places[3]}
+    assert {path.name for path in root.iterdir()} == {place.name for place in places[1:3]}
+    assert remove_abandoned(root / "nowhere") == []
