@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
+import torch
+
 from dgn_engine.kernels.contraction import CACHED, is_pairwise
 from dgn_engine.kernels.gram import ROWS_AT_LEAST, TILE_ITEMS
 from dgn_engine.kernels.ntk import Logits, logit_chunks
@@ -35,6 +37,14 @@ class PeakMemory:
         self.two = not network.own_gates
         self.soft = network.gate.soft
         self.bias = any(len(stack.biases) > 0 for stack in (network.value, network.feature))
+        stacks = [network.value, *([network.feature] if self.two else [])]
+        with torch.no_grad():
+            layers = [layer for stack in stacks for layer in stack.layer_parameters()]
+        self.normal = any(layer.norms for layer in layers)
+        # Weights with all that is folded into them, and those behind a normalisation.
+        folded = 0 if all(layer.plain for layer in layers) else 4
+        self.copied = folded * sum(p.numel() for p in network.parameters())
+        self.slopes = any(network.value.trained_slopes())
         sizes = [prod(shape) for _, shape in self.architecture.shapes()]
         self.largest = max(sizes)
         self.gates = sum(prod(shape) for shape in self.architecture.gated_shapes)
@@ -63,7 +73,8 @@ class PeakMemory:
         each = self.item * self._pass_numbers() + self._mask_bytes()
         kept = self.item * (1 + len(self.architecture.gated_shapes)) + 8 * 5
         parts = 4 if self.soft else 2
-        return self.t * each + self.pairs * kept + self.item * parts * self.tangents
+        numbers = parts * self.tangents + self.copied
+        return self.t * each + self.pairs * kept + self.item * numbers
 
     @property
     def passing(self) -> int:
@@ -146,6 +157,8 @@ class PeakMemory:
         each = (3 + waiting) * self.largest
         if self.soft:
             each += self.gates + (1 if self.two else 5) * self.largest
+        if self.slopes:
+            each += 4 * self.largest + 2 * self.gates
         if self.logits == "full":
             outputs = sum(layer.outputs for layer in self.architecture.weighted)
             each += 2 * (2 if self.soft else 1) * outputs
@@ -163,7 +176,8 @@ class PeakMemory:
                 factor = self.t * (node.inputs + 1) if self.bias else 0
                 held += factor if full else 0
                 tile = 3 * self._tile(self.m * (self.c if self.logits == "perclass" else 1))
-                most = max(most, factor + tile)
+                norms = 6 * self.t * self.c * node.outputs if self.normal else 0
+                most = max(most, factor + tile + norms)
         if full:
             layers = len(self.architecture.weighted)
             most += (layers + 3) * min(max(CACHED, self.m), self.classes * self.pairs)
@@ -174,7 +188,7 @@ class PeakMemory:
         fan_in, c = arch.fan_in(layer) + 1, self.c
         how = self.logits if self.logits in ("full", "perclass") else "total"
         windows = 3 * self.t * area * fan_in
-        norms = 4 * self.t * c * layer.outputs * area if layer.normal else 0
+        norms = 4 * self.t * c * layer.outputs * area if self.normal else 0
         if is_pairwise(layer, how, n, c, area):
             row = self.m * area**2 * (c if how == "perclass" else 1)
             sides = 2 * parts * self.t * c * layer.outputs * area

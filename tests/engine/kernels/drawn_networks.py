@@ -96,7 +96,7 @@ def _architecture(kind: str, draw: random.Random) -> Architecture:
             nodes.append(Conv(channels, channels, circular=circular, normal=normal))
     elif kind == "pooled":
         pools = [MaxPool(), AveragePool(), MaxPool(3, 1, 1), AveragePool(2, 1)]
-        for _ in range(draw.choice((1, 2))):
+        for _ in range(draw.choice((1, 2)) if side > 5 else 1):
             nodes += [draw.choice(pools), Conv(channels, channels)]
     else:
         if draw.random() < 0.3:

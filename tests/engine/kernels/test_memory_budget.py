@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -106,17 +107,22 @@ def test_the_bound_holds_for_a_module_with_trained_slopes_and_normalisations(
     monkeypatch.setattr(budget, "WORKING", LIBRARIES)
     gram.onednn_is_faster()
     torch.manual_seed(0)
-    layers = (
+    maps = (
         nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.PReLU(16),
         nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(144, 5),
     )  # fmt: skip
-    network = k.adapt(nn.Sequential(*layers).double().eval(), (3, 6, 6))
-    x = torch.randn(8, 3, 6, 6, dtype=torch.float64)
+    vectors = (
+        nn.Linear(50, 200), nn.BatchNorm1d(200), nn.PReLU(),
+        nn.Linear(200, 200), nn.LeakyReLU(), nn.Linear(200, 10),
+    )  # fmt: skip
     settings = KernelSettings(logits, memory_bytes=1 << 40)
-    assert not k.SharedKernels(network, x).sensitive().requires_grad
-    taken = peak_bytes(lambda: kernel_arrays(network, x, None, settings))
-    assert taken <= k.kernel_bytes(network, len(x), logits)
+    for layers, n, shape in ((maps, 8, (3, 6, 6)), (vectors, 80, (50,))):
+        network = k.adapt(nn.Sequential(*layers).double().eval(), shape)
+        x = torch.randn((n, *shape), dtype=torch.float64)
+        assert not k.SharedKernels(network, x).sensitive().requires_grad
+        taken = peak_bytes(partial(kernel_arrays, network, x, None, settings))
+        assert taken <= k.kernel_bytes(network, n, logits)
 
 
 CHILD = """
