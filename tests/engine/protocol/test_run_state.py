@@ -149,6 +149,11 @@ def test_a_slow_thing_is_named_until_a_run_goes_on() -> None:
     reading = after(READY, told.Working("Reading mnist", 0.4))
     assert reading.working == "Reading mnist, 40 %"
     assert reading.after(STARTED).working == ""
+    slow = after(READY, STARTED, told.Working("Testing"))
+    assert slow.working == "Testing"
+    for event in (told.Running(5), told.Paused(5), told.Finished(5), told.Diverged(5)):
+        assert slow.after(event).working == ""
+    assert slow.after(told.Rewired(5, (0,))).working == "Testing"
 
 
 def test_an_inspected_network_is_no_run() -> None:

@@ -448,14 +448,15 @@ def test_frames_are_dropped_to_nine_tenths_and_never_the_first_or_the_newest() -
     assert choose_dropped(frames(2), [], cap=1) == []
 
 
-def test_a_state_that_cannot_be_read_hides_no_other(memory: Path) -> None:
+def test_states_that_cannot_be_read_hide_no_others(memory: Path) -> None:
     places = memory / "checkpoints"
+    sound = {0: {"lines": 50}, 11: {"frames": 60}, 6: {"order": 70}}
     for n in range(12):
         (places / f"{n:09}").mkdir(parents=True)
-        text = json.dumps({"lines": n, "frames": n, "order": n}) if n in (5, 11) else "[" * n
+        text = json.dumps(sound[n]) if n in sound else "["
         (places / f"{n:09}" / "state.json").write_text(text)
     found = serial_numbers.find_next_numbers(memory, Manifest.of(0, [], [], {}), [])
-    assert (found.lines, found.frames, found.checkpoints) == (11, 11, 12)
+    assert (found.lines, found.frames, found.checkpoints) == (50, 60, 71)
 
 
 def test_an_event_of_the_log_is_known_by_its_word() -> None:
