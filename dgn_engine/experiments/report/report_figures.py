@@ -169,7 +169,7 @@ def _label_curves(
 ) -> None:
     """Names at the right, each at the height of its curve's end where there is room for it."""
     height = axes.get_position().height * drawn.get_figheight() * 72
-    if len(figure.lines) < 2 and not any(line.label for line in figure.lines):
+    if not any(line.label for line in figure.lines):
         return
     places = []
     for index, (value, colour) in enumerate(ends):

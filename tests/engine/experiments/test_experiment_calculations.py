@@ -173,6 +173,13 @@ def test_distances_of_wide_networks_from_their_limits() -> None:
         assert found["beta"][place] == near(distance(kernel, predicted))
 
 
+def test_examples_on_one_ray_have_no_angle_though_their_cosine_is_rounded_up() -> None:
+    z = torch.tensor([[1.0, 4.0, 4.0], [3.0, 12.0, 12.0]], dtype=torch.float64)
+    unit = z / z.norm(dim=1, keepdim=True)
+    assert float((unit @ unit.T)[0, 1]) > 1.0
+    assert theory_infinite_width._angles(z).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
 def test_angles_and_overlaps_by_layer() -> None:
     found = theory_infinite_width.angles(work(width=20, seed=2))
     x = initial.unit_inputs(10, (10,), 2).numpy()

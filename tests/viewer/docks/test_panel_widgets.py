@@ -32,7 +32,8 @@ from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.elements import Axis, Chart, Empty, Fact, Scene, Shown
 from dgn_viewer.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, choice
-from dgn_viewer.style.theme import DARK, LIGHT
+from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.theme import DARK, LIGHT, Theme
 from tests.viewer.panels.pictures import run
 
 FACTS = (Fact("rank", "4", "How many."), Fact("ν", "12", "How hard."))
@@ -293,6 +294,21 @@ def test_the_parts_of_a_panel_have_their_places_and_names(
     assert panel.palette().color(panel.backgroundRole()) == QColor(DARK.panel)
     assert not about.icon().isNull()
     assert not export.icon().isNull()
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_buttons_have_quiet_icons_of_their_own_in_both_themes(
+    make_panel: Callable[[], PanelDock], qtbot: QtBot, theme: Theme
+) -> None:
+    panel, dock = make_panel(), QDockWidget("Panel")
+    qtbot.addWidget(dock)
+    title = DockTitle(dock)
+    title.set_theme(theme)
+    panel.set_theme(theme)
+    buttons = (*panel.findChildren(QToolButton), *title.findChildren(QToolButton))
+    for button, name in zip(buttons, ("about", "export", "float", "close"), strict=True):
+        wanted = icon(name, theme, colour=theme.muted)
+        assert button.icon().pixmap(16).toImage() == wanted.pixmap(16).toImage(), name
 
 
 def test_an_option_with_one_value_is_hidden_and_the_chosen_one_is_kept(
