@@ -54,16 +54,16 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
         window.removeDockWidget(dock)
     first = docks[_head(tree)]
     window.addDockWidget(_AREA, first)
-    _place(window, docks, tree)
     shown = _names(tree)
-    for name in shown:
-        docks[name].show()
     for name, dock in docks.items():
-        if name not in shown:  # it has a place for when it is opened
+        if name not in shown:  # it has a place for when it is opened; beside tabs Qt loses them
             window.splitDockWidget(first, dock, Qt.Orientation.Vertical)
             dock.hide()
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
                 _float(window, dock, floating[name])
+    _place(window, docks, tree)
+    for name in shown:
+        docks[name].show()
     if (room := window.layout()) is not None:
         room.activate()  # so that the docks have places that can be changed
     _share_out(window, docks, tree)

@@ -62,7 +62,7 @@ def inline_svg(figure: Figure) -> str:
         lambda found: f"var(--{names[found[0]]})" if found[0] in names else found[0],
         text,
     )
-    return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text, count=1)
+    return re.sub(r'width="[\d.]+pt" height="[\d.]+pt"', 'role="img"', text)
 
 
 def draw(figure: Figure) -> Drawn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +302,22 @@ def test_a_shift_that_changes_the_kernel_is_an_error(monkeypatch: pytest.MonkeyP
     """Zero padding at the borders is not invariant; circular padding is."""
     monkeypatch.setattr(theory_ntk_npk, "convolutional", _zero_padded)
     assert theory_ntk_npk._rotation_error() > 1e-3
+
+
+def test_every_shift_of_rows_and_of_columns_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+    usual = theory_ntk_npk.neural_path_kernel
+
+    def watched(architecture: Architecture, gates: Any, x: torch.Tensor) -> torch.Tensor:
+        seen.append(x)
+        return usual(architecture, gates, x)
+
+    monkeypatch.setattr(theory_ntk_npk, "neural_path_kernel", watched)
+    assert theory_ntk_npk._rotation_error() < 1e-12
+    shifts = list(product(range(4), range(4)))
+    for both, (rows, columns) in zip(seen, shifts, strict=True):
+        turned, straight = both[:3].numpy(), both[3:].numpy()
+        assert (turned == np.roll(np.roll(straight, rows, 2), columns, 3)).all()
 
 
 def _zero_padded(channels: int, side: int) -> Any:

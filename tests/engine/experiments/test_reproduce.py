@@ -209,6 +209,27 @@ def test_a_unit_that_fails_is_reported_with_its_trouble(tmp_path: Path) -> None:
     assert "nowhere.pt" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("trouble", [ValueError("a fault of ours"), KeyboardInterrupt()])
+def test_what_breaks_an_experiment_off_is_seen_in_its_progress(
+    trouble: BaseException, tmp_path: Path
+) -> None:
+    told: list[tuple[str, float]] = []
+
+    class Breaks(SerialExecutor):
+        def run(self, units: Any, root: Path, on_update: Any, stopped: Any) -> None:
+            told.append((reproduction_progress.read(root).state, 0.0))
+            on_update(UnitProgress("run-s0", "running", 0.5))
+            now = reproduction_progress.read(root)
+            told.append((now.state, now.fraction))
+            raise trouble
+
+    with pytest.raises(type(trouble)):
+        reproduce(_task(tmp_path), Breaks(), _never)
+    assert told == [("running", 0.0), ("running", pytest.approx(0.5 / 3))]
+    assert reproduction_progress.read(tmp_path).state == "failed"
+    assert document.read(tmp_path).state == "running"  # nothing of it is judged
+
+
 def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:
     units = _plan(Request()).units
     now = 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QCursor
-from PySide6.QtWidgets import QLabel, QMainWindow, QWidget
+from PySide6.QtWidgets import QLabel, QMainWindow, QTabBar, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_viewer.docks import dock_layout
@@ -105,6 +105,11 @@ LAYOUTS: tuple[tuple[dict[str, Any], Any], ...] = (
         },
         ("b", ["c", {"a", "d"}]),
     ),
+    (  # tabs at first, and two panels closed
+        {"across": True, "shares": [0.6, 0.4], "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}]},
+        ({"a", "b"}, "c"),
+    ),
+    ({"tabs": ["b", "a"]}, {"a", "b"}),
 )
 
 
@@ -116,6 +121,11 @@ def test_a_layout_is_taken_and_described_alike(
     qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))  # docks glide to their sizes
     assert shape(docks.layout()["tree"]) == expected
     assert set(docks.visible()) == set(dock_layout._fronts(tree))
+    closed = [name for name in SPECS if not docks.is_open(name)]
+    assert set(closed) == set(SPECS) - set(dock_layout._names(tree))
+    for name in closed:
+        docks.toggle(name)
+    qtbot.waitUntil(lambda: {*dock_layout._fronts(tree), *closed} <= set(docks.visible()))
 
 
 def alike(found: Any, wanted: Any) -> bool:
@@ -358,6 +368,20 @@ def test_the_panel_in_front_is_that_with_the_keyboard_else_the_first(docks: Pane
     for name in ("a", "b", "d"):
         docks.toggle(name)
     assert docks.front() == ""
+
+
+def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot: QtBot) -> None:
+    tree = {
+        "across": True, "shares": [0.5, 0.5], "parts": [{"tabs": ["a", "b"]}, {"tabs": ["c"]}],
+    }  # fmt: skip
+    assert docks.put_layout({"tree": tree})
+    qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))
+    before = docks.layout()
+    for host in docks.hosts.values():
+        bar = QTabBar(host)
+        bar.setGeometry(0, 0, 1000, 40)
+        bar.setVisible(True)
+    assert docks.layout() == before
 
 
 def test_a_panel_behind_a_tab_is_open_and_not_visible(docks: PanelDocks, qtbot: QtBot) -> None:

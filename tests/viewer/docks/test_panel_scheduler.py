@@ -264,6 +264,26 @@ def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -
     stage.scheduler.stop()
 
 
+def test_a_panel_that_comes_into_sight_or_is_chosen_in_is_drawn_without_being_asked_for(
+    stage: Stage,
+) -> None:
+    stage.docks.seen = []
+    stage.all_drawn()
+    stage.docks.seen = ["npk"]
+    assert not stage.scheduler._timer.isActive()
+    stage.docks.changed.emit()
+    assert stage.scheduler._timer.isActive()
+    assert stage.turn() == ["npk"]
+    host = stage.docks.hosts["npk"]
+    host.chosen = {"show": "kernel"}
+    host.choices_changed.emit()
+    assert stage.scheduler._timer.isActive()
+    assert stage.turn() == ["npk"]
+    stage.scheduler.refresh()
+    assert stage.scheduler._timer.remainingTime() <= 1
+    stage.scheduler.stop()
+
+
 def test_what_is_due_is_drawn_by_itself_until_it_is_stopped(stage: Stage, qtbot: QtBot) -> None:
     stage.scheduler.refresh()
     stage.scheduler.refresh()
