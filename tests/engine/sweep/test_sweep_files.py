@@ -147,13 +147,13 @@ def test_each_training_that_is_not_possible_is_named_with_the_reason() -> None:
     assert refused(small(0), trained("a", training=endless)) == (
         "The run a is not possible: training.epochs is 0, which never ends; say how many."
     )
+    wired = replace(SMALL.gating, wiring=(1, 0, 2))
+    assert "The run a is not possible: " in refused(trained("a", gating=wired))
     unknown = trained("a", data=DataConfig("digts"))
     for here in (True, False):
         said = refused(unknown, here=here)
         assert said.startswith("The run a is not possible: There is no data set 'digts'; choose")
         assert said.endswith("Did you mean 'digits'?")
-        wired = replace(SMALL.gating, wiring=(1, 0, 2))
-        assert "The run a is not possible" in refused(trained("a", gating=wired), here=here)
         net = NetConfig("fc", (("width", 8), ("depth", 1)))
         assert "The run a is not possible" in refused(trained("a", net=net), here=here)
         odd = DataConfig("digits", options=(("size", 3),))

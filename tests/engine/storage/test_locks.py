@@ -1,0 +1,173 @@
+"""Locks of run folders: who holds one, what a stranger's lock means, where there are no locks."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage import lock
+from dgn_engine.storage.lock import Lock, LockHeldError, LockHolder, holder, last_holder
+
+HERE = platform.node()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "lock"
+
+
+def left(path: Path, **given: Any) -> LockHolder:
+    """A lock that somebody wrote and did not release."""
+    path.touch()
+    fields = {"pid": 2**22 + 5, "host": HERE, "boot": lock._boot(), "inode": path.stat().st_ino}
+    owner = LockHolder(**{**fields, **given})
+    path.write_text(json.dumps(vars(owner)))
+    return owner
+
+
+@pytest.fixture
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that has none."""
+
+    def unsupported(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+
+
+def test_a_lock_names_its_holder_until_it_is_released(path: Path) -> None:
+    held = Lock(path)
+    held.take()
+    owner = LockHolder(os.getpid(), HERE, lock._boot(), path.stat().st_ino)
+    assert holder(path) == last_holder(path) == owner
+    held.retake()  # the same file
+    with pytest.raises(LockHeldError) as refused:
+        Lock(path).take()
+    words = f"{path.parent} is being written by process {os.getpid()} on {HERE}."
+    assert (str(refused.value), refused.value.elsewhere) == (words, None)
+    held.release()
+    held.release()
+    assert path.read_bytes() == b""
+    assert holder(path) is last_holder(path) is None
+
+
+def test_a_lock_that_was_not_released_is_taken_where_nobody_holds_it(path: Path) -> None:
+    owner = left(path)
+    assert last_holder(path) == owner
+    assert holder(path) is None
+    assert lock.is_abandoned(path)
+    mine = Lock(path)
+    mine.take()
+    assert not lock.is_abandoned(path)
+    mine.release()
+    assert not lock.is_abandoned(path)  # nobody wrote it
+
+
+@pytest.mark.parametrize("change", [{"host": "elsewhere"}, {"inode": 1}])
+def test_a_lock_of_another_machine_or_a_copied_one_is_not_abandoned(
+    path: Path, change: dict[str, Any]
+) -> None:
+    left(path, **change)
+    assert not lock.is_abandoned(path)
+
+
+def test_a_lock_of_another_machine_is_respected_with_what_to_do(path: Path) -> None:
+    owner = left(path, host="elsewhere", pid=7)
+    with pytest.raises(LockHeldError) as refused:
+        Lock(path).take()
+    assert str(refused.value) == (
+        f"{path.parent} was left locked by process 7 on elsewhere; if nothing runs there any more, "
+        f"delete {path} and try again."
+    )
+    assert refused.value.elsewhere == owner
+    assert last_holder(path) == owner  # it is left as it is
+    left(path, host="elsewhere", inode=1)  # a copy of its folder
+    mine = Lock(path)
+    mine.take()
+    mine.release()
+
+
+def test_a_lock_of_a_dead_process_elsewhere_is_emptied_and_no_other(path: Path) -> None:
+    lock.free(path, 7, "elsewhere")  # there is none
+    assert not path.exists()
+    owner = left(path, host="elsewhere", pid=7)
+    for pid, host in ((8, "elsewhere"), (7, "nowhere")):
+        lock.free(path, pid, host)
+        assert last_holder(path) == owner
+    lock.free(path, 7, "elsewhere")
+    assert path.read_bytes() == b""
+    mine = left(path, pid=7)
+    lock.free(path, 7, HERE)
+    assert last_holder(path) == mine
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_the_process_is_asked_for(path: Path) -> None:
+    left(path, pid=os.getpid())
+    assert holder(path) is not None
+    with pytest.raises(LockHeldError):
+        Lock(path).take()
+    left(path, pid=os.getpid(), boot="another")  # numbers of processes are given again
+    assert holder(path) is None
+    left(path)
+    assert holder(path) is None
+    mine = Lock(path)
+    mine.take()
+    mine.release()
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_a_process_of_another_user_lives_as_well(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    left(path)
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert holder(path) is not None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"pid": "x"}', b"\xff"])
+def test_nonsense_in_a_lock_is_nobody(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert holder(path) is last_holder(path) is None
+    assert not lock.is_abandoned(path)
+    mine = Lock(path)
+    mine.take()
+    mine.release()
+
+
+def test_nothing_is_locked_through_a_link_or_in_no_folder(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").touch()
+    path.symlink_to(tmp_path / "other")
+    for act in (Lock(path).take, lambda: lock.is_abandoned(path)):
+        with pytest.raises(OSError, match="Too many levels"):
+            act()
+    assert holder(path) is None
+    with pytest.raises(FileNotFoundError):
+        Lock(tmp_path / "no" / "lock").take()
+
+
+def test_a_folder_that_was_away_is_locked_again_or_the_reason_is_an_error(
+    path: Path, tmp_path: Path
+) -> None:
+    held = Lock(path)
+    held.take()
+    path.rename(tmp_path / "away")
+    held.retake()
+    assert holder(path) is not None
+    path.unlink()
+    left(path, host="elsewhere", pid=7)
+    with pytest.raises(OSError, match="was left locked by process 7 on elsewhere"):
+        held.retake()
+    held.release()
+    assert issubclass(LockHeldError, UserError)
