@@ -271,6 +271,8 @@ def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
         ("0", "Flatten"), ("body.0", "Linear"), ("body.1", "ReLU"), ("2", "ReLU"),
     ]  # fmt: skip
     assert found[1].numbers == {"in_features": 3, "out_features": 2}
+    linear = layer("linear.Linear", in_features=2, out_features=2, _parameters=table(w=tensor(2)))
+    assert [one.name for one in tree_of(sequence(("0", linear), ("1", relu))).layers] == ["0", "1"]
     two = stated_layers(sequence(("a", sequence(("b", inner))), ("c", relu)))
     assert [one.name for one in two] == ["a.b.0", "a.b.1", "c"]
     hooked = sequence(("0", relu), _forward_hooks=table(h=1))

@@ -1,0 +1,255 @@
+"""The recorder over a folder that is made up: order, pauses, what is held and what is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dgn_engine.protocol.events import Event, Failed, RecordingPaused, RecordingResumed
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.runs import recorder as module
+from dgn_engine.storage.runs.recorder import Recorder
+from dgn_engine.storage.runs.run_checkpoints import Snapshot
+
+FULL = OSError(28, "No space left on device")
+PAUSED = "Recording to /runs/a is paused: No space left on device."
+
+
+class Folder:
+    """A run's folder that fails as long as `trouble` is set; `done`: what was written."""
+
+    path = Path("/runs/a")
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self.trouble: Exception | None = None
+        self.closed = False
+        self.may = threading.Event()
+        self.may.set()
+        self.lines = 7
+
+    def _write(self, what: Any) -> None:
+        assert self.may.wait(60)
+        if self.trouble is not None:
+            raise self.trouble
+        self.done.append(what)
+
+    def note(self, name: str, fields: Any) -> None:
+        self._write((name, dict(fields).get("step")))
+
+    def add_frame(self, frame: Frame) -> None:
+        self._write(("frame", frame.step))
+
+    def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
+        self._write((kept, snapshot.step))
+
+    def sync(self) -> None:
+        self._write("sync")
+
+    def recover(self) -> None:
+        self._write("recover")
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def written(self) -> list[Any]:
+        return [one for one in self.done if one not in ("sync", "recover")]
+
+
+@pytest.fixture
+def folder() -> Folder:
+    return Folder()
+
+
+@pytest.fixture
+def begin(folder: Folder) -> Iterator[Callable[[float], Recorder]]:
+    """A recorder that tries again after so long; it is closed afterwards."""
+    made: list[Recorder] = []
+
+    def begun(retry: float = 1e9) -> Recorder:
+        given: Any = folder
+        made.append(Recorder(given, retry))
+        return made[-1]
+
+    yield begun
+    folder.trouble = None
+    folder.may.set()
+    for one in made:
+        one.close()
+        assert folder.closed
+
+
+def snapshot(step: int, value: float = 1.0) -> Snapshot:
+    return Snapshot({"value.weights.0": torch.full((2,), value)}, {"step": step})
+
+
+def frame(step: int) -> Frame:
+    return Frame(1, step, 0.0, 0.0, None)
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_all_is_written_in_order_and_a_mark_says_when(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin()
+    recorder.note("Measured", {"step": 3})
+    assert recorder.add_frame(frame(3))
+    recorder.checkpoint(snapshot(3), "before FL")
+    recorder.checkpoint(snapshot(4, float("nan")))  # not finite: the last finite one stays
+    mark = recorder.mark()
+    assert mark.done.wait(60)
+    assert mark.lines == 7
+    assert folder.written == [("Measured", 3), ("frame", 3), ("before FL", 3)]
+    assert folder.done[-1] == "sync"
+    assert not recorder.saving
+    assert recorder.flush()
+    assert recorder.take_events() == []
+    assert recorder.close()
+    assert not recorder.flush(0.01)
+    recorder.note("Measured", {"step": 9})  # too late, and no harm
+    assert len(folder.written) == 3
+    assert recorder._thread.daemon
+
+
+def test_a_checkpoint_is_being_saved_until_it_is_on_disk(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin()
+    folder.may.clear()
+    recorder.checkpoint(snapshot(3))
+    assert recorder.saving
+    folder.may.set()
+    assert recorder.flush()
+    assert not recorder.saving
+
+
+def test_frames_that_the_disk_cannot_follow_are_dropped(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin()
+    folder.may.clear()
+    recorder.note("Measured", {"step": 1})  # the disk is busy with it
+    taken = [recorder.add_frame(frame(step)) for step in range(6)]
+    assert taken == [True] * 4 + [False] * 2
+    folder.may.set()
+    assert recorder.flush()
+    assert [one[1] for one in folder.written[1:]] == [0, 1, 2, 3]
+    assert recorder.add_frame(frame(9), patience=1.0)
+
+
+def test_what_comes_while_the_disk_is_full_is_held_and_written_when_it_is_not(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin(0.001)
+    folder.trouble = FULL
+    recorder.note("Measured", {"step": 5})
+    until(lambda: recorder.paused)
+    assert recorder.paused == PAUSED
+    assert recorder.take_events() == [RecordingPaused(PAUSED, 5)]
+    assert not recorder.add_frame(frame(6))
+    assert not recorder.flush(1.0)
+    mark = recorder.mark()
+    assert mark.done.wait(60)
+    assert mark.lines == -1
+    for step in (6, 7):
+        recorder.note("Measured", {"step": step})
+        recorder.checkpoint(snapshot(step), f"at {step}")
+    assert not recorder.saving  # nobody waits for it
+    recorder.note("Other", {})
+    assert recorder.mark().done.wait(60)
+    folder.trouble = None
+    until(lambda: not recorder.paused)
+    assert folder.written == [
+        ("RecordingPaused", 5), ("Measured", 5), ("Measured", 6), ("Measured", 7), ("at 7", 7),
+        ("Other", None), ("RecordingResumed", 7),
+    ]  # fmt: skip
+    assert recorder.take_events() == [RecordingResumed(7, 0)]
+    recorder.note("Measured", {"step": 8})
+    assert recorder.flush()
+    assert folder.written[-1] == ("Measured", 8)
+
+
+def test_the_oldest_lines_go_where_too_many_are_held_and_they_are_counted(
+    folder: Folder, begin: Callable[..., Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELD_LINES", 3)
+    recorder = begin()
+    folder.trouble = FULL
+    for step in range(1, 6):
+        recorder.note("Measured", {"step": step})
+    recorder.checkpoint(snapshot(6), "kept")
+    recorder.note("Measured", {"step": 7})
+    assert recorder.mark().done.wait(60)
+    folder.trouble = None
+    assert recorder.close()
+    assert folder.written == [
+        ("RecordingPaused", 1), ("Measured", 5), ("kept", 6), ("Measured", 7),
+        ("RecordingResumed", 7),
+    ]  # fmt: skip
+    assert recorder.take_events() == [RecordingPaused(PAUSED, 1), RecordingResumed(7, 4)]
+
+
+def test_a_disk_that_stays_full_leaves_it_unsaved_and_says_so_once(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin(0.001)
+    folder.trouble = FULL
+    recorder.note("Measured", {"step": 5})
+    until(lambda: recorder.paused)
+    time.sleep(0.02)  # it is tried again and again
+    assert not recorder.close()
+    assert recorder.take_events() == [RecordingPaused(PAUSED, 5)]
+    assert folder.written == []
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [(OSError(None, "the log is closed"), "the log is closed"), (OSError(), "")],
+)
+def test_trouble_without_a_number_is_told_in_its_words(
+    folder: Folder, begin: Callable[..., Recorder], trouble: OSError, words: str
+) -> None:
+    recorder = begin()
+    folder.trouble = trouble
+    recorder.note("Measured", {"step": 5})
+    until(lambda: recorder.paused)
+    assert recorder.paused == f"Recording to /runs/a is paused: {words}."
+
+
+def test_a_fault_of_ours_ends_the_record_and_is_told(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin()
+    folder.trouble = ValueError("a fault made for the test")
+    recorder.checkpoint(snapshot(3))
+    until(lambda: folder.closed)
+    until(lambda: recorder._ended.is_set())
+    events: list[Event] = recorder.take_events()
+    assert isinstance(events[0], Failed)
+    assert events[0].what == "The recorder failed: a fault made for the test."
+    assert "Traceback" in events[0].traceback
+    assert not recorder.saving
+    assert not recorder.close()
+
+
+def test_the_log_is_synced_while_nothing_comes(
+    folder: Folder, begin: Callable[..., Recorder]
+) -> None:
+    recorder = begin(0.001)
+    until(lambda: "sync" in folder.done)
+    folder.trouble = FULL
+    until(lambda: recorder.paused)
+    assert recorder.take_events() == [RecordingPaused(PAUSED, 0)]
