@@ -11,8 +11,10 @@ import pytest
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_state import RunState
 from dgn_engine.session.process_session import ProcessSession
-from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, poisons
+from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, changes_undone, poisons
 from tests.engine.session.conftest import STARTED
 
 DIALS = told.SettingChanged(0, 1e-3, 8.0, "image", 0.0)
@@ -111,3 +113,55 @@ def test_a_fault_of_cuda_is_told_from_one_of_ours() -> None:
 
 def test_a_session_that_was_never_started_closes() -> None:
     assert ProcessSession().close(60.0)
+
+
+def test_each_change_that_is_not_in_force_any_more_is_named() -> None:
+    before = RunState().after(STARTED).after(DIALS)
+    changes: list[tuple[told.Event, tuple[str, ...]]] = [
+        (told.RegimeSwapped(5, "DL", "FL", (), (), (), ()), ("regime DL",)),
+        (told.Rewired(5, (1, 0)), ("order of the gate layers",)),
+        (replace(DIALS, learning_rate=0.5), ("learning rate 0.001",)),
+        (replace(DIALS, beta=2.0), ("β 8",)),
+        (replace(DIALS, value_input="ones"), ("value input image",)),
+        (replace(DIALS, pace=60.0), ()),
+        (told.Paused(9), ()),
+    ]
+    for event, undone in changes:
+        assert changes_undone(before, before.after(event)) == undone
+    assert changes_undone(RunState(), before) == ("regime ",)
+
+
+def test_the_step_that_was_reached_is_the_last_that_was_heard_of(folder: Path) -> None:
+    restart = EngineRestart(str(folder.parent), Clock())
+    training(restart)
+    heard: list[told.Event] = [
+        told.Measured(500, 1.0, 0.5, 0.5), told.ProbeScalars(600, "npk", {}),
+        told.Measured(550, 1.0, 0.5, 0.5),
+    ]  # fmt: skip
+    for event, step in zip(heard, (500, 600, 600), strict=True):
+        restart.on_event(event, 77)
+        assert f"at step {step:,}." in restart.final_failure("x").what
+    restart.on_frame(Frame(1, 700, 0.0, 0.0, None))
+    restart.on_frame(Frame(1, 650, 0.0, 0.0, None))
+    assert "at step 700." in restart.final_failure("x").what
+    assert restart.left == str(folder)
+    restart.on_event(STARTED, 77)  # another run, whose folder is not there yet
+    assert restart.left == ""
+    assert restart.final_failure("x").what.startswith("The engine process died (x) at step 0. Run")
+    restart.on_event(told.RunContinued(41, "", "/elsewhere"), 77)
+    assert restart.left == "/elsewhere"
+    assert "at step 41." in restart.final_failure("x").what
+
+
+def test_a_run_that_goes_on_after_a_fault_trains_again_after_a_death(folder: Path) -> None:
+    restart = EngineRestart(str(folder.parent), Clock())
+    training(restart)
+    restart.on_event(told.Failed("a fault of ours", ""), 77)
+    restart.on_event(told.Running(5), 77)
+    assert restart.after_death("signal 9")[-1] == do.ContinueRun(str(folder), paused=False)
+    poisoned = EngineRestart(str(folder.parent), Clock())
+    poisoned.on_event(STARTED, 77)
+    poisoned.on_event(DIALS, 77)
+    poisoned.on_event(told.Failed("x: CUDA error: y", ""), 77)
+    # CUDA ended it, not the run; and nothing was watched
+    assert poisoned.after_death("x") == (do.ContinueRun(str(folder), paused=False),)

@@ -280,6 +280,8 @@ def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
         "torch.nn.modules.container.Sequential", "ReLU",
     ]  # fmt: skip
     assert stated_layers(relu) == ()
+    bare = InertObject("torch.nn.modules.container.Sequential", ())
+    assert [one.name for one in stated_layers(sequence(("0", bare), ("1", relu)))] == ["1"]
     wrapped = InertObject(
         "torch.nn.parallel.data_parallel.DataParallel", (),
         state=table(_modules=table(module=sequence(("0", relu)))),
@@ -347,10 +349,20 @@ def test_a_pickle_of_too_many_steps_or_too_long_numbers_is_refused(
     monkeypatch.setattr(limits, "OPERATIONS", 50)
     assert refusal(load, ones) == "has a pickle of more than 50 instructions"
     monkeypatch.undo()
-    assert load(pickle.dumps(1 << 2000, protocol=2)) == 1 << 2000
-    assert "number of unreasonable length" in refusal(load, pickle.dumps(1 << 2100, protocol=2))
+    assert load(pickle.dumps(1 << 2046, protocol=2)) == 1 << 2046  # 256 bytes
+    assert "number of unreasonable length" in refusal(load, pickle.dumps(1 << 2047, protocol=2))
     monkeypatch.setattr(limits, "PICKLE", 20)
     assert load(pickle.dumps("x" * 10, protocol=4)) == "x" * 10
     long = pickle.dumps(["x" * 12, "y" * 12], protocol=4)
     assert "more text in its pickle" in refusal(load, long)
     assert refusal(load, ones[:-1]) == "is cut off within its pickle"
+
+
+def test_names_that_an_object_is_made_with_are_members_of_it() -> None:
+    made = b"\x80\x04ca\nThing\n(K\x01t}X\x01\0\0\0kK\x02s\x92."  # a.Thing(1, k=2)
+    thing, end = read_pickle(made, 0, build, storage)
+    assert (thing.callee, thing.arguments, thing.pairs, end) == (
+        "a.Thing", (1,), [("k", 2)], len(made),
+    )  # fmt: skip
+    ordered = made.replace(b"ca\nThing\n(K\x01t", b"ccollections\nOrderedDict\n(t")
+    assert read_pickle(ordered, 0, build, storage)[0].pairs == []  # those are its own
