@@ -1,15 +1,18 @@
 """What the public functions of this package are given, checked once a call, before any work.
 
-Shapes, types and devices of tensors, never their numbers, so that a check costs microseconds; of
-indices, masks and single numbers the range as well.
+Shapes, types and devices of tensors, and in one pass that their numbers are finite; of indices,
+masks and single numbers the range as well. No sentence prints a tensor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from numbers import Real
+from types import NoneType
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,13 +21,16 @@ from dgn_engine.model.architecture import Architecture, GlobalMaxPool, MaxPool
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 
 FLOATS = (torch.float32, torch.float64)
+LONGEST = 60  # characters of a wrong value that a sentence repeats
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-def check_tensor(name: str, value: object, axes: int = 2, like: Tensor | None = None) -> None:
-    """A float32 or float64 tensor with at least so many axes, none of them empty, on the device
-    of `like`. Integers are refused because products of uint8 overflow, bool and half precision
-    because they count no further than one or 2,048."""
+def check_tensor(
+    name: str, value: object, axes: int = 2, like: Tensor | None = None, finite: bool = True
+) -> None:
+    """A float32 or float64 tensor of finite numbers (unless `finite` is False) with at least so
+    many axes, none of them empty, on the device of `like`. Integers are refused because products
+    of uint8 overflow, bool and half precision because they count no further than one or 2,048."""
     value = _strided(name, value)
     if value.dtype not in FLOATS:
         raise ArgumentError(
@@ -41,6 +47,26 @@ def check_tensor(name: str, value: object, axes: int = 2, like: Tensor | None = 
         raise ArgumentError(
             f"{name} lies on {value.device}, what it is computed with on {like.device}; move one "
             "of them."
+        )
+    if finite:
+        check_finite(name, value)
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """No NaN and no infinity in examples (n, ...): a gate of NaN is closed like any other, so that
+    kernels of gates would hide it. One sum, which is finite only where every number is; it may
+    overflow by itself, so that only then each number is looked at."""
+    value = value.detach()
+    if bool(torch.isfinite(value.sum())):
+        return
+    bad = ~torch.isfinite(value)
+    if bool(bad.any()):
+        example = (
+            int(bad.flatten(1).any(1).nonzero()[0]) if bad.dim() > 1 else int(bad.nonzero()[0])
+        )
+        raise ArgumentError(
+            f"{name} holds values that are not finite (NaN or infinity), first in example "
+            f"{example}, counted from 0; leave such examples out, or mend them."
         )
 
 
@@ -218,65 +244,86 @@ def check_module(name: str, value: object) -> None:
 def check_count(name: str, value: object, least: int = 1, most: int | None = None) -> None:
     """A whole number within its bounds."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise ArgumentError(f"{name} is {value!r}; a whole number is needed.")
+        raise ArgumentError(f"{name} is {_shown(value)}; a whole number is needed.")
     if value < least or (most is not None and value > most):
-        bounds = f"at least {least}" if most is None else f"between {least} and {most}"
-        raise ArgumentError(f"{name} is {value}; it must be {bounds}.")
+        bounds = f"at least {least}" if most is None else f"between {least} and {most:,}"
+        raise ArgumentError(f"{name} is {_shown(value)}; it must be {bounds}.")
 
 
 def check_sequence(name: str, value: object) -> None:
     """Some numbers in a row: a list, tuple or range, not empty."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence) or not len(value):
-        raise ArgumentError(f"{name} is {value!r}; a list of at least one number is needed.")
+        raise ArgumentError(f"{name} is {_shown(value)}; a list of at least one number is needed.")
 
 
 def check_number(name: str, value: object, above: float | None = None) -> None:
     """A finite number of at least 0, or greater than `above`."""
     if not isinstance(value, Real) or isinstance(value, bool):
-        raise ArgumentError(f"{name} is {value!r}; a number is needed.")
-    number = float(value)
+        raise ArgumentError(f"{name} is {_shown(value)}; a number is needed.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = float("inf")
     if not (number > above if above is not None else number >= 0) or number == float("inf"):
         bound = "0 or greater" if above is None else f"greater than {above:g}"
-        raise ArgumentError(f"{name} is {value}; it must be {bound}, and finite.")
+        raise ArgumentError(f"{name} is {_shown(value)}; it must be {bound}, and finite.")
 
 
 def check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ArgumentError(f"{name} is {value!r}; True or False is needed.")
+        raise ArgumentError(f"{name} is {_shown(value)}; True or False is needed.")
 
 
 def check_trains(value: object) -> None:
     """Which of the two networks trains, or None."""
     if value is None:
         return
-    if not isinstance(value, (tuple, list)) or not value or not set(value) <= {"value", "feature"}:
+    words = isinstance(value, (tuple, list)) and all(isinstance(word, str) for word in value)
+    if not words or not value or not set(value) <= {"value", "feature"}:  # type: ignore[call-overload]
         raise ArgumentError(
-            f"trains is {value!r}; a tuple of 'value', 'feature' or both is needed."
+            f"trains is {_shown(value)}; a tuple of 'value', 'feature' or both is needed."
         )
 
 
 def check_word(name: str, value: object, words: object) -> None:
     """One of the words of a Literal type."""
-    if value not in get_args(words):
-        raise ArgumentError(f"{name} is {value!r}; it must be one of {', '.join(get_args(words))}.")
+    if not isinstance(value, str) or value not in get_args(words):
+        known = ", ".join(get_args(words))
+        raise ArgumentError(f"{name} is {_shown(value)}; it must be one of {known}.")
+
+
+def _shown(value: object) -> str:
+    """A wrong argument in a few words: short plain values as they are, others by their type."""
+    if isinstance(value, (str, int, float, Fraction, NoneType)):
+        try:
+            text = repr(value)
+        except ValueError:  # a whole number with more digits than Python prints
+            return "a number of thousands of digits"
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    if isinstance(value, (Tensor, np.ndarray)):
+        return f"of type {type(value).__name__}, with shape {tuple(value.shape)}"
+    if isinstance(value, (list, tuple)) and len(value) <= 4:
+        members = ", ".join(_shown(one) for one in value) or "nothing"
+        return f"of type {type(value).__name__}, of {members[: 2 * LONGEST]}"
+    return f"of type {type(value).__name__}"
 
 
 def check_kernel(name: str, kernel: object) -> None:
     """A square matrix (n, n)."""
-    check_tensor(name, kernel)
+    check_tensor(name, kernel, finite=False)
     assert isinstance(kernel, Tensor)
     if kernel.dim() != 2 or kernel.shape[0] != kernel.shape[1]:
         raise ArgumentError(f"{name} has shape {tuple(kernel.shape)}; it must be square, (n, n).")
 
 
 def check_targets(targets: object, n: int) -> None:
-    """Targets (n,) or (n, C) of ±1, finite."""
+    """Targets (n,) or (n, C) of ±1, finite and not all zero."""
     if isinstance(targets, Tensor) and targets.dtype in WHOLE:
         raise ArgumentError(
             f"targets has dtype {targets.dtype}; targets are numbers of ±1 for each class "
             "(class_targets(labels, classes) makes them of class numbers)."
         )
-    check_tensor("targets", targets, 1)
+    check_tensor("targets", targets, 1, finite=False)
     assert isinstance(targets, Tensor)
     if targets.dim() > 2 or len(targets) != n:
         raise ArgumentError(
@@ -285,6 +332,13 @@ def check_targets(targets: object, n: int) -> None:
         )
     if not bool(torch.isfinite(targets).all()):
         raise ArgumentError("targets holds values that are not finite.")
+    energy = float(targets.detach().double().square().sum())
+    if not 0 < energy * energy < float("inf"):
+        size = "zero" if energy < 1 else "too large to be squared"
+        raise ArgumentError(
+            f"targets are all {size}, so that nothing of them can be measured or fitted; targets "
+            "are numbers of ±1 for each class (class_targets(labels, classes) makes them)."
+        )
 
 
 def check_indices(name: str, value: object, n: int) -> None:
@@ -300,6 +354,6 @@ def check_indices(name: str, value: object, n: int) -> None:
 def check_generator(value: object) -> None:
     if not isinstance(value, torch.Generator) or value.device.type != "cpu":
         raise ArgumentError(
-            f"generator is {value!r}; a torch.Generator on the CPU is needed "
+            f"generator is {_shown(value)}; a torch.Generator on the CPU is needed "
             "(torch.Generator().manual_seed(0))."
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dgn_engine.kernels.arguments import check_count, check_module, check_word
+from dgn_engine.kernels.arguments import check_count, check_finite, check_module, check_word
 from dgn_engine.kernels.gram import ROWS_AT_LEAST, product
 from dgn_engine.kernels.jacobian_rows import ModuleFunction, Rows
 from dgn_engine.kernels.ntk import Logits
@@ -259,3 +259,5 @@ def _check_examples(name: str, examples: object, module: nn.Module) -> None:
     parameter = next(module.parameters(), None)
     if parameter is not None and parameter.device != examples.device:
         raise ValueError(f"{name} is on {examples.device}, the module on {parameter.device}.")
+    if examples.is_floating_point() or examples.is_complex():
+        check_finite(name, examples)

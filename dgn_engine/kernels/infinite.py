@@ -26,6 +26,7 @@ from dgn_engine.model.gates import Gate
 Moments = tuple[Tensor, Tensor, Tensor]
 """A covariance (n, m) and the variances of rows (n,) and columns (m,)."""
 Sigmas = float | Sequence[float]
+DEEPEST = 10_000  # weight layers: as many as the deepest network ever trained (Xiao et al. 2018)
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def relu_limit(
         # 2E[χ(q)²] is the variance of q.
         covariance, squares, other_squares = layer.after((moment, squares, other_squares))
         tangent = tangent * slope * layer.weight + covariance
-    return LimitKernels(tangent, covariance)
+    return _finite(LimitKernels(tangent, covariance), depth)
 
 
 def linear_limit(
@@ -93,7 +94,7 @@ def linear_limit(
         one, two, three = (2 * part for part in moments)
         moments = layer.after((one, two, three))
         tangent = 2 * tangent * layer.weight + moments[0]
-    return LimitKernels(tangent, moments[0])
+    return _finite(LimitKernels(tangent, moments[0]), depth)
 
 
 def soft_relu_limit(
@@ -146,7 +147,8 @@ def soft_relu_limit(
         mixed = mixed * forth * layer.weight + moments[0]
         mixed_back = mixed_back * back * layer.weight + moments[0]
     cross = mixed + mixed_back - 2 * value
-    return LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
+    found = LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
+    return _finite(found, depth)
 
 
 def gated_limit(
@@ -251,10 +253,21 @@ class _LimitLayer:
         return one, two, three
 
 
+def _finite(found: LimitKernels, depth: int) -> LimitKernels:
+    """Refuse what float64 does not hold: with weights larger than those that keep the variance, a
+    kernel grows by a factor with every layer."""
+    if not bool(torch.isfinite(found.tangent).all()):
+        raise ArgumentError(
+            f"depth is {depth:,}: with these weights the kernel grows with every layer, beyond "
+            "what float64 holds; take fewer layers or smaller sigma_w."
+        )
+    return found
+
+
 def _layers(x: Tensor, depth: int, sigma_w: Sigmas | None, sigma_b: Sigmas) -> list[_LimitLayer]:
     """One for each weight layer; without `sigma_w` Σ starts the recursion and 2E[χχ'] is all."""
     check_tensor("x", x)
-    check_count("depth", depth, 0)
+    check_count("depth", depth, 0, DEEPEST)
     if not depth:
         raise ArgumentError("depth is 0; a network has at least one weight layer.")
     biases = each_sigma("sigma_b", sigma_b, depth)

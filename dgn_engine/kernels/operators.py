@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
     check_count,
     check_flag,
@@ -127,11 +128,12 @@ def path_operator(
     """
     from scipy.sparse.linalg import LinearOperator  # the other kernels do without it
 
-    if normalise not in ("none", "width"):
-        raise ValueError(
-            f"normalise is {normalise!r}; a kernel that is not held has 'none' or 'width' (divide "
+    if isinstance(normalise, str) and normalise in ("trace", "cosine"):
+        raise ArgumentError(
+            f"normalise is '{normalise}'; a kernel that is not held has 'none' or 'width' (divide "
             "the eigenvalues by the sum of `path_diagonal` for the trace)."
         )
+    check_word("normalise", normalise, OperatorScale)
     check_path_inputs(architecture, inputs, other)
     check_count("budget_bytes", budget_bytes)
     both, block = inputs.joined(other)
@@ -165,11 +167,12 @@ def path_diagonal(
 
 
 def _check_logits(logits: str) -> None:
-    if logits not in ("mean", "sumlogit", "full"):
-        raise ValueError(
-            f"logits is {logits!r}; a kernel that is not held is one matrix: 'mean', 'sumlogit' or "
+    if isinstance(logits, str) and logits == "perclass":
+        raise ArgumentError(
+            "logits is 'perclass'; a kernel that is not held is one matrix: 'mean', 'sumlogit' or "
             "'full'."
         )
+    check_word("logits", logits, OperatorLogits)
 
 
 def _chunks(n: int, size: int) -> Iterator[slice]:

@@ -22,6 +22,7 @@ from dgn_engine.kernels.gram import accumulator
 # dtype it came in, and positive ones up to so many times their size are rounding as well.
 NOISE = 10.0
 INDEFINITE = 1e-3  # of the largest eigenvalue; one as negative as that is not rounding
+MOST_CLASSES = 100_000  # a column of n numbers each; the largest known, ImageNet-21k, has 21,841
 ASYMMETRIC = 1e-3  # of the largest entry, likewise
 
 
@@ -167,10 +168,11 @@ def scaled_to_trace_one(kernel: Tensor) -> tuple[Tensor, float]:
 def class_targets(labels: Tensor, classes: int) -> Tensor:
     """One-versus-rest targets of ±1: (n, classes), or (n, 1) with class 1 as +1 for two classes.
 
-    `labels` (n,) are class numbers from 0. `classes` 1 is a network with one logit: two classes.
+    `labels` (n,) are class numbers from 0. `classes` 1 is a network with one logit: two classes;
+    at most 100,000.
     """
     check_whole("labels", labels)
-    check_count("classes", classes)
+    check_count("classes", classes, 1, MOST_CLASSES)
     classes = max(classes, 2)
     if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise ArgumentError(f"The labels must lie between 0 and {classes - 1}.")

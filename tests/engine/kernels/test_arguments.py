@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import dgn_engine.kernels as k
+from dgn_engine.kernels import arguments
 from dgn_engine.model.gates import Gate
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
@@ -274,6 +275,14 @@ def _targets_of(targets: Tensor) -> Bad:
     yield from _no_floats(targets)
 
 
+def _targets_that_count(targets: Tensor) -> Bad:
+    """What is divided by the size of the targets needs some."""
+    yield "all zero", targets * 0
+    yield "as good as zero", targets * 1e-200
+    yield "too large", targets * 1e200
+    yield from _targets_of(targets)
+
+
 def _outputs_at_start(outputs: Tensor) -> Bad:
     yield from _no_floats(outputs)
     yield "one too few", outputs[:-1]
@@ -327,6 +336,7 @@ def _other_sets(other: k.PathInputs) -> Bad:
 
 def _words(_: Any) -> Bad:
     yield from (("unknown", "middle"), ("a number", 3), ("nothing", None))
+    yield from (("an array", np.ones((2, 2))), ("a tensor", torch.ones(2)), ("a list", ["mean"]))
 
 
 def _flags(_: Any) -> Bad:
@@ -373,7 +383,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "block": lambda block: iter([*_inputs(block), ("transposed", block.T)]),
     "budget_bytes": _counts,
     "others": _counts,
-    "classes": _counts,
+    "classes": lambda _: iter([*_counts(_), ("a billion", 10**9), ("10^5000", 10**5000)]),
     "count": _counts,
     "depth": _counts,
     "draws": lambda _: iter([*_counts(_), ("one", 1)]),
@@ -431,6 +441,7 @@ BAD: dict[str, Callable[[Any], Bad]] = {
     "train": _indices,
     "trains": lambda _: iter([
         ("a word", "value"), ("unknown", ("gates",)), ("empty", ()), ("a number", 3),
+        ("an array", np.ones(2)), ("lists", ([],)), ("tensors", [torch.ones(2)]),
     ]),
     "value_input": _words,
     "weights": lambda weights: _first_of(weights, _no_floats),
@@ -458,6 +469,9 @@ MORE: dict[tuple[str, str], Callable[[Any], Bad]] = {
     ("empirical_ntk", "other"): lambda x: _examples(x),
     ("empirical_ntk", "x"): lambda x: _examples(x),
     ("kernel_regression", "ridge"): lambda _: iter([*_positive(_), ("zero", 0.0)]),
+    ("kernel_regression", "targets"): _targets_that_count,
+    ("nu", "targets"): _targets_that_count,
+    ("spectrum", "targets"): _targets_that_count,
     ("leading_spectrum", "count"): lambda _: iter([*_counts(_), ("more than n", N + 1)]),
     ("soft_relu_limit", "beta"): lambda _: iter([*_positive(_), ("zero", 0.0)]),
     ("sub_network_kernel", "kept"): BAD["kept"],
@@ -564,3 +578,57 @@ def test_blocks_that_are_kept_are_numbers(kept: Any) -> None:
 def test_a_single_number_is_no_list_of_gates() -> None:
     with pytest.raises(ValueError, match="gates is of type Tensor"):
         k.neural_path_kernel(DENSE, torch.tensor(1.0), images(DENSE, N))  # type: ignore[arg-type]
+
+
+def _finite_arguments() -> Iterator[Any]:
+    """Every argument that holds numbers of examples."""
+    for function in _public():
+        for name, value in CALLS[function]().items():
+            if name in ("x", "other", "x_value", "gates", "sensitivities", "before", "inputs"):
+                yield pytest.param(function, name, value, id=f"{function}-{name}")
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("function", "name", "value"), list(_finite_arguments()))
+def test_examples_that_are_not_finite_are_refused_with_the_first_of_them(
+    function: str, name: str, value: Any, bad: float
+) -> None:
+    def spoilt(tensor: Tensor) -> Tensor:
+        found = tensor.clone()
+        found[1:].view(-1)[0] = bad
+        return found
+
+    if isinstance(value, Tensor):
+        wrong: Any = spoilt(value)
+    elif isinstance(value, k.PathInputs):
+        wrong = replace(value, gates=[spoilt(value.gates[0]), *value.gates[1:]])
+    else:
+        wrong = [spoilt(value[0]), *value[1:]]
+    with pytest.raises(ValueError, match=r"not finite.*first in example 1\b"):
+        getattr(k, function)(**{**CALLS[function](), name: wrong})
+
+
+def test_large_numbers_whose_sum_overflows_are_finite() -> None:
+    x = torch.full((N, 3), 3e38)
+    assert k.layer_overlap(torch.ones(N, 3)).shape == (N, N)
+    arguments.check_tensor("x", x)
+
+
+@pytest.mark.parametrize("limit", [k.linear_limit, k.relu_limit])
+def test_a_limit_deeper_than_any_network_is_refused(limit: Any) -> None:
+    for depth in (10_001, 10**9, 10**5000):
+        with pytest.raises(ValueError, match=r"depth is .*between 0 and 10,000"):
+            limit(images(DENSE, N), depth)
+    assert bool(torch.isfinite(k.relu_limit(images(DENSE, N), 2000).tangent).all())
+    with pytest.raises(ValueError, match="beyond what float64 holds"):
+        k.linear_limit(images(DENSE, N), 2000)
+
+
+def test_no_refusal_prints_a_tensor() -> None:
+    network, x = make_network(DENSE, own=True), images(DENSE, N)
+    long = torch.arange(100_000.0)
+    for wrong in (long, long.numpy(), [long, long], {"a": long}, "a" * 10_000):
+        for name in ("logits", "trains", "folded", "budget_bytes"):
+            with pytest.raises(ValueError, match=f"{name} is") as refusal:
+                k.SharedKernels(network, x, **{name: wrong})  # type: ignore[arg-type]
+            assert len(str(refusal.value)) < 300
