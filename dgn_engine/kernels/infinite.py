@@ -147,8 +147,8 @@ def soft_relu_limit(
         mixed = mixed * forth * layer.weight + moments[0]
         mixed_back = mixed_back * back * layer.weight + moments[0]
     cross = mixed + mixed_back - 2 * value
-    found = LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
-    return _finite(found, depth)
+    result = LimitKernels(whole, moments[0], value, whole - value - cross, cross, error)
+    return _finite(result, depth)
 
 
 def gated_limit(
