@@ -149,7 +149,7 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     from dgn_engine.kernels.trained_weights import trained_weights
     from dgn_engine.model.importing.saved_network import is_ours
 
-    listing = read_listing(arguments.network)
+    listing = read_listing(arguments.network, arguments.part or "")
     own: OwnExamples | None = None
     if arguments.inputs is None:
         own = read_own_examples(listing, arguments)
@@ -163,6 +163,8 @@ def open_network(arguments: argparse.Namespace) -> OpenedNetwork:
     found = read_network(listing, arguments, x.shape)
     assumption = [found.assumption] if found.assuming else []
     notes = [f"It is {found.title}.", *found.remarks, *assumption]
+    if listing.others:
+        notes.append(f"--part {listing.others[0]} takes those under '{listing.others[0]}'.")
     notes.append(trained_weights(found.network, arguments.folded))
     return OpenedNetwork(found.network, x, labels, notes, folded=arguments.folded, found=found)
 

@@ -25,17 +25,21 @@ def examples_wanted(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is neither 'probe' nor a number of examples")
 
 
-def read_listing(path: Path) -> CheckpointContents:
-    """A file of weights, or a checkpoint of a run: RUN, its newest, or RUN@STEP, where RUN is a
-    folder or the name of one of the user's runs."""
+def read_listing(path: Path, part: str = "") -> CheckpointContents:
+    """A file of weights, of which one `part` may be named, or a checkpoint of a run: RUN, its
+    newest, or RUN@STEP, where RUN is a folder or the name of one of the user's runs."""
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
-    if (folder := _run_folder(path)).is_dir():
-        return _read_run(folder, None)
+    folder = _run_folder(path)
     name, at, step = str(path).rpartition("@")
-    if at and step.isdecimal() and not path.exists():
+    of_step = bool(at) and step.isdecimal() and not path.exists()
+    if part and (of_step or folder.is_dir()):
+        raise UserError(f"--part needs a file: {path} is a run, which holds one network.")
+    if folder.is_dir():
+        return _read_run(folder, None)
+    if of_step:
         return _read_run(_run_folder(Path(name)), int(step))
-    return read_tensors(path)
+    return read_tensors(path, part=part)
 
 
 def _run_folder(path: Path) -> Path:

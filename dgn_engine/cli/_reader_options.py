@@ -22,6 +22,24 @@ def add_normalise(parser: Any) -> None:
     )
 
 
+def add_part(parser: Any) -> None:
+    parser.add_argument(
+        "--part", metavar="KEY", help="of several networks in the file: model, ema, …"
+    )
+
+
+def part_in_words(listing: CheckpointContents) -> str:
+    """Which of several networks in a file was taken, and how to take another; or ''."""
+    from dgn_engine.model.importing.from_file import beside_in_words
+    from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
+
+    if twice := averaged_beside(listing.arrays):
+        return f"--part {twice[0]} takes the one, --part {twice[1]} the other."
+    if not listing.others:
+        return ""
+    return f"{beside_in_words(listing)} --part {listing.others[0]} takes those."
+
+
 def add_expected(parser: Any) -> None:
     parser.add_argument(
         "--expect-accuracy",

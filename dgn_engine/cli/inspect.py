@@ -14,6 +14,7 @@ from dgn_engine.cli._inspection import (
     inspect_network,
     print_inspection,
 )
+from dgn_engine.cli._reader_options import add_part, part_in_words
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_part(parser)
     add_inspection_options(parser)
 
 
@@ -29,16 +31,21 @@ def _run(arguments: argparse.Namespace) -> int:
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
     check_inspection_options(arguments)
-    listing = read_tensors(arguments.file)
+    listing = read_tensors(arguments.file, part=arguments.part or "")
     tree = contents_of(listing)
     if arguments.data is None:
-        print(json.dumps(tree, ensure_ascii=False, indent=1) if arguments.json else _lines(tree))
+        if arguments.json:
+            print(json.dumps(tree, ensure_ascii=False, indent=1))
+        else:
+            print(_lines(tree, part_in_words(listing)))
         return 0
     inspection = inspect_network(listing, arguments)
     if arguments.json:
         print(json.dumps(tree | {"inspection": inspection}, ensure_ascii=False, allow_nan=False))
     else:
         print(_head(tree))
+        if said := part_in_words(listing):
+            print(said)
         print_inspection(inspection)
     return 0
 
@@ -65,6 +72,8 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         "finite": all(tensor["finite"] for tensor in tensors),
         "tensors": tensors,
         "ignored": list(listing.ignored),
+        "part": listing.part or None,
+        "beside": list(listing.others),
         "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
     }
 
@@ -75,14 +84,14 @@ def _finite(array: Array) -> bool:
     return bool(np.isfinite(array).all())
 
 
-def _lines(tree: dict[str, Any]) -> str:
+def _lines(tree: dict[str, Any], part: str) -> str:
     tensors = tree["tensors"]
     shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
     wide = min(max(len(t["name"]) for t in tensors), 60)
     shaped = max(len(shape) for shape in shapes)
     title = tree["understood_as"]
     guess = title.startswith("taken as")
-    lines = [_head(tree), title if guess else f"understood as {title}", ""]
+    lines = [_head(tree), title if guess else f"understood as {title}", *filter(None, [part]), ""]
     for tensor, shape in zip(tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
         lines.append(f"  {tensor['name']:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")

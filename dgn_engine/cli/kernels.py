@@ -12,7 +12,7 @@ from dgn_engine.cli import Subcommand
 from dgn_engine.cli._inspection import contradiction_in_words, cut_in_words
 from dgn_engine.cli._options import numbers
 from dgn_engine.cli._own_network import examples_wanted
-from dgn_engine.cli._reader_options import add_expected, add_normalise
+from dgn_engine.cli._reader_options import add_expected, add_normalise, add_part
 from dgn_engine.cli._user_model import (
     ModelKernels,
     add_model,
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=".pt, .pth, .safetensors, .npz, or RUN[@STEP]",
     )
     add_model(parser)
+    add_part(parser)
     examples = parser.add_mutually_exclusive_group(required=True)
     examples.add_argument("--inputs", type=Path, metavar="X", help=".npy or .npz")
     examples.add_argument(

@@ -15,6 +15,7 @@ import numpy as np
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.array_layout import is_kernel
+from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
 from dgn_engine.storage.checkpoints.contents import Array, plain
 
 Door = Literal["command", "window"]
@@ -29,6 +30,12 @@ WAYS_OUT: dict[Door, str] = {
 
 OWN_CODE: dict[Door, str] = {  # the way out where a file's layers are known, and have no gates here
     "command": "K of a module of your own code is computed by dgn kernels --model.",
+    "window": "",
+}
+
+
+_OR_PART: dict[Door, str] = {
+    "command": ", or say --part {} (dgn inspect and dgn kernels have it)",
     "window": "",
 }
 
@@ -112,6 +119,11 @@ _PAIRS = (  # what two networks in one file are called
     ("branch", "trunk"),
     ("best", "last"),
 )
+_KERAS_NORM = re.compile(
+    r"(^|[./])(moving_(mean|variance)(:\d+)?$|batch_?norm\w*[./](vars[./]\d+|scale|mean|var|gamma)"
+    r"(:\d+)?$)",
+    re.IGNORECASE,
+)
 _SAMPLED = re.compile(r"(^|[._])(log_?var|log_?std|log_?sigma)(\.|$)")
 _SHORTCUT = re.compile(r"(^|\.)(skip|shortcut|residual|bypass|downsample)\w*(\.|$)")
 
@@ -156,7 +168,7 @@ def two_networks_in(names: Iterable[str]) -> str:
     )
 
 
-def check_keys(file: str, arrays: Mapping[str, Array]) -> None:
+def check_keys(file: str, arrays: Mapping[str, Array], door: Door = "command") -> None:
     """Refuse a file whose names say that it is something else than plain layers; with
     `UnknownGates` where nothing can be done about the file."""
     kernel = next((name for name, a in arrays.items() if is_kernel(name) and a.ndim > 2), "")
@@ -164,6 +176,18 @@ def check_keys(file: str, arrays: Mapping[str, Array]) -> None:
         raise UserError(
             f"{file} holds '{plain(kernel, 80)}', a convolution of Keras or Flax: its maps have "
             "their channels last, which is not read here. Convert it to torch first."
+        )
+    if twice := averaged_beside(arrays):
+        raw, averaged = (plain(name, 60) for name in twice)
+        raise UserError(
+            f"{file} holds the same network twice, as '{raw}' and averaged as '{averaged}': save "
+            f"one of them apart{_OR_PART[door].format(averaged)}."
+        )
+    if statistics := next((name for name in arrays if _KERAS_NORM.search(name)), ""):
+        raise UserError(
+            f"{file} holds '{plain(statistics, 80)}', a BatchNorm of Keras or Flax: it is not "
+            "folded here, and without it the network would be another. Fold it into the layer "
+            "before it, or convert the network to torch."
         )
     _check_shared(file, arrays)
     found = foreign_keys(arrays)

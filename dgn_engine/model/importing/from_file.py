@@ -116,6 +116,8 @@ def network_of(
     except UnknownGates as verdict:
         raise UserError(f"{verdict} {OWN_CODE[door]}".rstrip()) from None
     title, remarks = found.title or taken_as(found.stack.architecture), found.remarks
+    if listing.others:
+        remarks = (beside_in_words(listing), *remarks)
     if listing.layout:
         remarks = (listing.layout, *remarks)
     if any(FOLDED in remark for remark in remarks):
@@ -136,13 +138,19 @@ def _found_in(
 ) -> _Found:
     if listing.layers:
         _check_unnamed(listing, net)
-        check_keys(listing.file_name, listing.arrays)
+        check_keys(listing.file_name, listing.arrays, door)
         stack, remarks = stack_of_layers(listing, listing.layers, input_shape, dtype)
         return _Found(stack, remarks, understood_as(listing), assuming="")
-    check_keys(listing.file_name, listing.arrays)
+    check_keys(listing.file_name, listing.arrays, door)
     if net is not None:
         return _named(listing, input_shape, net, dtype, epsilon)
     return _unnamed(listing, input_shape, otherwise, dtype, epsilon, door)
+
+
+def beside_in_words(listing: CheckpointContents) -> str:
+    """Which weights of a file with averaged ones were taken, one sentence."""
+    others = ", ".join(f"'{name}'" for name in listing.others)
+    return f"Its weights are those under '{listing.part}', not those under {others}."
 
 
 def taken_as(architecture: Architecture) -> str:

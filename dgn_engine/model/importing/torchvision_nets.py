@@ -22,6 +22,7 @@ from dgn_engine.model.importing.resnet_keys import (
     torchvision_names,
 )
 from dgn_engine.model.importing.vgg_keys import alexnet, chained, vgg
+from dgn_engine.storage.checkpoints.averaged_weights import averaged_beside
 from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents, plain
 
 T = TypeVar("T")
@@ -59,6 +60,9 @@ def understood_as(listing: CheckpointContents) -> str:
         return network
     if listing.layers and (chain := _chain(shapes)):
         return f"a saved nn.Sequential, {chain}"
+    if twice := averaged_beside(listing.arrays):
+        raw, averaged = (plain(name, 60) for name in twice)
+        return f"the same network twice, as '{raw}' and averaged as '{averaged}'"
     unknown = _counted(len(shapes), "tensor") + " of no network that is known here"
     if foreign := foreign_keys(shapes):
         return f"{unknown}: '{plain(foreign.name, 80)}' is of {foreign.what}"

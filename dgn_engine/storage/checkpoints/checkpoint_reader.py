@@ -31,9 +31,11 @@ def read_tensors(
     cancelled: threading.Event | None = None,
     *,
     as_saved: bool = False,
+    part: str = "",
 ) -> CheckpointContents:
     """List a .pt, .pth, .bin, .ckpt, .safetensors, .npz or .npy; its content decides, not its name.
 
+    `part`: of several networks in one file the one under this key ('ema'), or whose names begin so.
     `as_saved`: no matrix is turned and no layer moved (`laid_out`), for whoever knows the names.
     Nothing of the file is parsed in this process. Raises `UserError`, one sentence with the name
     of the file and the reason, for whatever cannot be taken, and when `cancelled` is set.
@@ -44,7 +46,8 @@ def read_tensors(
     def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
         return wire.receive(pipe, limits.expanded(size), name)
 
-    found = ask_child(path, child_command(timeout), receive, timeout, cancelled)
+    command = [*child_command(timeout), *([part] if part else [])]
+    found = ask_child(path, command, receive, timeout, cancelled)
     return found if as_saved else laid_out(found)
 
 

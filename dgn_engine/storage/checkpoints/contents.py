@@ -38,6 +38,8 @@ class ParsedFile:
     kind: str = ""
     calls: tuple[str, ...] = ()
     layers: tuple[StatedLayer, ...] = ()
+    part: str = ""
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class CheckpointContents:
     sort of file it is, whatever it is called. `layers`: those of a saved `nn.Sequential`, as it
     states them. `picked`: a user chose the arrays and their order, so that names and numbers of
     layers say nothing more. `layout`: how the arrays are not as the file has them, sentences or ''.
+    `part`: the key of the file's dictionary that they were taken from, where `others` beside it
+    hold the same network's averaged weights (ema), or where a user chose it; otherwise ''.
     """
 
     file_name: str
@@ -60,6 +64,8 @@ class CheckpointContents:
     layers: tuple[StatedLayer, ...] = ()
     picked: bool = False
     layout: str = ""
+    part: str = ""
+    others: tuple[str, ...] = ()
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:

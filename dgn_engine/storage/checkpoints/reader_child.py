@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import IO
 
 from dgn_engine.storage.checkpoints import limits, wire
@@ -37,8 +38,8 @@ _OTHER = {
 }
 
 
-def main(seconds: int) -> None:
-    serve(answer, seconds)
+def main(seconds: int, part: str = "") -> None:
+    serve(partial(answer, part=part), seconds)
 
 
 def serve(answer: Callable[[bytes, IO[bytes]], None], seconds: int) -> None:
@@ -50,16 +51,19 @@ def serve(answer: Callable[[bytes, IO[bytes]], None], seconds: int) -> None:
     answer(content, pipe)
 
 
-def answer(content: bytes, pipe: IO[bytes]) -> None:
+def answer(content: bytes, pipe: IO[bytes], part: str = "") -> None:
     with wire.refusals(pipe):
-        contents = tidy(read(content))
+        contents = tidy(read(content, part))
+        if part and contents.part != part:
+            contents = tidy(_part(contents, part))
         if not contents.arrays:
             raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
         wire.send(contents, pipe)
 
 
-def read(content: bytes) -> ParsedFile:
-    """Tensors of a file, by its content and never by its name; raises `UnreadableFile`."""
+def read(content: bytes, part: str = "") -> ParsedFile:
+    """Tensors of a file, by its content and never by its name; of a dictionary with a key called
+    `part` what stands there. Raises `UnreadableFile`."""
     if not content:
         raise UnreadableFile("is empty")
     if len(content) > limits.FILE:
@@ -73,9 +77,9 @@ def read(content: bytes) -> ParsedFile:
         archive = checked_zip(content)
         if any(name.endswith(".npy") for name in archive.members):
             return read_npz(archive)
-        return read_torch_zip(archive, most)
+        return read_torch_zip(archive, most, part)
     if content.startswith(PICKLE):
-        return read_pickled(content, most)
+        return read_pickled(content, most, part)
     if named := _OLD_CALL.match(content):
         called = b".".join(named.groups()).decode("ascii")
         raise UnreadableFile(
@@ -110,6 +114,24 @@ def tidy(contents: ParsedFile) -> ParsedFile:
     )
 
 
+def _part(contents: ParsedFile, part: str) -> ParsedFile:
+    """The tensors whose names begin with the part and a dot, without it."""
+    start = f"{part}."
+    names = [name for name in contents.arrays if name.startswith(start)]
+    if not names or contents.layers:
+        first = dict.fromkeys(name.partition(".")[0] for name in contents.arrays)
+        known = [contents.part, *contents.others] if contents.part else list(first)
+        listed = ", ".join(f"'{plain(name, 60)}'" for name in known[:8])
+        more = ", …" if len(known) > 8 else ""
+        raise UnreadableFile(f"has no part '{plain(part, 60)}'; it has {listed}{more}")
+    return replace(
+        contents,
+        arrays={name.removeprefix(start): contents.arrays[name] for name in names},
+        dtypes={name.removeprefix(start): contents.dtypes[name] for name in names},
+        part=part,
+    )
+
+
 def _instead(contents: ParsedFile) -> str:
     """What a file without tensors holds or would call, as the end of a sentence."""
     if contents.calls:
@@ -130,4 +152,4 @@ def answer_pipe() -> IO[bytes]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:3])

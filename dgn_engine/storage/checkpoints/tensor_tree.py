@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.averaged_weights import is_averaged
 from dgn_engine.storage.checkpoints.contents import Array, ParsedFile, UnreadableFile, sent_as
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
@@ -40,19 +41,29 @@ _WRAPPINGS = (
 
 
 def parsed_tree(
-    tree: Any, records: Records, most: int, file_kind: str, calls: tuple[str, ...]
+    tree: Any,
+    records: Records,
+    most: int,
+    file_kind: str,
+    calls: tuple[str, ...],
+    part: str = "",
 ) -> ParsedFile:
     """All dense tensors under the paths that lead to them, at most `most` bytes; the others named.
 
-    Of a training loop's dictionary only the model's tensors are taken. Raises `UnreadableFile`,
+    Of a training loop's dictionary only the model's tensors are taken, or those under the key
+    `part`, where it has one. Raises `UnreadableFile`,
     also where the tree is too large or folds back on itself too often.
     """
     walk = _TensorCollector()
     try:
+        taken, others = "", tuple[str, ...]()
         for _ in range(4):
-            inner = _model_in(tree)
+            name, inner = _model_in(tree, "" if taken else part)
             if inner is None:
                 break
+            beside = _networks_beside(tree, name)
+            if not taken and (beside or name == part):
+                taken, others = name, beside
             walk.ignored += [_in_words(name, v) for name, v in members(tree) if v is not inner]
             tree = inner
         walk.over(tree)
@@ -78,23 +89,45 @@ def parsed_tree(
         arrays[name], dtypes[name] = array, dtype
     ignored = (*unsupported, *walk.ignored)
     return ParsedFile(
-        arrays, dtypes, ignored, kind=file_kind, calls=calls, layers=stated_layers(tree)
+        arrays,
+        dtypes,
+        ignored,
+        kind=file_kind,
+        calls=calls,
+        layers=stated_layers(tree),
+        part=taken,
+        others=others,
     )
 
 
+_MOST_OTHERS = 10
 _TOO_DEEP = "nests too many things in each other, and was refused"
 
 
-def _model_in(tree: Any) -> Any:
-    """The state dict or module that a dictionary wraps; or None."""
+def _model_in(tree: Any, part: str) -> tuple[str, Any]:
+    """The key and the state dict or module under it that a dictionary wraps, that called `part`
+    before all; or '' and None."""
     if not isinstance(tree, (InertDict, InertObject)):
-        return None
+        return "", None
     table = tree if isinstance(tree, InertDict) else InertDict(tree.pairs)
-    for name in _WRAPPINGS:
+    for name in ((part,) if part else ()) + _WRAPPINGS:
         inner = table.get(name)
         if isinstance(inner, (InertDict, InertObject)) and _holds_tensors(inner):
-            return inner
-    return None
+            return name, inner
+    return "", None
+
+
+def _networks_beside(tree: InertDict | InertObject, taken: str) -> tuple[str, ...]:
+    """The other keys of a dictionary under which weights of the same network are: averaged ones,
+    or beside those the raw ones."""
+    return tuple(
+        name
+        for name, inner in members(tree)
+        if name != taken
+        and (is_averaged(name) or (is_averaged(taken) and name in _WRAPPINGS))
+        and isinstance(inner, (InertDict, InertObject))
+        and _holds_tensors(inner)
+    )[:_MOST_OTHERS]
 
 
 def _holds_tensors(tree: Any) -> bool:

@@ -26,17 +26,18 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
-def read_pickled(content: bytes, most: int) -> ParsedFile:
-    """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes."""
+def read_pickled(content: bytes, most: int, part: str = "") -> ParsedFile:
+    """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes; of
+    this part alone where one is named."""
     embedded = _Embedded()
     tree, place = read_pickle(content, 0, embedded.build, storage)
     if tree != _MAGIC:
         if place != len(content):
             raise UnreadableFile("has bytes behind its end")
-        return parsed_tree(tree, _inside, most, "pickle of arrays", embedded.calls.names)
+        return parsed_tree(tree, _inside, most, "pickle of arrays", embedded.calls.names, part)
     calls = CallRecorder()
     tree, records = _legacy(content, place, calls)
-    return parsed_tree(tree, records, most, "PyTorch, before 1.6", calls.names)
+    return parsed_tree(tree, records, most, "PyTorch, before 1.6", calls.names, part)
 
 
 def _legacy(content: bytes, place: int, build: Build = build) -> tuple[Any, Records]:

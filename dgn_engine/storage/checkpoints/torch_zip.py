@@ -35,8 +35,9 @@ def check_torch_zip(archive: ZipArchive) -> str:
     return folder
 
 
-def read_torch_zip(archive: ZipArchive, most: int) -> ParsedFile:
-    """The tensors of a torch file, at most `most` bytes of them; raises `UnreadableFile`."""
+def read_torch_zip(archive: ZipArchive, most: int, part: str = "") -> ParsedFile:
+    """The tensors of a torch file, or of this part of it, at most `most` bytes of them; raises
+    `UnreadableFile`."""
     folder = check_torch_zip(archive)
     archive.check_sums()
     order = "<"
@@ -57,4 +58,4 @@ def read_torch_zip(archive: ZipArchive, most: int) -> ParsedFile:
 
     calls = CallRecorder()
     tree, _ = read_pickle(bytes(archive.stored(f"{folder}data.pkl")), 0, calls, storage)
-    return parsed_tree(tree, record, most, "PyTorch", calls.names)
+    return parsed_tree(tree, record, most, "PyTorch", calls.names, part)

@@ -38,6 +38,8 @@ def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
         "metadata": contents.metadata,
         "kind": contents.kind,
         "layers": as_json(contents.layers),
+        "part": contents.part,
+        "others": contents.others,
     }
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
@@ -82,6 +84,8 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
         metadata={str(k): str(v) for k, v in head["metadata"].items()},
         kind=plain(str(head["kind"]), 40),
         layers=received(head["layers"]),
+        part=plain(str(head["part"])),
+        others=tuple(plain(str(name)) for name in head["others"]),
     )
 
 
