@@ -12,6 +12,7 @@ from dgn_engine.storage.checkpoints.contents import (
 )
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
+    InertObject,
 )
 from dgn_engine.storage.checkpoints.pickled_tensors import (
     StridedTensor,
@@ -51,3 +52,17 @@ def why(found: Any) -> str:
     """Why a tensor is not read."""
     assert isinstance(found, Unsupported)
     return found.reason
+
+
+def layer(kind: str, **numbers: Any) -> InertObject:
+    """A module of `torch.nn.modules`, such as 'linear.Linear'."""
+    return InertObject(f"torch.nn.modules.{kind}", (), state=table(**numbers))
+
+
+def sequence(*children: tuple[str, Any], **more: Any) -> InertObject:
+    """An `nn.Sequential` with these children."""
+    return InertObject(
+        "torch.nn.modules.container.Sequential",
+        (),
+        state=table(_modules=InertDict(list(children)), **more),
+    )

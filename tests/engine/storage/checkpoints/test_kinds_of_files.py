@@ -35,7 +35,9 @@ from dgn_engine.storage.checkpoints.wire import receive
 from dgn_engine.storage.checkpoints.zip_archive import checked_zip
 from tests.engine.storage.checkpoints.inert_trees import (
     NUMBERS,
+    layer,
     refusal,
+    sequence,
     table,
     tensor,
     tree_of,
@@ -252,19 +254,11 @@ def test_prefixes_come_off_where_all_tensors_have_them() -> None:
 # the layers that a module states
 
 
-def layer(kind: str, **numbers: Any) -> InertObject:
-    return InertObject(f"torch.nn.modules.{kind}", (), state=table(**numbers))
-
-
-def sequence(*children: tuple[str, Any], **more: Any) -> InertObject:
-    return InertObject(
-        "torch.nn.modules.container.Sequential", (),
-        state=table(_modules=InertDict(list(children)), **more),
-    )  # fmt: skip
-
-
 def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
-    relu, flat = layer("activation.ReLU"), layer("flatten.Flatten", start_dim=1, end_dim=-1)
+    relu, flat = (
+        layer("activation.ReLU"),
+        layer("flatten.Flatten", start_dim=1, end_dim=-1),
+    )
     inner = sequence(("0", layer("linear.Linear", in_features=3, out_features=2)), ("1", relu))
     found = stated_layers(sequence(("0", flat), ("body", inner), ("2", relu), ("x", 3)))
     assert [(one.name, one.kind) for one in found] == [
@@ -272,7 +266,10 @@ def test_nested_sequences_are_flattened_and_what_follows_them_is_read() -> None:
     ]  # fmt: skip
     assert found[1].numbers == {"in_features": 3, "out_features": 2}
     linear = layer("linear.Linear", in_features=2, out_features=2, _parameters=table(w=tensor(2)))
-    assert [one.name for one in tree_of(sequence(("0", linear), ("1", relu))).layers] == ["0", "1"]
+    assert [one.name for one in tree_of(sequence(("0", linear), ("1", relu))).layers] == [
+        "0",
+        "1",
+    ]
     two = stated_layers(sequence(("a", sequence(("b", inner))), ("c", relu)))
     assert [one.name for one in two] == ["a.b.0", "a.b.1", "c"]
     hooked = sequence(("0", relu), _forward_hooks=table(h=1))
