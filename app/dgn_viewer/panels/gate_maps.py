@@ -248,6 +248,5 @@ PANEL = PanelSpec(
     ),
     options=(LAYER, UNIT),
     area="left",
-    order=0,
     prompt=True,
 )

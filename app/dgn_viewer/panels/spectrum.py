@@ -238,7 +238,6 @@ PANEL = PanelSpec(
         source="Lakshminarayanan & Singh, Neural Path Features and Neural Path Kernel, "
         "arXiv:2006.10529",
     ),
-    options=(SHOW,),
     area="right",
-    order=0,
+    options=(SHOW,),
 )

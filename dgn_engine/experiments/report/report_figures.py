@@ -95,7 +95,7 @@ def draw(figure: Figure) -> Drawn:
 
 def _draw_image(figure: Figure, light: dict[str, str]) -> Drawn:
     """Grey values over the whole width, one below the axis label what is what."""
-    values = np.asarray(figure.image, dtype=np.float64)
+    values = np.asarray(figure.image)
     height = _TOP + _BOTTOM + (WIDTH - _LEFT - 14.0) * values.shape[0] / values.shape[1]
     drawn = Drawn(figsize=(WIDTH / 72, height / 72), facecolor=light["panel"])
     share = (_LEFT / WIDTH, _BOTTOM / height, (WIDTH - _LEFT - 14.0) / WIDTH,

@@ -244,6 +244,14 @@ def test_arrows_pass_over_what_cannot_be_done(bench: Bench, palette: Palette) ->
     assert not palette.isVisible()
 
 
+def test_what_is_typed_goes_into_the_query(palette: Palette) -> None:
+    QTest.keyClicks(palette.query, "one ste")
+    assert palette.query.text() == "one ste"
+    assert palette.shown() == ("run.step",)
+    QTest.keyClick(palette.query, Qt.Key.Key_Backspace)
+    assert palette.query.text() == "one st"
+
+
 def test_a_click_does_and_escape_leaves(bench: Bench, palette: Palette) -> None:
     palette.query.setText("one step")
     item = palette.list.topLevelItem(0)

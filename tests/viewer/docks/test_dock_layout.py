@@ -377,6 +377,8 @@ def test_tabs_within_a_panel_are_not_those_of_the_docks(docks: PanelDocks, qtbot
     assert docks.put_layout({"tree": tree})
     qtbot.waitUntil(lambda: alike(docks.layout()["tree"], tree))
     before = docks.layout()
+    heights = {place.rect.height() for place in dock_layout._places(docks.window, docks._docks)}
+    assert heights == {docks.window.height()}  # the tabs belong to their panels
     for host in docks.hosts.values():
         bar = QTabBar(host)
         bar.setGeometry(0, 0, 1000, 40)

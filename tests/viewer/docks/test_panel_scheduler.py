@@ -167,8 +167,11 @@ def test_a_panel_waits_for_its_interval(stage: Stage) -> None:
     stage.docks.seen = ["npk"]
     stage.turn()
     stage.frame(3, "npk")
-    assert stage.turn(0.09) == []
+    assert stage.turn(0.04) == []
+    assert stage.scheduler._timer.interval() == pytest.approx(60, abs=1)  # ms until it is due
+    assert stage.turn(0.05) == []
     assert stage.turn(0.02) == ["npk"]
+    assert stage.scheduler._timer.interval() == 1  # after what has arrived
     assert [every for _, every in stage.docks.hosts["npk"].views][1:] == [0.1]
 
 
