@@ -20,7 +20,7 @@ from dgn_engine.experiments import (
     effective_request,
 )
 from dgn_engine.experiments._published import claim_ids
-from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report import document, experiment_list
 from dgn_engine.experiments.report.experiment_list import (
     experiment_entries,
     full_words,
@@ -279,3 +279,27 @@ def test_the_menu_is_read_from_the_sources_as_the_experiments_say_it() -> None:
         assert entry.full_cost == full_words(experiment)
         assert (entry.rows, entry.asks) == (experiment.rows, experiment.asks)
     assert {entry.id for entry in experiment_entries()} == set(EXPERIMENTS)
+
+
+@pytest.mark.discovery
+def test_the_menu_needs_no_experiment_imported_where_the_sources_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usual = experiment_list.experiment_entries()
+    assert [entry.id for entry in usual] == sorted(EXPERIMENTS)
+
+    def nothing() -> Any:
+        raise AssertionError("experiments are imported")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(experiment_list, "all_experiments", nothing)
+        assert experiment_list.experiment_entries() == usual
+    for trouble in (OSError("gone"), SyntaxError("compiled"), ValueError("not literal")):
+
+        def gone(trouble: Exception = trouble) -> Any:
+            raise trouble
+
+        monkeypatch.setattr(experiment_list, "_sources", gone)
+        assert experiment_list.experiment_entries() == usual
+    monkeypatch.setattr(experiment_list, "_sources", tuple)
+    assert experiment_list.experiment_entries() == usual

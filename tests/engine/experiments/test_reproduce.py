@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments.report import document, formatting, reproduction_progress
+from dgn_engine.experiments.report import reproduce as reproducing
 from dgn_engine.experiments.report.cost import cost_of, operations
 from dgn_engine.experiments.report.report_figures import apart
 from dgn_engine.experiments.report.reproduce import report_again, reproduce
@@ -228,6 +230,27 @@ def test_what_breaks_an_experiment_off_is_seen_in_its_progress(
     assert told == [("running", 0.0), ("running", pytest.approx(0.5 / 3))]
     assert reproduction_progress.read(tmp_path).state == "failed"
     assert document.read(tmp_path).state == "running"  # nothing of it is judged
+
+
+def test_progress_is_written_twice_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(reproducing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    written: list[float] = []
+
+    class Steady(SerialExecutor):
+        def run(self, units: Any, root: Path, on_update: Any, stopped: Any) -> None:
+            for tenth in range(12):
+                now[0] = 100.0 + tenth / 8
+                on_update(UnitProgress("run-s0", "running", tenth / 16))
+                written.append(3 * reproduction_progress.read(root).fraction)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(_task(tmp_path), Steady(), _never)
+    eighths = [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8]
+    assert written == pytest.approx([each / 16 for each in eighths])
 
 
 def test_the_tally_counts_work_and_tells_the_time_that_is_left() -> None:

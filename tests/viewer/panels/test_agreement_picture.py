@@ -102,6 +102,14 @@ def test_the_share_of_equal_gates_stands_by_layer_beside_the_map_of_the_first_la
     assert_same(drawn("agreement", VIEW), Scene((BY_LAYER, FIRST), facts, 6, NOTE))
 
 
+def test_a_layer_that_the_run_does_not_list_has_units() -> None:
+    fewer = chosen(replace(VIEW, run=run((2,))), layer="1")
+    assert chart(drawn("agreement", fewer), "difference").x == Axis(label="unit")
+    assert chart(drawn("agreement", replace(fewer, run=None)), "difference").x == Axis(label="unit")
+    conv = chosen(replace(VIEW, run=run((2,), (3, 2, 2))), layer="1")
+    assert chart(drawn("agreement", conv), "difference").x == Axis(label="channel")
+
+
 def test_another_layer_and_the_share_over_steps_can_be_chosen() -> None:
     scene = drawn("agreement", chosen(VIEW, layer="1", left="steps"))
     steps = Chart(
