@@ -187,16 +187,16 @@ def _conv(site: CallSite) -> Operation:
 
 
 def _norm(site: CallSite) -> Operation:
+    if len(site.args) > 3:  # torch.nn.functional passes these by keyword
+        site.refuse("calls torch.batch_norm, not that of torch.nn.functional.")
     mean, variance = site.argument(1, "running_mean"), site.argument(2, "running_var")
-    if site.argument(5, "training", False) or mean is None or variance is None:
+    if site.kwargs.get("training", False) or mean is None or variance is None:
         site.refuse("couples the examples; call eval() first.")
-    names = [
-        site.held(each)
-        for each in (mean, variance, site.argument(3, "weight"), site.argument(4, "bias"))
-    ]
+    scale, shift = site.kwargs.get("weight"), site.kwargs.get("bias")
+    names = [site.held(each) for each in (mean, variance, scale, shift)]
     assert names[0] is not None
     assert names[1] is not None
-    epsilon = float(site.argument(7, "eps", 1e-5))
+    epsilon = float(site.kwargs.get("eps", 1e-5))
     return NormCall(site.shape[0], names[0], names[1], names[2], names[3], epsilon)
 
 

@@ -153,6 +153,31 @@ def test_the_second_time_comes_from_the_cache_until_the_source_changes(tmp_path:
     assert third.fingerprint != first.fingerprint
 
 
+def test_each_source_has_a_place_of_its_own_in_the_cache(tmp_path: Path) -> None:
+    """Also the second, for which the folder is there already."""
+    said: list[str] = []
+    for name in ("one", "two", "one", "two"):
+        if not (tmp_path / name).exists():
+            as_folder(classes("a", name), tmp_path / name)
+        config = DataConfig(name=f"folder:{tmp_path / name}")
+        examples = load_examples(config, lambda word, _: said.append(word))
+        assert examples.class_names == ("a", name)
+    assert [word for word in said if word.startswith("decoding")] == [
+        "decoding one",
+        "decoding two",
+    ]
+
+
+def test_the_test_part_of_a_folder_is_not_named_by_a_file(tmp_path: Path) -> None:
+    as_folder(classes("a", "b"), tmp_path / "images")
+    np.save(tmp_path / "test.npy", np.array([0, 5]))
+    config = DataConfig(
+        name=f"folder:{tmp_path / 'images'}", test_indices=str(tmp_path / "test.npy")
+    )
+    with pytest.raises(UserError, match="says its test part itself: put those into test/"):
+        load_examples(config)
+
+
 def test_a_damaged_cache_is_made_again(tmp_path: Path, own_cache: Path) -> None:
     as_zip(classes("a", "b"), tmp_path / "a.zip")
     first = load(tmp_path / "a.zip")

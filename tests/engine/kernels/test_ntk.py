@@ -352,3 +352,20 @@ def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
         J = leaf.flatten(2)
         expected += torch.einsum("nkp,mkp->nm", J, J) / J.shape[1]
     torch.testing.assert_close(k.tangent_kernels(network, x).whole, expected, **TIGHT)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_layers_above_the_last_gate_count_whatever_their_logits_share(
+    mode: str, bias: bool
+) -> None:
+    """Their deltas are the same for all examples, and of two logits with orthogonal weights their
+    product is zero, as that of the output layer with itself."""
+    nodes = (Dense(3, 4), Dense(4, 4, gated=False), Dense(4, 4, gated=False))
+    network = make_network(Architecture((3,), (*nodes, Dense(4, 3, gated=False))), bias=bias)
+    with torch.no_grad():
+        network.value.weights[-1].copy_(torch.eye(3, 4, dtype=torch.float64))
+    x = images(network.architecture, 4)
+    J = jacobian(network, "value", x, frozen_gates=False)
+    found = k.tangent_kernels(network, x, mode).whole
+    torch.testing.assert_close(found, contracted(J, J, mode), **TIGHT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.model.gates import Gate
+from tests.engine.kernels.jacobians import contracted
 from tests.engine.kernels.module_grammar import tangent_kernel
+from tests.engine.kernels.module_zoo import module_jacobian
 
 ACTS: dict[str, Callable[[], nn.Module]] = {
     "leaky": lambda: nn.LeakyReLU(0.3),
@@ -107,3 +110,30 @@ def test_an_absolute_value_of_nothing_has_no_slope() -> None:
         module[0].bias.zero_()  # type: ignore[union-attr]
     network = k.adapt(module, (4,))
     torch.testing.assert_close(k.tangent_kernels(network, x).whole, tangent_kernel(module, x))
+
+
+@pytest.mark.parametrize("logits", ["mean", "full", "perclass", "sumlogit"])
+def test_every_slope_that_trains_counts(logits: k.Logits) -> None:
+    """Of several activations with a parameter, by channel or one for all."""
+    module, x = three_slopes()
+    J = module_jacobian(module, x)
+    found = k.tangent_kernels(k.adapt(module, (5,)), x, logits).whole
+    torch.testing.assert_close(found, contracted(J, J, logits))
+
+
+def test_every_slope_that_trains_counts_in_the_operator() -> None:
+    module, x = three_slopes()
+    network = k.adapt(module, (5,))
+    J = module_jacobian(module, x)
+    expected = contracted(J, J, "mean")
+    found = torch.from_numpy(k.tangent_operator(network, x) @ np.eye(len(x)))
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(k.tangent_diagonal(network, x), expected.diagonal())
+
+
+def three_slopes() -> tuple[nn.Sequential, Tensor]:
+    torch.manual_seed(0)
+    acts = (nn.PReLU(5, init=-0.4), nn.PReLU(init=0.2), nn.PReLU(5, init=0.7))
+    layers = [part for act in acts for part in (nn.Linear(5, 5), act)]
+    module = nn.Sequential(*layers, nn.Linear(5, 2)).double()
+    return module, torch.randn(6, 5, dtype=torch.float64)

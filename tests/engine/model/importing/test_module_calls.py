@@ -238,6 +238,13 @@ def test_a_branch_times_nothing_is_refused() -> None:
         (False, lambda m, z: torch.dropout(z, 0.5, True), "random in training"),
         (False, lambda m, z: F.batch_norm(z, None, None, training=True), "couples the examples"),
         (False, lambda m, z: F.batch_norm(z, *norm_of(m), training=True), "couples the examples"),
+        (
+            False,
+            lambda m, z: torch.batch_norm(
+                z, m.norm.weight, m.norm.bias, *norm_of(m), False, 0.1, 1e-5, False
+            ),
+            "calls torch.batch_norm, not that of torch.nn.functional",
+        ),
         (False, lambda m, z: z + 1.0, "does not come from its inputs"),
         (False, lambda m, z: z / 0.0, "by 0"),
         (False, lambda m, z: 1.0 / (z + z), "calls rdiv"),

@@ -1,0 +1,98 @@
+"""The state of a run between two steps: what does not belong to it is refused in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
+from dgn_engine.training.run import Run
+from dgn_engine.training.run_snapshot import capture, restore
+
+Make = Callable[..., Run]
+
+
+def taken(run: Run) -> Snapshot:
+    snapshot = capture(run)
+    assert snapshot is not None
+    return snapshot
+
+
+def test_a_state_of_another_format_is_refused_by_its_number(make_run: Make) -> None:
+    run = make_run("DL")
+    snapshot = taken(run)
+    assert snapshot.state["format"] == FORMAT
+    later = replace(snapshot, state={**snapshot.state, "format": FORMAT + 1})
+    with pytest.raises(UserError, match=rf"has format {FORMAT + 1}, which is not read here"):
+        restore(run, later)
+
+
+@pytest.mark.parametrize("name", ["dials", "wiring", "pretrain_steps", "total_steps", "awaited"])
+def test_a_state_without_a_part_is_refused(make_run: Make, name: str) -> None:
+    run = make_run("DL")
+    snapshot = taken(run)
+    state = {key: value for key, value in snapshot.state.items() if key != name}
+    with pytest.raises(UserError, match="The checkpoint does not fit its run"):
+        restore(run, replace(snapshot, state=state))
+
+
+def test_all_that_can_be_changed_in_a_run_is_put_back(make_run: Make) -> None:
+    first = make_run("DL", wiring=(2, 0, 1), rotation=(1, 0, 3))
+    first.set_learning_rate(0.25)
+    first.set_beta(3.5)
+    first.set_value_input("ones")
+    first.set_pace(7.0)
+    for _ in range(6):
+        first.step()
+    first.evaluation.peaks = [0.25, 0.5]
+    second = make_run("FR-II")
+    restore(second, taken(first))
+    one, two = first.trainer.network, second.trainer.network
+    assert second.trainer.regime.name == "DL"
+    assert (two.wiring, two.routes, two.gate) == (one.wiring, one.routes, one.gate)
+    assert two.value_input == "ones"
+    assert (second.learning_rate, second.pace) == (0.25, 7.0)
+    assert [group["lr"] for group in second.trainer.optimizer.torch.param_groups] == [0.25] * 2
+    assert second.step_count == 6
+    assert second.total_steps == first.total_steps
+    assert second.evaluation.peaks == [0.25, 0.5]
+    assert second.evaluation.epoch_so_far == first.evaluation.epoch_so_far
+    assert first.evaluation.epoch_so_far[1] > 0
+    for run in (first, second):
+        run.step()
+    pairs = zip(one.parameters(), two.parameters(), strict=True)
+    assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
+
+
+def test_scores_that_wait_for_a_test_are_told_after_it(make_run: Make) -> None:
+    first = make_run("DL")
+    while not first.evaluation.pending:
+        first.advance()
+    second = make_run("DL")
+    restore(second, taken(first))
+    assert second.evaluation.awaited == first.evaluation.awaited
+    assert second.evaluation.pending
+
+
+def test_what_is_no_longer_finite_is_not_kept(make_run: Make) -> None:
+    run = make_run("DL")
+    run.step()
+    copies: Any = taken(run).tensors
+    with torch.no_grad():
+        run.trainer.network.value.weights[0].fill_(float("nan"))
+    assert all(bool(torch.isfinite(tensor.float()).all()) for tensor in copies.values()), "copies"
+    run.step()
+    assert capture(run) is None
+    run.diverged = True
+    assert capture(run) is None
+
+
+def test_a_state_is_copied_once_while_a_change_is_carried_out(make_run: Make) -> None:
+    run = make_run("DL")
+    run.snapshot = taken(run)
+    assert capture(run) is run.snapshot
