@@ -8,6 +8,7 @@ from torch.func import functional_call, jacrev
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels import contraction
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -356,11 +357,13 @@ def test_k_is_the_sum_over_what_the_regime_trains(regime: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("cached", [1, contraction.CACHED])
 def test_layers_above_the_last_gate_count_whatever_their_logits_share(
-    mode: str, bias: bool
+    mode: str, bias: bool, cached: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their deltas are the same for all examples, and of two logits with orthogonal weights their
-    product is zero, as that of the output layer with itself."""
+    product is zero, as that of the output layer with itself; logits one by one, or together."""
+    monkeypatch.setattr(contraction, "CACHED", cached)
     nodes = (Dense(3, 4), Dense(4, 4, gated=False), Dense(4, 4, gated=False))
     network = make_network(Architecture((3,), (*nodes, Dense(4, 3, gated=False))), bias=bias)
     with torch.no_grad():
