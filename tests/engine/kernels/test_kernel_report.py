@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
+
 import pytest
 import torch
 
 from dgn_engine import kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels import kernel_report
 from dgn_engine.kernels.kernel_report import KernelSettings, kernel_arrays
 from tests.engine.kernels.tiny import ARCHITECTURES, images, make_network
 
@@ -61,3 +65,22 @@ def test_shared_kernels_refuse_what_exceeds_their_budget() -> None:
     with pytest.raises(UserError, match="0 inputs fit"):
         k.SharedKernels(network, x, budget_bytes=1000)
     k.SharedKernels(network, x, budget_bytes=1 << 30)
+
+
+@pytest.mark.parametrize("name", ["overlap", "sensitive", "npk", "value", "gram"])
+@pytest.mark.parametrize("normalise", ["cosine", "none", "width"])
+@pytest.mark.parametrize("value", [1.0, math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_refused_but_for_examples_without_an_open_path(
+    name: str, normalise: k.Normalise, value: float
+) -> None:
+    kernel = torch.tensor([[1.0, value], [value, 1.0]], dtype=torch.float64)
+    paths = name in ("overlap", "sensitive", "npk")
+    allowed = value == 1.0 or (math.isnan(value) and normalise == "cosine" and paths)
+    with nullcontext() if allowed else pytest.raises(UserError) as refused:
+        kernel_report._check_finite({name: kernel}, normalise)
+    if not allowed:
+        remedy = "use --scale width" if paths else "scale the inputs down"
+        assert f"The kernel '{name}' is not finite" in str(refused.value)  # type: ignore[union-attr]
+        assert str(refused.value).endswith(f"{remedy}.")  # type: ignore[union-attr]
+        with pytest.raises(UserError, match="use --dtype float64"):
+            kernel_report._check_finite({name: kernel.float()}, normalise)

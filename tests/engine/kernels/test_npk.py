@@ -11,7 +11,17 @@ from torch import Tensor
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
 from dgn_engine.kernels.recursion import path_recursion
-from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.architecture import (
+    Architecture,
+    Conv,
+    Dense,
+    Flatten,
+    Fork,
+    Gating,
+    GlobalAveragePool,
+    MaxPool,
+    Merge,
+)
 from tests.engine.kernels.enumeration import bundles, chain_features, features, without_skips
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
@@ -273,3 +283,40 @@ def test_gates_and_inputs_that_do_not_fit_are_refused_by_layer() -> None:
         k.overlap(architecture, gates, masks=[torch.zeros(1)])
     with pytest.raises(UserError, match="normalise is 'max'"):
         k.overlap(architecture, gates, "max")  # type: ignore[arg-type]  # wrong on purpose
+
+
+@pytest.mark.parametrize(
+    ("architecture", "work"),
+    [
+        # Of 3 examples 6 pairs are computed where there are maps, all 9 of vectors.
+        (Architecture((7,), (Dense(7, 5), Dense(5, 2, gated=False))), 9 * 2 * (7 + 5)),
+        (
+            Architecture((2, 4, 3), (Conv(2, 5), GlobalAveragePool(), Dense(5, 2, gated=False))),
+            6 * (2 * 2 * 12**2 + 2 * 5 * 12**2 + 2 * 3 * 30**2),
+        ),
+        (
+            Architecture(
+                (2, 4, 4),
+                (Conv(2, 5), MaxPool(), Flatten(), Dense(20, 3), Dense(3, 2, gated=False)),
+            ),
+            6 * (2 * 2 * 16**2 + 2 * 5 * 16**2 + 2 * 3 * 36**2 + 8 * 5 * 4**2) + 9 * 2 * 3,
+        ),
+        (
+            Architecture(
+                (1, 3, 3),
+                (
+                    *(Conv(1, 2, kernel=1, padding=0), Fork()),
+                    *(Conv(2, 2, kernel=1, padding=0, gated=False), Merge(), Gating()),
+                    *(GlobalAveragePool(), Dense(2, 2, gated=False)),
+                ),
+            ),
+            6 * (2 * 9**2 + 2 * (2 * 2 * 9**2 + 2 * 9**2) + 2 * 2 * 9**2),
+        ),
+    ],
+)
+def test_the_cost_of_a_path_kernel_is_the_work_of_its_layers(
+    architecture: Architecture, work: int
+) -> None:
+    """Σ, then of each pair of positions the channels that meet and the window's sums; a gate after
+    a sum meets every channel again, and pooling looks at each pair of windows."""
+    assert k.npk_cost(architecture, 3) == work

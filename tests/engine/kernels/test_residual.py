@@ -6,6 +6,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels import residual
 from dgn_engine.model.architecture import (
     Architecture,
     Conv,
@@ -130,3 +131,15 @@ def test_sub_networks_that_do_not_exist_are_refused() -> None:
     nested = Architecture((3,), (Dense(3, 3), Fork(), *BLOCKS, Merge(), *TAIL))
     with pytest.raises(UserError, match="nested"):
         k.sub_network(nested, ())
+
+
+def test_as_many_blocks_as_allowed_have_their_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    architecture = ARCHITECTURES["residual-dense"]
+    x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
+    monkeypatch.setattr(residual, "MOST_BLOCKS", 2)
+    shares = k.sub_network_shares(architecture, gates, x)
+    assert list(shares) == [(), (0,), (1,), (0, 1)]
+    assert sum(shares.values()) == pytest.approx(1.0)
+    monkeypatch.setattr(residual, "MOST_BLOCKS", 1)
+    with pytest.raises(ValueError, match=r"2 blocks make 2\^2 sub-networks; 1 is the most"):
+        k.sub_network_shares(architecture, gates, x)

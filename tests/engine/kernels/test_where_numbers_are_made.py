@@ -1,0 +1,101 @@
+"""What a function makes on its way has the device and the type of its inputs, not torch's defaults.
+
+The default device is one without numbers, as 'cuda' would be another than that of the inputs; the
+default type one in which the results would differ.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse.linalg import LinearOperator
+from torch import Tensor
+
+import dgn_engine.kernels as k
+from tests.engine.kernels.test_arguments import CALLS
+
+
+def tensors(found: Any) -> Iterator[Tensor]:
+    """Every number of a result."""
+    if isinstance(found, Tensor):
+        yield found
+    elif isinstance(found, (float, int, np.ndarray)):
+        yield torch.from_numpy(np.array(found))
+    elif isinstance(found, LinearOperator):
+        yield torch.as_tensor(found @ np.eye(found.shape[1]))
+    elif isinstance(found, (list, tuple)):
+        for each in found:
+            yield from tensors(each)
+    elif is_dataclass(found):
+        for field in fields(found):
+            yield from tensors(getattr(found, field.name))
+
+
+def with_tensors(call: Any) -> bool:
+    if isinstance(call, dict):
+        return any(with_tensors(value) for value in call.values())
+    return isinstance(call, (Tensor, torch.nn.Module, k.PathInputs))
+
+
+FUNCTIONS = [
+    name
+    for name, make in CALLS.items()
+    if inspect.isfunction(getattr(k, name)) and with_tensors(make()) and name != "adapt"
+]
+
+# Computed in float64 on the CPU wherever the inputs lie, or drawn there by a generator.
+ON_THE_CPU = {
+    "convolutional_limit",
+    "estimate_path_kernel",
+    "gated_limit",
+    "gradient_descent",
+    "gradient_flow",
+    "kernel_regression",
+    "leading_spectrum",
+    "network_limit",
+    "soft_relu_limit",
+    "tangent_operator",
+}
+DRAWN = {"estimate_path_kernel"}  # signs of numbers of the default type
+
+
+@contextmanager
+def another_default(kind: str) -> Iterator[None]:
+    if kind == "device":
+        with torch.device("meta"):
+            yield
+        return
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float16)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [(name, "device") for name in FUNCTIONS if name not in ON_THE_CPU]
+    + [(name, "type") for name in FUNCTIONS if name not in DRAWN],
+)
+def test_defaults_of_torch_change_no_result(name: str, kind: str) -> None:
+    function = getattr(k, name)
+    torch.manual_seed(0)
+    expected = list(tensors(function(**CALLS[name]())))
+    torch.manual_seed(0)
+    call = CALLS[name]()
+    with another_default(kind):
+        result = function(**call)
+    found = list(tensors(result))
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.device == other.device
+        assert one.dtype == other.dtype
+        assert torch.equal(one.nan_to_num(), other.nan_to_num())

@@ -1,0 +1,242 @@
+"""When probes are read and on how many examples: a clock and probes of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
+from dgn_engine.protocol.events import Event, Failed, ProbeScalars
+from dgn_engine.training import probe_schedule
+from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, ProbeSchedule
+from dgn_engine.training.probes import Probe, ProbeResult
+
+
+class Context:
+    """64 probe examples, or each n-th of them."""
+
+    def __init__(self, every: int = 1) -> None:
+        self.x = np.zeros(64)[::every]
+        self.architecture = None
+        self.forgotten = 0
+
+    def subsample(self, every: int) -> Context:
+        return Context(every)
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+
+class Bench:
+    """A schedule of one probe 'p', which costs `seconds` for each example, and a twin 'q'."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, fewer: bool = True) -> None:
+        self.clock, self.events, self.read_at = 100.0, [], []  # type: ignore[var-annotated]
+        self.estimated = self.taken = 0.0  # seconds for each example
+        self.fits = 64
+        self.error: Exception | None = None
+        probes = {
+            "p": Probe("Pee", self.read, lambda _, n: n * self.estimated * ASSUMED_FLOPS),
+            "q": Probe("Queue", lambda *_: ProbeResult(), compares=True),
+        }
+        patch.setattr(probe_schedule, "all_probes", lambda: probes)
+        patch.setattr(probe_schedule, "time", SimpleNamespace(monotonic=lambda: self.clock))
+        self.schedule = ProbeSchedule(self.emit, fewer)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def read(self, context: Any, options: Mapping[str, object], memory: object) -> ProbeResult:
+        count = len(context.x)
+        self.read_at.append((count, dict(options), memory))
+        if self.error is not None:
+            raise self.error
+        if count > self.fits:
+            raise MemoryError
+        self.clock += count * self.taken
+        return ProbeResult({"a": np.zeros(2)}, {"s": 1.0}, {"f": "word"}, memory=count)
+
+    def watch(self, *names: str, **options: Any) -> None:
+        self.schedule.watch(tuple(ProbeRequest(n, tuple(options.items())) for n in names))
+
+    def look(self, step: int = 1, standing: bool = False) -> Any:
+        self.schedule.read(("p",), Context(), step, standing)  # type: ignore[arg-type]
+        return self.schedule.readings["p"]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def test_what_is_watched_is_due_at_once_and_then_as_seldom_as_its_share_allows(
+    bench: Bench,
+) -> None:
+    bench.watch("p")
+    assert bench.schedule.due(1) == ("p",)
+    bench.taken = 1 / 64
+    reading = bench.look(step=1)
+    assert (reading.seconds, reading.interval) == (pytest.approx(1.0), pytest.approx(20.0))
+    bench.clock += 19.9
+    assert bench.schedule.due(2) == ()
+    bench.clock += 0.2
+    assert bench.schedule.due(2) == ("p",)
+    assert bench.schedule.due(1) == (), "that step was read"
+    assert bench.schedule.due(1, catch_up=True) == ()
+
+
+def test_a_quick_probe_is_read_four_times_a_second(bench: Bench) -> None:
+    bench.watch("p")
+    assert bench.look().interval == 0.25
+    bench.clock += 0.24
+    assert bench.schedule.due(2) == ()
+    assert bench.schedule.due(2, catch_up=True) == ("p",)
+    bench.clock += 0.02
+    assert bench.schedule.due(2) == ("p",)
+
+
+def test_other_options_and_changes_of_the_gates_make_it_due(bench: Bench) -> None:
+    bench.watch("p", layer=1)
+    bench.look()
+    bench.watch("p", layer=1)
+    assert bench.schedule.due(1) == ()
+    bench.watch("p", layer=2)
+    assert bench.schedule.due(1) == ("p",)
+    bench.look()
+    assert bench.read_at[-1][1] == {"layer": 2}
+    bench.schedule.invalidate()
+    assert bench.schedule.due(1) == ("p",)
+
+
+def test_a_new_comparison_makes_those_due_that_compare(bench: Bench) -> None:
+    bench.watch("p", "q")
+    bench.schedule.read(("p", "q"), Context(), 1)  # type: ignore[arg-type]
+    assert bench.schedule.due(1) == ()
+    bench.schedule.invalidate_comparing()
+    assert bench.schedule.due(1) == ("q",)
+
+
+def test_an_unknown_probe_is_refused_with_the_nearest(bench: Bench) -> None:
+    with pytest.raises(UserError, match="There is no probe 'pp'; there are p, q"):
+        bench.watch("pp")
+
+
+def test_a_reading_tells_its_numbers_and_hands_its_memory_on(bench: Bench) -> None:
+    bench.watch("p")
+    reading = bench.look(step=3)
+    assert (reading.probe, reading.step, reading.scalars) == ("p", 3, {"s": 1.0})
+    assert reading.facts == {"f": "word"}
+    assert not reading.arrays["a"].flags.writeable
+    assert (reading.examples, reading.remark) == (0, "")
+    bench.look()
+    assert [memory for _, _, memory in bench.read_at] == [None, 64]
+    told = [event for event in bench.events if isinstance(event, ProbeScalars)]
+    assert [(e.probe, e.values, e.examples) for e in told] == [("p", {"s": 1.0}, 0)] * 2
+
+
+def test_all_that_is_watched_took_so_long_together(bench: Bench) -> None:
+    bench.watch("p", "q")
+    bench.taken = 0.5 / 64
+    bench.look()
+    assert bench.schedule.seconds == float("inf"), "one was never read"
+    bench.schedule.read(("q",), Context(), 1)  # type: ignore[arg-type]
+    assert bench.schedule.seconds == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("each", "count"),
+    [(0.49 / 64, 64), (0.51 / 64, 32), (0.49 / 16, 16), (0.51 / 16, 8), (4.9 / 8, 8)],
+)
+def test_before_it_was_measured_a_reading_is_of_what_takes_half_a_second(
+    bench: Bench, each: float, count: int
+) -> None:
+    bench.watch("p")
+    bench.estimated = bench.taken = each
+    reading = bench.look()
+    assert bench.read_at[-1][0] == count
+    if count < 64:
+        assert (reading.examples, reading.remark) == (count, f"{count} of 64 probe examples")
+        assert reading.whole == pytest.approx(64 * each)
+        assert bench.events[-1].examples == count
+
+
+def test_where_nothing_trains_a_reading_may_take_five_seconds(bench: Bench) -> None:
+    bench.watch("p")
+    bench.estimated = bench.taken = 4.0 / 64
+    bench.look()
+    assert bench.read_at[-1][0] == 8, "not measured yet: half a second"
+    bench.look()
+    assert bench.read_at[-1][0] == 8, "16 would take a second: twice as many only below 0.75"
+    assert bench.schedule.due(1, catch_up=True) == ("p",)
+    bench.look(standing=True)
+    assert bench.read_at[-1][0] == 32
+    bench.look()
+    assert bench.read_at[-1][0] == 16
+
+
+def test_all_examples_are_read_where_they_are_wanted_or_there_is_no_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for fewer, options in ((True, {ANYWAY: True}), (False, {})):
+        bench = Bench(monkeypatch, fewer)
+        bench.watch("p", **options)
+        bench.estimated = bench.taken = 4.0 / 64
+        assert bench.look().examples == 0
+        assert bench.read_at[-1][0] == 64
+
+
+def test_what_would_take_more_than_five_seconds_is_not_begun_unless_it_is_wanted(
+    bench: Bench,
+) -> None:
+    bench.watch("p")
+    bench.estimated = 5.1 / 8
+    reading = bench.look()
+    assert reading.absent
+    assert reading.too_expensive == pytest.approx(64 * 5.1 / 8)
+    assert bench.read_at == []
+    bench.watch("p", **{ANYWAY: True})
+    assert not bench.look().absent
+    assert bench.read_at[-1][0] == 64
+
+
+@pytest.mark.parametrize(("fits", "counts"), [(32, [64, 32]), (9, [64, 32, 16, 8])])
+def test_half_the_examples_are_read_where_memory_is_over(
+    bench: Bench, fits: int, counts: list[int]
+) -> None:
+    bench.watch("p")
+    bench.fits = fits
+    reading = bench.look()
+    assert [count for count, _, _ in bench.read_at] == counts
+    assert reading.examples == counts[-1]
+    assert reading.remark == f"probe batch halved to {counts[-1]}: out of memory"
+    bench.look()
+    assert bench.read_at[-1][0] == counts[-1], "and not tried again"
+    bench.schedule.invalidate()
+    bench.look()
+    assert bench.read_at[len(counts) + 1][0] == 64, "until the network changes"
+
+
+def test_what_does_not_fit_at_all_says_so_and_a_probe_that_fails_says_it_once(
+    bench: Bench,
+) -> None:
+    bench.watch("p")
+    bench.fits = 0
+    reading = bench.look()
+    assert reading.absent
+    assert reading.arrays == {}
+    bench.schedule.invalidate()
+    bench.error = ValueError("It is odd.")
+    for _ in range(2):
+        assert bench.look().absent
+    (told,) = [event for event in bench.events if isinstance(event, Failed)]
+    assert "The probe 'Pee' failed: It is odd." in repr(told)
+    bench.error, bench.fits = None, 64
+    bench.look()
+    bench.error = ValueError("Again.")
+    bench.look()
+    assert sum(isinstance(event, Failed) for event in bench.events) == 2
