@@ -15,181 +15,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.kernels import arguments
-from dgn_engine.model.gates import Gate
 from tests.engine.kernels.tiny import (
-    ARCHITECTURES,
     images,
     make_network,
     random_gates,
-    random_masks,
 )
-
-N = 4
-POOLED = ARCHITECTURES["max-gap"]
-DENSE = ARCHITECTURES["fc-deep"]
-BLOCKS = ARCHITECTURES["residual-dense"]
-CONVOLUTIONS = ARCHITECTURES["conv-gap"]
-
-Call = dict[str, Any]
-
-
-def _others(architecture: Any = POOLED, **more: Any) -> k.PathInputs:
-    gates = random_gates(architecture, 3, hard=True, seed=5)
-    masks = random_masks(architecture, 3)
-    return k.PathInputs(gates, images(architecture, 3, 1), masks, **more)
-
-
-def _paths(architecture: Any = POOLED, **more: Any) -> Call:
-    return {
-        "architecture": architecture,
-        "gates": random_gates(architecture, N, hard=True),
-        "x_value": images(architecture, N),
-        "masks": random_masks(architecture, N),
-        "other": _others(architecture),
-        **more,
-    }
-
-
-def _kernel() -> Tensor:
-    x = images(DENSE, N)
-    return x @ x.T + torch.eye(N, dtype=torch.float64)
-
-
-def _targets() -> Tensor:
-    return torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
-
-
-def _trajectory() -> Call:
-    start = torch.zeros(N, dtype=torch.float64)
-    return {
-        "kernel": _kernel(), "targets": _targets(), "block": _kernel()[:2], "initial": start,
-        "initial_test": start[:2],
-    }  # fmt: skip
-
-
-def _network(**more: Any) -> Call:
-    network = make_network(DENSE, own=False, soft=True)
-    x = images(DENSE, N)
-    other = images(DENSE, 3, 1)
-    known = {"network": network, "x": x, "other": other, "logits": "mean"}
-    return {**known, "trains": ("value",), "folded": False, **more}
-
-
-def _limit(**more: Any) -> Call:
-    return {"x": images(DENSE, N), "other": images(DENSE, 3, 1), "depth": 3, **more}
-
-
-def _module() -> nn.Sequential:
-    layers = (nn.Linear(3, 4, bias=False), nn.ReLU(), nn.Linear(4, 2, bias=False))
-    return nn.Sequential(*layers).double()
-
-
-def _generator() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
-
-
-def _without(call: Call, *names: str) -> Call:
-    return {name: value for name, value in call.items() if name not in names}
-
-
-CALLS: dict[str, Callable[[], Call]] = {
-    "SharedKernels": lambda: _network(budget_bytes=1 << 30),
-    "adapt": lambda: {"module": _module(), "input_shape": (3,), "gates_from": _module(),
-              "gate": Gate()},
-    "check_budget": lambda: {
-        "network": make_network(DENSE), "n": 3, "budget_bytes": 1 << 30, "logits": "mean",
-        "others": 2,
-    },
-    "class_targets": lambda: {"labels": torch.tensor([0, 1, 2, 1]), "classes": 3},
-    "contradictory_examples": lambda: {
-        "x": images(DENSE, N), "labels": torch.tensor([0, 1, 2, 1]),
-    },
-    "convolutional_limit": lambda: {
-        "architecture": CONVOLUTIONS, "x": images(CONVOLUTIONS, N),
-        "other": images(CONVOLUTIONS, 3, 1),
-    },
-    "empirical_ntk": lambda: {
-        "module": _module(), "x": images(DENSE, N), "other": images(DENSE, 3, 1),
-        "logits": "mean", "budget_bytes": 1 << 30,
-    },
-    "estimate_path_kernel": lambda: _paths(draws=2, generator=_generator(), normalise="width"),
-    "expected_feature_kernel": lambda: {
-        **_without(_network(), "logits", "trains", "folded"),
-        "sigmas": [0.5] * len(DENSE.weighted),
-    },
-    "expected_value_kernel": lambda: _paths(sigmas=[0.5] * len(POOLED.weighted)),
-    "gate_churn": lambda: {
-        "before": random_gates(DENSE, N, hard=True), "after": random_gates(DENSE, N, hard=True),
-    },
-    "gated_limit": lambda: _limit(
-        beta=4.0, epsilon=0.1, value_input="ones", linear_features=True,
-    ),
-    "gradient_descent": lambda: {**_trajectory(), "rate": 0.1, "steps": (1, 2)},
-    "gradient_flow": lambda: {**_trajectory(), "times": (0.0, 0.5)},
-    "input_gram": lambda: _without(_limit(), "depth"),
-    "kernel_bytes": lambda: {
-        "network": make_network(DENSE), "n": 3, "logits": "mean", "others": 2,
-    },
-    "kernel_regression": lambda: {
-        "kernel": _kernel(), "targets": _targets(), "train": torch.tensor([0, 1]),
-        "test": torch.tensor([2, 3]), "ridge": 0.1,
-    },
-    "layer_overlap": lambda: {"gates": torch.ones(N, 3), "other": torch.ones(2, 3)},
-    "layer_sensitivity": lambda: {
-        "sensitivities": torch.ones(N, 3), "other": torch.ones(2, 3),
-    },
-    "leading_spectrum": lambda: {"kernel": _kernel(), "count": 2},
-    "linear_limit": lambda: _limit(sigma_w=1.0, sigma_b=[0.1, 0.0, 0.2]),
-    "network_limit": lambda: {
-        "architecture": CONVOLUTIONS, "x": images(CONVOLUTIONS, N),
-        "other": images(CONVOLUTIONS, 3, 1), "sigma_w": 1.0, "sigma_b": 0.1,
-    },
-    "neural_path_kernel": lambda: _paths(normalise="width"),
-    "npk_cost": lambda: {"architecture": DENSE, "n": 3},
-    "ntk_cost": lambda: {"architecture": DENSE, "n": 3},
-    "nu": lambda: {"kernel": _kernel(), "targets": _targets(), "ridge": 0.1},
-    "overlap": lambda: _without(_paths(normalise="width"), "x_value"),
-    "path_diagonal": lambda: {
-        "architecture": POOLED, "inputs": _others(), "normalise": "width",
-    },
-    "path_operator": lambda: {
-        "architecture": POOLED, "inputs": _others(), "other": _others(), "normalise": "width",
-        "budget_bytes": 1 << 20,
-    },
-    "pair_bytes": lambda: {"architecture": DENSE},
-    "random_gating_eigenvalues": lambda: {"n": 3, "p": 0.5, "depth": 2},
-    "random_gating_kernel": lambda: {"n": 3, "p": 0.5, "depth": 2},
-    "relu_limit": lambda: _limit(sigma_w=[1.0, 1.2, 0.9], sigma_b=0.1),
-    "residual_blocks": lambda: {"architecture": BLOCKS},
-    "sensitive_overlap": lambda: _without(
-        _paths(
-            sensitivities=random_gates(POOLED, N, hard=False), normalise="width",
-            other=_others(sensitivities=random_gates(POOLED, 3, hard=False)),
-        ),
-        "x_value",
-    ),
-    "soft_relu_limit": lambda: _limit(
-        beta=4.0, epsilon=0.1, as_printed=False, sigma_w=1.0, sigma_b=0.1,
-    ),
-    "spectrum": lambda: {"kernel": _kernel(), "targets": _targets(), "ridge": 0.1},
-    "sub_network": lambda: {"architecture": BLOCKS, "kept": (0,)},
-    "sub_network_kernel": lambda: _paths(BLOCKS, kept=(0,)),
-    "sub_network_shares": lambda: _without(_paths(BLOCKS), "other"),
-    "tangent_kernels": lambda: _network(
-        budget_bytes=1 << 20,
-        trace=make_network(DENSE, own=False, soft=True).trace(images(DENSE, N)),
-        other_trace=make_network(DENSE, own=False, soft=True).trace(images(DENSE, 3, 1)),
-    ),
-    "tangent_diagonal": lambda: _without(_network(), "other"),
-    "tangent_operator": lambda: _network(budget_bytes=1 << 20),
-    "unit_diagonal": lambda: {"kernel": _kernel()},
-    "value_kernel_constant": lambda: {"architecture": DENSE, "sigmas": [0.5] * 4},
-    "weight_sigmas": lambda: {"weights": [torch.ones(2, 3)]},
-}  # fmt: skip
+from tests.engine.kernels.working_calls import (
+    BLOCKS,
+    CALLS,
+    DENSE,
+    N,
+    a_kernel,
+    a_module,
+    a_target,
+)
 
 Bad = Iterator[tuple[str, Any]]
 
@@ -344,7 +187,7 @@ def _flags(_: Any) -> Bad:
 
 
 def _networks(network: Any) -> Bad:
-    yield "a module", _module()
+    yield "a module", a_module()
     yield "nothing", None
     yield "half precision", make_network(DENSE).half()
     for label, wiring in (("too short", (0, 1)), ("negative", (0, 1, -1)), ("beyond", (0, 1, 3))):
@@ -376,7 +219,7 @@ def _deviations(found: Any) -> Bad:
 
 BAD: dict[str, Callable[[Any], Bad]] = {
     "after": _layers,
-    "architecture": lambda _: iter([("nothing", None), ("a list", [1]), ("a module", _module())]),
+    "architecture": lambda _: iter([("nothing", None), ("a list", [1]), ("a module", a_module())]),
     "as_printed": _flags,
     "before": _layers,
     "beta": _positive,
@@ -533,7 +376,7 @@ def test_gates_of_eight_bits_do_not_overflow_in_silence() -> None:
 
 def test_an_index_of_minus_one_does_not_leak_a_training_example() -> None:
     with pytest.raises(ValueError, match="outside 0…3"):
-        k.kernel_regression(_kernel(), _targets(), torch.tensor([0, 1, 3]), torch.tensor([2, -1]))
+        k.kernel_regression(a_kernel(), a_target(), torch.tensor([0, 1, 3]), torch.tensor([2, -1]))
 
 
 def test_the_constant_of_a_residual_network_is_refused() -> None:
@@ -550,7 +393,7 @@ def test_given_gates_serve_the_examples_they_were_given_for_alone() -> None:
 
 
 def test_a_single_test_example_has_an_accuracy_and_no_r2() -> None:
-    found = k.kernel_regression(_kernel(), _targets(), torch.tensor([0, 1, 3]), torch.tensor([2]))
+    found = k.kernel_regression(a_kernel(), a_target(), torch.tensor([0, 1, 3]), torch.tensor([2]))
     assert found.accuracy in (0.0, 1.0)
     assert math.isnan(found.r2)
     assert isinstance(found.predictions, np.ndarray)

@@ -19,7 +19,7 @@ from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 import dgn_engine.kernels as k
-from tests.engine.kernels.test_arguments import CALLS
+from tests.engine.kernels.working_calls import CALLS
 
 
 def tensors(found: Any) -> Iterator[Tensor]:

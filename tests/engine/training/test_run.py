@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from dgn_engine.errors import UserError
+from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
 from dgn_engine.protocol.events import Event, RegimeSwapped, Rewired, SettingChanged, WeightsTaken
 from dgn_engine.training.devices import set_threads
 from dgn_engine.training.run import Run
-from tests.engine.training.test_trainer import CHAIN, MAPS
 
 Make = Callable[..., Run]
+DENSE = Architecture((3,), (Dense(3, 4), Dense(4, 2, gated=False)))
+MAPS = Architecture((1, 4, 3), (Conv(1, 2), GlobalAveragePool(), Dense(2, 2, gated=False)))
 
 
 class Match:
@@ -197,7 +199,7 @@ def test_convolutions_take_all_cores_but_one_and_dense_layers_one(
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     monkeypatch.setattr(torch, "set_num_threads", found.append)
     set_threads(MAPS)
-    set_threads(CHAIN)
+    set_threads(DENSE)
     assert found == [threads, 1]
 
 
