@@ -15,7 +15,7 @@ from dgn_engine.storage.checkpoints.stated_layers import (
     received,
     stated_layers,
 )
-from tests.engine.storage.checkpoints.inert_trees import layer, sequence
+from tests.engine.storage.checkpoints.inert_trees import layer, sequence, table
 
 CONV = {
     "in_channels": 3, "out_channels": 16, "kernel_size": (3, 3), "stride": 2, "padding": (1, 1),
@@ -128,3 +128,25 @@ def test_a_layer_is_said_in_words() -> None:
     assert {kind: in_words(stated(kind)) for kind in SOUND} == said
     odd = stated("Conv2d", stride=(2, 1), padding="same", groups=3)
     assert in_words(odd) == "Conv2d 3 → 16, 3×3, stride 2×1, padding same, 3 groups"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"_forward_hooks": table(h=1)}, {"_forward_pre_hooks": table(h=1)}, {"forward": 3},
+        {"_modules": table(inner=layer("activation.ReLU"))},
+    ],
+)  # fmt: skip
+def test_what_changes_a_layer_makes_it_another(more: dict[str, Any]) -> None:
+    (found,) = stated_layers(sequence(("0", layer("activation.ReLU", **more))))
+    assert found == StatedLayer("0", "ReLU with hooks")
+
+
+def test_empty_hooks_change_nothing_and_a_foreign_class_is_named() -> None:
+    calm = layer("activation.ReLU", _forward_hooks=table(), _forward_pre_hooks=table(), _modules=3)
+    bare = layer("activation.ReLU")
+    bare.state = None
+    found = stated_layers(sequence(("0", calm), ("1", bare), ("2", layer("activation.Tanh"))))
+    assert [one.kind for one in found] == [
+        "ReLU", "torch.nn.modules.activation.ReLU", "torch.nn.modules.activation.Tanh",
+    ]  # fmt: skip
