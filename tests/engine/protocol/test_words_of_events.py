@@ -220,7 +220,14 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     results.Claim: {"remark": "", "exact": False},
     results.PlottedLine: {"spread": (), "style": "line"},
     results.Figure: {"log_x": False, "log_y": False, "image": ()},
-    results.Findings: {"rows": (), "claims": (), "figures": (), "remarks": ()},
+    results.Findings: {
+        "rows": (),
+        "claims": (),
+        "figures": (),
+        "remarks": (),
+        "answer": (),
+        "details": {},
+    },
 }
 
 
@@ -275,3 +282,5 @@ def test_a_data_set_is_there_or_missing() -> None:
     assert not there.missing
     gone = catalogue.DataEntry("mnist", "MNIST", available=False, hint="dgn data")
     assert gone.missing
+    bare = catalogue.DataEntry("x", "X", available=True, hint="")
+    assert (bare.options, bare.takes_path, bare.rooted) == ((), False, False)

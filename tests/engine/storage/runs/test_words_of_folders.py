@@ -135,6 +135,16 @@ def test_a_configuration_that_is_not_that_of_the_run_is_named(run: Path) -> None
     assert [str(one) for one in verify(run)] == ["config.toml is not the configuration of run.json"]
 
 
+def test_what_was_missing_is_made_anew_and_nothing_is_put_aside(run: Path) -> None:
+    (run / "config.toml").unlink()
+    assert repair(run) == ["config.toml was made anew from run.json."]
+    assert not (run / "damaged").exists()
+    (run / "config.toml").write_text("seed = 'x'")
+    assert repair(run) == ["config.toml was made anew from run.json."]
+    assert (run / "damaged" / "config.toml").read_text() == "seed = 'x'"
+    assert repair(run) == []
+
+
 def test_why_nobody_can_tell_what_is_missing(run: Path) -> None:
     assert why_uncertain(run) == ""
     folder = RunFolder(run)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dgn_engine.errors import UserError
 from dgn_engine.session.run_library import RunLibrary
-from dgn_engine.storage.session_file import temp_dirs
+from dgn_engine.storage.session_file import session_reader, temp_dirs
 from dgn_engine.storage.session_file.temp_dirs import LOCK, PREFIX, PrivateTempDir, remove_abandoned
 
 LIVING = """
@@ -166,3 +167,19 @@ def test_a_place_that_cannot_be_removed_hides_no_other(
     assert set(remove_abandoned(root)) == {places[0], places[3]}
     assert {path.name for path in root.iterdir()} == {place.name for place in places[1:3]}
     assert remove_abandoned(root / "nowhere") == []
+
+
+def test_a_place_that_cannot_be_removed_does_not_hide_why_a_session_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("a.dgn is no session file.")
+
+    def stuck(_: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise OSError(13, "Permission denied")
+
+    monkeypatch.setattr(session_reader, "ask_child", refuse)
+    monkeypatch.setattr(session_reader.shutil, "rmtree", stuck)
+    with pytest.raises(UserError, match=r"^a\.dgn is no session file\.$"):
+        session_reader.unpack(root / "a.dgn", root)
