@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from dgn_engine.config import GatingConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Findings, Request
@@ -23,10 +25,11 @@ from dgn_engine.experiments._gate_information import (
     gate_information,
     net_of,
     network_for,
+    own_accuracy,
 )
 from dgn_engine.regimes import find_regime
 from dgn_engine.statistics import ratio_of_means
-from dgn_engine.sweep.unit import Calculation, Training
+from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training
 from dgn_engine.sweep.unit_results import TrainedRun
 from dgn_engine.training.run import Run
 from tests.engine.experiments.made_up import (
@@ -245,6 +248,23 @@ def test_a_file_without_gates_is_refused(tmp_path: Path) -> None:
     torch.save(torch.nn.Sequential(torch.nn.Linear(64, 10)), tmp_path / "x.pt")
     with pytest.raises(UserError, match=r"x.pt has one layer and no gates"):
         network_for(tmp_path / "x.pt", CONFIG.net, load_examples(CONFIG.data))
+
+
+def test_a_file_is_scored_as_it_is_beside_the_commonest_class(tmp_path: Path) -> None:
+    file = dense_file(tmp_path / "x.pt", 64, 7, 7, 10)
+    config = replace(CONFIG, data=DataConfig(train_limit=80, test_limit=50), device="cpu")
+    arguments = {"config": config.to_dict(), "file": str(file)}
+    found = own_accuracy(CalculationInputs(arguments, tmp_path, {}))
+    examples = load_examples(config.data)
+    z = torch.as_tensor(examples.test_x).double().reshape(50, 64)
+    weights = [weight.double() for weight in torch.load(file).values()]
+    for weight in weights[:-1]:
+        z = torch.relu(z @ weight.T)
+    guessed = (z @ weights[-1].T).argmax(1).tolist()
+    labels = examples.test_y.tolist()
+    assert found["accuracy"] == sum(map(eq, guessed, labels)) / 50
+    assert found["commonest"] == Counter(labels).most_common(1)[0][1] / 50
+    assert (found["regime"], found["soft"], found["examples"]) == ("ReLU", False, 50)
 
 
 def test_a_network_whose_gates_are_coins_of_its_examples_is_refused(
