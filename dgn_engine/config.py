@@ -80,7 +80,8 @@ class DataConfig:
         hint="none",
     )
     split_seed: int = setting(
-        0, "seed of the split", least=0, metavar="N", help="of digits' held-out test part",
+        0, "seed of the split", least=0, most=_SEEDS[1], metavar="N",
+        help="of digits' held-out test part",
         tip="Which examples of digits are held out for the test", advanced=True,
         changed="another split", span=_SEEDS,
     )

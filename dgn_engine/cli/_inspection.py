@@ -81,6 +81,16 @@ def check_inspection_options(arguments: argparse.Namespace) -> None:
         if value is not None and not value >= least:
             option = name.replace("_", "-")
             raise UserError(f"--{option} is {value:g}; it must be at least {least}.")
+    if arguments.split_seed is not None:
+        if arguments.split_seed >= 2**31:
+            raise UserError(f"--split-seed is {arguments.split_seed}; it must be below 2^31.")
+        if arguments.test_indices is not None:
+            raise UserError(
+                "--split-seed and --test-indices both say which examples are for the test; leave "
+                "one of them out."
+            )
+    if arguments.test_indices == "":
+        raise UserError("--test-indices is empty; the name of a file is needed.")
     for name in ("memory", "norm_eps"):
         value = getattr(arguments, name)
         if value is not None and not 0 < value < float("inf"):

@@ -79,6 +79,8 @@ def _normalise(text: str) -> str:
         raise argparse.ArgumentTypeError(
             f"this is of the pixels ({HOW}); what scales kernels is --scale {text}"
         )
+    if not text:
+        raise argparse.ArgumentTypeError(f"it is empty; none, or {HOW}")
     try:
         normalisation(text)
     except UserError as refusal:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from dgn_engine.errors import UserError, did_you_mean
 
 Array = npt.NDArray[Any]
 
+LARGEST = 1e6  # of a mean or deviation, and 1/LARGEST the smallest: pixels end at 255 or 65,535
 # Mean and standard deviation of each channel over the training pixels in [0, 1]. imagenet: as
 # torchvision's reference weights were trained; the others as commonly printed to 3 or 4 digits.
 NORMALISATIONS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
@@ -91,11 +91,12 @@ def normalisation(text: str) -> Normalisation | None:
             f"0.5,0.5,0.5/0.25,0.25,0.25.{did_you_mean(text, known)}"
         )
     mean, deviation = numbers
-    finite = all(math.isfinite(value) for value in (*mean, *deviation))
-    if len(mean) != len(deviation) or not finite or min(deviation) <= 0:
+    sound = all(abs(value) <= LARGEST for value in mean)
+    sound = sound and all(1 / LARGEST <= value <= LARGEST for value in deviation)
+    if len(mean) != len(deviation) or not sound:
         raise UserError(
-            f"The normalisation '{text}' must have as many means as deviations, all finite and the "
-            "deviations greater than 0."
+            f"The normalisation '{text}' must have as many means as deviations, the means within "
+            f"±{LARGEST:,.0f} and the deviations from {1 / LARGEST:g} to {LARGEST:,.0f}."
         )
     return Normalisation(mean, deviation)
 

@@ -24,6 +24,11 @@ def held_out(labels: Labels, tests: int, config: DataConfig) -> tuple[Places, Pl
     `split_seed`.
     """
     if config.test_indices:
+        if config.split_seed:
+            raise UserError(
+                f"{Path(config.test_indices).name} names the test examples, so a seed of the split "
+                "means nothing; leave one of them out."
+            )
         return _named(config, len(labels))
     return stratified_split(labels, tests, config.split_seed)
 

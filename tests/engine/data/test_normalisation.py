@@ -47,8 +47,10 @@ def test_none_leaves_everything() -> None:
         ("cifar", "Did you mean 'cifar10'?"),
         ("a/b", "is none of none, imagenet"),
         ("1,2/3", "as many means as deviations"),
-        ("1/0", "greater than 0"),
-        ("nan/1", "all finite"),
+        ("1/0", "deviations from 1e-06 to 1,000,000"),
+        ("0/1e-320", "deviations from 1e-06 to 1,000,000"),
+        ("1e30/1", "means within ±1,000,000"),
+        ("nan/1", "means within ±1,000,000"),
         ("1/2/3", "is none of none, imagenet"),
     ],
 )

@@ -75,6 +75,17 @@ def test_a_file_that_names_no_split_is_refused(
         load_examples(DataConfig(test_indices=str(tmp_path / "test.npy")))
 
 
+def test_a_seed_beside_a_file_of_test_examples_is_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "test.npy", np.arange(10))
+    with pytest.raises(UserError, match="so a seed of the split means nothing; leave one"):
+        load_examples(DataConfig(test_indices=str(tmp_path / "test.npy"), split_seed=1))
+
+
+def test_a_seed_that_no_generator_takes_is_refused() -> None:
+    with pytest.raises(UserError, match=r"split_seed is .*; it must be at most"):
+        DataConfig(split_seed=10**22)
+
+
 def test_a_text_that_holds_no_numbers_and_a_file_that_is_not_there_are_refused(
     tmp_path: Path,
 ) -> None:

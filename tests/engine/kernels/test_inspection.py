@@ -144,6 +144,12 @@ def test_a_lightning_resnet_is_shown_in_words(
     assert [line.split()[:2] for line in said.splitlines() if "×16" in line] == [["conv", "1"]]
 
 
+def test_an_empty_normalisation_is_refused(dense: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["inspect", str(dense), "--data", "digits", "--normalise", ""])
+    assert "argument --normalise: it is empty; none, or imagenet" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -151,6 +157,12 @@ def test_a_lightning_resnet_is_shown_in_words(
         (["--kernels", "exact"], "--kernels needs --data."),
         (["--data", "digits", "--examples", "1"], "--examples is 1; it must be at least 2."),
         (["--data", "digits", "--option", "width=3"], "--option needs --net."),
+        (["--data", "digits", "--split-seed", "9" * 20], "it must be below 2^31"),
+        (["--data", "digits", "--test-indices", ""], "--test-indices is empty"),
+        (
+            ["--data", "digits", "--split-seed", "1", "--test-indices", "x.npy"],
+            "--split-seed and --test-indices both say which examples are for the test",
+        ),
         (["--data", "digits", "--memory", "nan"], "--memory is nan; it must be greater than 0"),
         (["--data", "digits", "--layers", "3"], "--layers names a layer outside 1…2"),
         (["--data", "digits", "--normalise", "imagenet"], "is of 3 channels; these images have 1"),
