@@ -1,7 +1,7 @@
 """`make mutants`: puts small bugs in, one at a time, and counts those that the tests notice.
 
     python -m tests.mutants map            which tests run which line (the suite under coverage)
-    python -m tests.mutants map PATH…      the same of these tests, added to what is known
+    python -m tests.mutants map TEST…      the same of these files or ids, added to what is known
     python -m tests.mutants run --each 80  try a sample; go on where an earlier run stopped
     python -m tests.mutants retry          try the survivors once more, after tests were added
     python -m tests.mutants report         kill rates by package, survivors
@@ -65,14 +65,14 @@ def copy_tree(name: str) -> Path:
 def make_map(parts: int, chosen: Sequence[str] = ()) -> None:
     """Run the suite, or the chosen tests, once under coverage, split over so many processes."""
     PLACE.mkdir(parents=True, exist_ok=True)
-    suites = [path for path in [ROOT / path for path in chosen] or _suites() if _holds_tests(path)]
+    suites = chosen or [path for path in _suites() if _holds_tests(ROOT / path)]
     running = []
     for part in range(min(parts, len(suites))):
         command = [
             *(sys.executable, "-m", "coverage", "run", "--source=dgn_engine,app/dgn_viewer"),
             *(f"--data-file={PLACE / f'coverage-{part}'}", "-m", "pytest", "-q"),
             *("-p", "tests.mutants.which_tests", "-p", "no:cacheprovider"),
-            *(str(path.relative_to(ROOT)) for path in suites[part::parts]),
+            *suites[part::parts],
         ]
         here = environment(ROOT) | {SECONDS: str(PLACE / f"seconds-{part}.json")}
         running.append(subprocess.Popen(command, cwd=ROOT, env=here))
@@ -90,9 +90,10 @@ def make_map(parts: int, chosen: Sequence[str] = ()) -> None:
     (PLACE / "map.json").write_text(json.dumps({"lines": lines, "seconds": seconds}), "utf-8")
 
 
-def _suites() -> list[Path]:
+def _suites() -> list[str]:
     left_out = {"__pycache__", "conftest.py", "faults", "mutants"}
-    return sorted(path for path in ROOT.glob("tests/*/*") if not left_out.intersection(path.parts))
+    found = (path.relative_to(ROOT) for path in ROOT.glob("tests/*/*"))
+    return sorted(path.as_posix() for path in found if not left_out.intersection(path.parts))
 
 
 def _holds_tests(path: Path) -> bool:
@@ -294,13 +295,13 @@ def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants")
     parser.add_argument("what", choices=("map", "run", "retry", "report"))
-    parser.add_argument("tests", nargs="*", help="of map: only these files or folders")
+    parser.add_argument("tests", nargs="*", help="of map: only these files, folders or ids")
     parser.add_argument("--each", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=SECONDS_EACH, help="of tests, for each")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.what == "map":
         make_map(given.workers, given.tests)
     elif given.what == "run":

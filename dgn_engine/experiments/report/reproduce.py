@@ -189,7 +189,7 @@ def _kind(config: RunConfig) -> _Kind:
     training = config.training
     until = f", to a train accuracy of {100 * training.until:g} %" if training.until else ""
     if training.patience:
-        until += f", ended by {training.patience} epochs in which train accuracy is flat"
+        until += f" at most, ended by {training.patience} epochs in which train accuracy is flat"
     return _Kind(
         _net(config.net),
         _data(config.data),
