@@ -290,14 +290,21 @@ def test_frames_are_counted_and_their_steps_said(tmp_path, capsys):
     [
         (["--record", "npk", "--record-every", "0"], "1 or more"),
         (["--record-every", "3"], "--record"),
-        (["--record", ","], "names no probe"),
     ],
 )
-def test_frames_of_no_steps_or_no_probes_are_refused(tmp_path, capsys, options, named):
+def test_frames_of_no_steps_or_of_nothing_are_refused(tmp_path, capsys, options, named):
     out = tmp_path / "run"
     assert main(["train", *FAST, *options, "--out", str(out)]) == 2
     assert named in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_frames_of_no_probes_are_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(["train", *FAST, "--record", ",", "--out", str(tmp_path / "run")])
+    assert refused.value.code == 2
+    assert "names no probe; say which, for example npk,ntk" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_without_frames_says_how_to_have_some(tmp_path):
