@@ -42,7 +42,9 @@ class Schedule:
         found, self.waiting = self.waiting, ()
         return found
 
-    def read(self, due: tuple[str, ...], context: object, step: int) -> None:
+    def read(
+        self, due: tuple[str, ...], context: object, step: int, *, standing: bool = False
+    ) -> None:
         self.read_with.append(context)
         for name in due:
             self.readings[name] = Reading(name, step)
