@@ -375,6 +375,8 @@ def _kernels(
         if not x.is_floating_point():
             raise UserError("Its inputs are whole numbers (tokens, say), where no path begins.")
         network = adapt(made.module, tuple(x.shape[1:]))
+        if not network.architecture.gated:
+            raise UserError("It has no layer behind which there could be gates.")
     except UserError as refusal:
         return _tangent_alone(made, x, labels, classes, how, str(refusal))
     arrays = kernel_arrays(network, x, labels, how)

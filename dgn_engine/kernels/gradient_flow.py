@@ -20,6 +20,7 @@ from dgn_engine.kernels.arguments import (
     check_sequence,
     check_tensor,
 )
+from dgn_engine.kernels.spectra import NOISE, rounding_of
 
 ROUNDING = 1e-8  # a kernel whose halves differ by more, relative to its largest entry, is refused
 
@@ -30,7 +31,7 @@ class KernelTrajectory:
     (T, m, C), at `times` (T,): times of the flow, or steps of descent.
 
     `largest_rate` = 2/ρ_max: gradient descent at a greater rate diverges. `smallest`: the least
-    eigenvalue as it was computed; below zero by rounding it counts as zero.
+    eigenvalue as it was computed; within rounding of zero it counts as zero.
     """
 
     times: Tensor
@@ -56,8 +57,10 @@ def gradient_flow(
     `kernel` (n, n) is that of each logit, targets (n,) or (n, C); or (n, C, n, C) for every pair of
     logits (`logits="full"`). `block`: test × train, (m, n) or (m, C, n, C). `initial` and
     `initial_test`: outputs at time 0, zero unless given. Times are finite: for t → ∞ there is
-    `kernel_regression`. O(n³), or O((nC)³). Raises `ArgumentError` for shapes that do not fit and
-    for a kernel that is not symmetric and positive semi-definite.
+    `kernel_regression`. Eigenvalues at or below the cut-off of `spectrum` are zero: what lies along
+    them is never learnt. O(n³), or O((nC)³). Raises `ArgumentError` for shapes that do not fit, for
+    a kernel that is not symmetric and positive semi-definite, and for times at which outputs of
+    the block hang on eigenvalues below that cut-off.
     Sources: Jacot et al. 2018; Lee et al. 2019, eq. (8)–(11); [NPF] §4.
     """
     check_sequence("times", times)
@@ -72,7 +75,7 @@ def gradient_flow(
         return torch.exp(-values * t)
 
     moments = torch.tensor([float(t) for t in times], dtype=torch.float64)
-    return _trajectory(kernel, targets, moments, left, grown, block, initial, initial_test)
+    return _trajectory(kernel, targets, moments, 1.0, left, grown, block, initial, initial_test)
 
 
 @torch.no_grad()
@@ -110,7 +113,7 @@ def gradient_descent(
         return remaining
 
     times = torch.tensor([float(t) for t in steps], dtype=torch.float64)
-    return _trajectory(kernel, targets, times, left, grown, block, initial, initial_test)
+    return _trajectory(kernel, targets, times, rate, left, grown, block, initial, initial_test)
 
 
 OfEigenvalues = Callable[[Tensor, float], Tensor]
@@ -120,13 +123,15 @@ def _trajectory(
     kernel: Tensor,
     targets: Tensor,
     times: Tensor,
+    unit: float,
     left: OfEigenvalues,
     grown: OfEigenvalues,
     block: Tensor | None,
     initial: Tensor | None,
     initial_test: Tensor | None,
 ) -> KernelTrajectory:
-    """`left`: what of e_0 there is along an eigenvector; `grown`: its integral (or sum times α)."""
+    """`left`: what of e_0 there is along an eigenvector; `grown`: its integral (or sum times α);
+    `unit`: what one of `times` is in time of the flow."""
     if isinstance(targets, Tensor) and targets.dtype in WHOLE:
         raise ArgumentError(
             f"targets has dtype {targets.dtype}; outputs to be learnt are needed "
@@ -137,13 +142,14 @@ def _trajectory(
     start = torch.zeros_like(y) if initial is None else _outputs("initial", initial, y)
     values, vectors = torch.linalg.eigh(K)
     largest, smallest = float(values[-1]), float(values[0])
-    rounding = len(K) * torch.finfo(kernel.dtype).eps * largest
+    rounding = rounding_of(kernel.reshape(len(K), -1), largest)
     if smallest < -10 * rounding or largest <= 0:
         raise ArgumentError(
             f"kernel has eigenvalues from {smallest:.3g} to {largest:.3g}; training needs one "
             "that is positive semi-definite and not zero (K^X alone need not be)."
         )
-    values = values.clamp(min=0)
+    cutoff = max(rounding, -NOISE * smallest)
+    values = torch.where(values > cutoff, values, 0.0)
     joint = kernel.dim() == 4
     begun = vectors.T @ (start - y).reshape(len(K), -1)
     moments = times.tolist()
@@ -158,7 +164,8 @@ def _trajectory(
     if block is not None:
         B, zero = _block(block, y, joint)
         before = zero if initial_test is None else _outputs("initial_test", initial_test, zero)
-        to_test = B @ vectors
+        reach = float(times.max()) * unit
+        to_test = _seen(B @ vectors, values == 0, cutoff, reach, kernel.dtype)
         test = torch.stack([before - outputs(to_test, grown, t, before) for t in moments])
     elif initial_test is not None:
         raise ArgumentError("initial_test was given without the block of test with train examples.")
@@ -168,6 +175,26 @@ def _trajectory(
                 f"The outputs are no longer finite: training diverges above rate {2 / largest:.3g}."
             )
     return KernelTrajectory(times, train, test, 2 / largest, smallest)
+
+
+def _seen(to_test: Tensor, null: Tensor, cutoff: float, reach: float, dtype: torch.dtype) -> Tensor:
+    """The block (m, n) in the basis of eigenvectors, without what rounding left along those of
+    eigenvalue zero, which would grow with time.
+
+    The kernel of both sets is positive semi-definite, so that its block has nothing there; where
+    it has, the eigenvalue is only too small to be known, and so is what comes of it up to time
+    `reach`.
+    """
+    size = to_test.norm(dim=1).max()
+    noise = len(null) * torch.finfo(dtype).eps * size
+    kept = to_test.norm(dim=0) > noise
+    if reach * cutoff > 1 and bool((kept & null).any()):
+        raise ArgumentError(
+            f"At time {reach:.3g} the test outputs hang on eigenvalues of the kernel that are lost "
+            f"in its rounding (at or below {cutoff:.3g}); times to {1 / cutoff:.3g} are known. "
+            "Compute kernel and block in float64, or take kernel_regression with a ridge."
+        )
+    return torch.where(null & ~kept, 0.0, to_test)
 
 
 def _outputs(name: str, value: Tensor, like: Tensor | None = None) -> Tensor:

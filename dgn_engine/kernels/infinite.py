@@ -228,7 +228,8 @@ def relu_moments(
     rho = _correlation(covariance, squares, other_squares, same)
     angle = torch.acos(rho)
     scale = torch.outer(squares.sqrt(), other_squares.sqrt())
-    slope = (math.pi - angle) / math.pi
+    # Behind a unit that is always zero the gate is closed.
+    slope = torch.where(scale > 0, (math.pi - angle) / math.pi, 0.0)
     return scale * ((1 - rho.square()).sqrt() / math.pi + slope * rho), slope
 
 

@@ -82,8 +82,8 @@ def tangent_operator(
     )
     return LinearOperator(
         shape=(rows.size, columns.size),
-        matvec=lambda v: _through(columns, rows, v),
-        rmatvec=lambda v: _through(rows, columns, v),
+        matvec=lambda v: _through(columns, rows, _real(v)),
+        rmatvec=lambda v: _through(rows, columns, _real(v)),
         dtype=torch.empty(0, dtype=x.dtype).numpy().dtype,
     )
 
@@ -281,7 +281,17 @@ def _through(from_: _Jacobian, to: _Jacobian, vector: Vector) -> Vector:
 
 
 def _column(vector: Vector) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float64)).reshape(-1)
+    return torch.from_numpy(np.ascontiguousarray(_real(vector), dtype=np.float64)).reshape(-1)
+
+
+def _real(vector: Vector) -> Vector:
+    """The vector, if it is one of real numbers: torch and numpy would drop imaginary parts."""
+    if np.iscomplexobj(vector):
+        raise ArgumentError(
+            f"The vector is of type {vector.dtype}; multiply its real and imaginary parts one "
+            "after the other."
+        )
+    return vector
 
 
 class _TileProduct:

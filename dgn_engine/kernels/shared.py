@@ -12,6 +12,7 @@ from dgn_engine.errors import ArgumentError
 from dgn_engine.kernels.arguments import (
     check_flag,
     check_network_inputs,
+    check_paths,
     check_trains,
     check_word,
 )
@@ -198,6 +199,7 @@ class SharedKernels:
     @cached_property
     def _both(self) -> tuple[PathInputs, KernelBlock]:
         """Gates, masks and sensitivities of x and `other`, and the block of the two."""
+        check_paths(self.network.architecture, self.gates, None)
         plain = PathInputs(self.gates, None, self.trace.value.masks)
         both, block = plain.joined(self._other_inputs)
         return replace(both, sensitivities=self._all_sensitivities), block

@@ -92,6 +92,10 @@ class Frozen(nn.Sequential):
         self[0].requires_grad_(False)
 
 
+def linear():
+    return nn.Sequential(nn.Flatten(), nn.Linear(5, 3))
+
+
 def one_logit():
     return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1), nn.Flatten(0))
 
@@ -218,7 +222,7 @@ def test_a_model_that_adapt_follows_has_every_kernel(folder: Path, name: str) ->
     assert settings["tangent_kernel"].startswith("K = K^V, over Θ")
 
 
-@pytest.mark.parametrize("name", ["Smooth", "Frozen", "one_logit", "Tied"])
+@pytest.mark.parametrize("name", ["Smooth", "Frozen", "one_logit", "Tied", "linear"])
 def test_a_model_that_adapt_refuses_has_k_its_spectrum_and_its_nu(folder: Path, name: str) -> None:
     if name == "one_logit":
         np.save("y.npy", np.array([0, 1, 1, 0, 1, 0]))

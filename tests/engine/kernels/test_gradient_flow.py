@@ -180,3 +180,37 @@ def test_what_is_no_kernel_of_these_examples_is_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             k.gradient_descent(K, y, rate, steps)  # type: ignore[arg-type]  # as users may
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("time", [1e6, 1e12, 1e30])
+def test_a_singular_kernel_stays_where_it_ends_however_long_it_trains(
+    dtype: torch.dtype, time: float
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    train, test = (torch.randn((n, 5), generator=generator, dtype=torch.float64) for n in (12, 4))
+    y, start = (torch.randn((12, 2), generator=generator, dtype=torch.float64) for _ in range(2))
+    pseudo = torch.linalg.pinv(train)
+    learnt = pseudo @ (y - start)
+    K, block = (train @ train.T).to(dtype), (test @ train.T).to(dtype)
+    flow = k.gradient_flow(K, y, (time,), block=block, initial=start)
+    steps = k.gradient_descent(K, y, 1e-3, (int(time),), block=block, initial=start)
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-4
+    for found in (flow, steps):
+        assert found.test is not None
+        for outputs, expected in (
+            (found.train, start + train @ learnt),
+            (found.test, test @ learnt),
+        ):
+            torch.testing.assert_close(outputs[0], expected, rtol=tolerance, atol=tolerance)
+
+
+def test_test_outputs_that_hang_on_lost_eigenvalues_are_refused() -> None:
+    features = torch.diag(torch.tensor([1.0, 1e-9], dtype=torch.float64))
+    K, block = features @ features.T, torch.tensor([[1.0, 1e-9]], dtype=torch.float64)
+    y = torch.ones(2, dtype=torch.float64)
+    known = k.gradient_flow(K, y, (1.0,), block=block)
+    assert known.test is not None
+    assert float(known.test[0, 0, 0]) == pytest.approx(1 - math.exp(-1), abs=1e-8)
+    with pytest.raises(ValueError, match=r"lost in its rounding .* times to 2.25e\+15 are known"):
+        k.gradient_flow(K, y, (1e17,), block=block)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -217,3 +218,12 @@ def test_nonsense_is_refused() -> None:
     dense = Architecture((2,), (Dense(2, 2), Dense(2, 1, gated=False)))
     with pytest.raises(UserError, match="starts with a convolution"):
         k.convolutional_limit(dense, torch.ones((2, 2)))
+
+
+@pytest.mark.parametrize("value_input", ["image", "ones"])
+def test_an_input_of_zeros_opens_no_hard_gate_of_the_limit(value_input: Any) -> None:
+    x = torch.cat([torch.zeros((1, 5), dtype=torch.float64), inputs(2, 5)])
+    found = k.gated_limit(x, 3, value_input=value_input).value
+    assert not found[0].any()
+    assert not found[:, 0].any()
+    assert bool((found[1:, 1:].diagonal() > 0).all())

@@ -225,6 +225,17 @@ def test_words_that_make_no_matrix_are_refused() -> None:
         k.path_operator(network.architecture, k.PathInputs.of(network, x), normalise=scale)
 
 
+def test_imaginary_parts_are_not_dropped_in_silence() -> None:
+    network = make_network(ARCHITECTURES["fc-deep"], own=False)
+    x = images(network.architecture, N)
+    paths = k.PathInputs.of(network, x)
+    vector = np.ones(N) + 1j
+    for operator in (k.tangent_operator(network, x), k.path_operator(network.architecture, paths)):
+        for one in (operator, operator.T):
+            with pytest.raises(ValueError, match="The vector is of type complex128; multiply"):
+                one @ vector
+
+
 def test_products_are_those_of_an_adapted_module() -> None:
     torch.manual_seed(0)
     module = torch.nn.Sequential(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
@@ -112,3 +113,16 @@ def test_the_expected_value_kernel_of_a_deep_linear_network_exists() -> None:
     sigmas = k.weight_sigmas(list(network.value.weights))
     beta = k.value_kernel_constant(network.architecture, sigmas)
     torch.testing.assert_close(shared.expected_value(), beta * shared.npk())
+
+
+def test_a_network_without_gates_has_a_tangent_kernel_and_no_path_kernels() -> None:
+    module = nn.Linear(4, 3).double()
+    x = torch.randn((5, 4), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    network = k.adapt(module, (4,))
+    for other in (None, x[:2]):
+        shared = k.SharedKernels(network, x, other=other)
+        columns = x if other is None else other
+        torch.testing.assert_close(shared.tangent.whole, x @ columns.T + 1)
+        for ask in (shared.npk, shared.overlap, shared.sensitive):
+            with pytest.raises(ValueError, match="no gate layer, so it has no path kernel"):
+                ask()
