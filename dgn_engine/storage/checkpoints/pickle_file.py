@@ -228,6 +228,10 @@ class InertUnpickler(pickle._Unpickler):
         items = self.pop_mark()
         self.append(InertDict(list(zip(items[::2], items[1::2], strict=True))))
 
+    def _frozenset(self) -> None:
+        items = self.pop_mark()  # it changes where things are appended
+        self.append(InertObject("frozenset", (), items=items))
+
     dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
         **dict.fromkeys(range(256), _refuse),
         **_STANDARD,
@@ -238,9 +242,7 @@ class InertUnpickler(pickle._Unpickler):
         pickle.EMPTY_DICT[0]: lambda machine: machine.append(InertDict()),
         pickle.DICT[0]: _dict,
         pickle.EMPTY_SET[0]: lambda machine: machine.append(InertObject("set", ())),
-        pickle.FROZENSET[0]: lambda machine: machine.append(
-            InertObject("frozenset", (), items=machine.pop_mark())
-        ),
+        pickle.FROZENSET[0]: _frozenset,
         pickle.REDUCE[0]: _reduce,
         pickle.NEWOBJ[0]: _reduce,
         pickle.NEWOBJ_EX[0]: _new_with_names,

@@ -358,21 +358,22 @@ FRAME = Frame(1, 40, 2.5, 9.0, None, {"gates": Reading("gates", 40)})
 
 def test_a_recorded_run_is_shown_as_another_run_with_its_history() -> None:
     history = told.HistoryReplayed((told.Measured(1, 0.1, 0.5, 0.5),))
-    loaded = LoadedRun(Path("/r/a"), "a", STARTED, history, FRAME, "finished", 40)
+    started = replace(STARTED, steps_per_epoch=16)
+    loaded = LoadedRun(Path("/r/a"), "a", started, history, FRAME, "finished", 40)
     first, second, third = loaded.events_as(7, "/r/before")
-    assert first == replace(STARTED, run=7)
+    assert first == replace(started, run=7)
     assert second is history
     assert third == told.RunShown("a", "finished", 40, "", "", "null", "/r/before")
     frame = loaded.frame_for(7, PROBES[:2])
     assert (frame.run, frame.step, frame.epoch) == (7, 40, 2.5)
     assert (frame.steps_per_second, frame.eta_seconds) == (0.0, None)
-    assert frame.readings["gates"] is FRAME.readings["gates"]
+    assert frame.readings["gates"] == replace(FRAME.readings["gates"], interval=0.0)
     assert frame.readings["npk"] == Reading(
         "npk", 40, facts={"fault": "not recorded"},
         absent="It was not recorded; Run goes on from here and reads it again.",
     )  # fmt: skip
     bare = replace(loaded, frame=None).frame_for(7, ())
-    assert bare == Frame(7, 40, 0.0, 0.0, None, {})
+    assert bare == Frame(7, 40, 2.5, 0.0, None, {})
     session: Any = type(
         "Session", (), {"file_name": "a.dgn", "saved": "2026-01-01", "window": {"theme": "dark"}}
     )

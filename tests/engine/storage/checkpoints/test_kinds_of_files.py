@@ -22,6 +22,7 @@ from dgn_engine.storage.checkpoints.contents import (
 from dgn_engine.storage.checkpoints.pickle_file import (
     InertDict,
     InertObject,
+    members,
     read_pickle,
 )
 from dgn_engine.storage.checkpoints.pickled_tensors import (
@@ -353,6 +354,12 @@ def test_a_pickle_of_too_many_steps_or_too_long_numbers_is_refused(
     long = pickle.dumps(["x" * 12, "y" * 12], protocol=4)
     assert "more text in its pickle" in refusal(load, long)
     assert refusal(load, ones[:-1]) == "is cut off within its pickle"
+
+
+def test_what_a_set_holds_are_its_members() -> None:
+    for made, kind in ((frozenset({"a"}), "frozenset"), ({"a"}, "set")):
+        thing, _ = read_pickle(pickle.dumps(made, 4), 0, build, storage)
+        assert (thing.callee, list(members(thing))) == (kind, [("0", "a")])
 
 
 def test_names_that_an_object_is_made_with_are_members_of_it() -> None:
