@@ -69,9 +69,10 @@ def relu_limit(
     """
     first, *rest = _layers(x, depth, sigma_w, sigma_b)
     covariance, squares, other_squares = first.after(_start(x, other))
+    alike = _alike(x, other)
     tangent = covariance
     for layer in rest:
-        moment, slope = relu_moments(covariance, squares, other_squares, other is None)
+        moment, slope = relu_moments(covariance, squares, other_squares, alike)
         # 2E[χ(q)²] is the variance of q.
         covariance, squares, other_squares = layer.after((moment, squares, other_squares))
         tangent = tangent * slope * layer.weight + covariance
@@ -121,7 +122,7 @@ def soft_relu_limit(
         raise ArgumentError("as_printed is the papers' recursion, which has no sigma_w.")
     given = sigma_w is not None or as_printed
     first, *rest = _layers(x, depth, sigma_w if given else math.sqrt(2), sigma_b)
-    moments = first.after(_start(x, other))
+    moments, alike = first.after(_start(x, other)), _alike(x, other)
     whole = value = mixed = mixed_back = moments[0]
     error = 0.0
 
@@ -137,7 +138,7 @@ def soft_relu_limit(
     pairs = ((chi, chi), (slope, slope), (gamma, gamma), (slope, gamma), (gamma, slope))
     for layer in rest:
         std, other_std = moments[1].sqrt(), moments[2].sqrt()
-        found, bound = expectations(pairs, std, other_std, _correlation(*moments, other is None))
+        found, bound = expectations(pairs, std, other_std, _correlation(*moments, alike))
         error = max(error, bound)
         after, full, gates, forth, back = (2.0 * moment for moment in found)
         squares, other_squares = (2 * diagonal(chi, chi, s) for s in (std, other_std))
@@ -176,14 +177,14 @@ def gated_limit(
     check_flag("linear_features", linear_features)
     gate = Gate() if beta is None else _soft_gate(x, beta, epsilon)
     first, *rest = _layers(x, depth, math.sqrt(2), 0.0)
-    moments = first.after(_start(x, other))
+    moments, alike = first.after(_start(x, other)), _alike(x, other)
     covariance = moments[0]
     if value_input == "ones":
         covariance = torch.full_like(covariance, 2.0)  # (2/d_in)·d_in
     tangent, feature = moments[0], torch.zeros_like(covariance)
     error = 0.0
     for layer in rest:
-        gates, changes, bound = _gate_moments(gate, moments, other is None)
+        gates, changes, bound = _gate_moments(gate, moments, alike)
         error = max(error, bound)
         feature = feature * gates
         if changes is not None:
@@ -194,7 +195,7 @@ def gated_limit(
         if linear_features:
             squares = (2 * moments[1], 2 * moments[2])
         else:
-            moment, slope = relu_moments(*moments, other is None)
+            moment, slope = relu_moments(*moments, alike)
         moments = layer.after((moment, *squares))
         tangent = tangent * slope + moments[0]
     value = depth * covariance
@@ -203,7 +204,9 @@ def gated_limit(
     return LimitKernels(value + feature, covariance, value, feature, None, error)
 
 
-def _gate_moments(gate: Gate, moments: Moments, same: bool) -> tuple[Tensor, Tensor | None, float]:
+def _gate_moments(
+    gate: Gate, moments: Moments, same: Tensor
+) -> tuple[Tensor, Tensor | None, float]:
     """2E[γγ'], for soft gates 2E[∂γ∂γ'], and the bound on their error."""
     if not gate.soft:
         return relu_moments(*moments, same)[1], None, 0.0
@@ -218,12 +221,12 @@ def _gate_moments(gate: Gate, moments: Moments, same: bool) -> tuple[Tensor, Ten
 
 
 def relu_moments(
-    covariance: Tensor, squares: Tensor, other_squares: Tensor, same: bool
+    covariance: Tensor, squares: Tensor, other_squares: Tensor, same: Tensor | bool
 ) -> tuple[Tensor, Tensor]:
     """2E[χ(q)χ(q')] and 2E[χ'(q)χ'(q')] of the ReLU: the arc-cosine closed form.
 
-    `covariance` (n, m) with variances (n,), (m,); `same`: the diagonal pairs each example with
-    itself and is set exactly, because arccos loses digits near one.
+    `covariance` (n, m) with variances (n,), (m,); `same` (n, m): the pairs of equal inputs, or True
+    where they are those of the diagonal; set exactly, because arccos loses digits near one.
     """
     rho = _correlation(covariance, squares, other_squares, same)
     angle = torch.acos(rho)
@@ -233,13 +236,26 @@ def relu_moments(
     return scale * ((1 - rho.square()).sqrt() / math.pi + slope * rho), slope
 
 
-def _correlation(covariance: Tensor, squares: Tensor, other_squares: Tensor, same: bool) -> Tensor:
-    """ρ (n, m) in [-1, 1]; one on the diagonal of a square kernel, zero where an input is zero."""
+def _correlation(
+    covariance: Tensor, squares: Tensor, other_squares: Tensor, same: Tensor | bool
+) -> Tensor:
+    """ρ (n, m) in [-1, 1]; one for pairs that are the `same`, zero where an input is zero."""
     scale = torch.outer(squares.sqrt(), other_squares.sqrt())
     rho = torch.where(scale > 0, covariance / scale, 0.0).clamp(-1.0, 1.0)
-    if same:
+    if isinstance(same, Tensor):
+        rho[same] = 1.0
+    elif same:
         rho.fill_diagonal_(1.0)
     return rho
+
+
+def _alike(x: Tensor, other: Tensor | None) -> Tensor:
+    """Which pairs are of equal inputs (n, m): without, repeated examples are told apart by what
+    arccos loses, and the kernel is not singular."""
+    sets = [one.detach().to("cpu", torch.float64) for one in (x, other) if one is not None]
+    kinds = torch.cat(sets).flatten(1).unique(dim=0, return_inverse=True)[1]
+    columns = kinds if other is None else kinds[len(x) :]
+    return kinds[: len(x), None] == columns
 
 
 @dataclass(frozen=True)

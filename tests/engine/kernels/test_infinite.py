@@ -227,3 +227,21 @@ def test_an_input_of_zeros_opens_no_hard_gate_of_the_limit(value_input: Any) -> 
     assert not found[0].any()
     assert not found[:, 0].any()
     assert bool((found[1:, 1:].diagonal() > 0).all())
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+@pytest.mark.parametrize("kind", ["relu", "soft", "gated", "soft gates"])
+def test_repeated_inputs_make_the_limit_singular_and_no_noise(kind: str, depth: int) -> None:
+    limits = {
+        "relu": lambda x, other: k.relu_limit(x, depth, other, sigma_w=1.4, sigma_b=0.1),
+        "soft": lambda x, other: k.soft_relu_limit(x, depth, 4.0, other=other),
+        "gated": lambda x, other: k.gated_limit(x, depth, other=other),
+        "soft gates": lambda x, other: k.gated_limit(x, depth, 4.0, other=other),
+    }
+    x = inputs(6, 5)
+    twice = torch.cat([x, x[:3]])
+    whole = limits[kind](twice, None).tangent
+    torch.testing.assert_close(whole[6:], whole[:3], rtol=1e-13, atol=0.0)
+    block = limits[kind](x, twice).tangent
+    torch.testing.assert_close(block, whole[:6], rtol=1e-13, atol=0.0)
+    assert k.spectrum(whole).rank == 6
