@@ -53,6 +53,14 @@ def convolutional_limit(
                 "pooling or flattening."
             )
     images = x.detach().to("cpu", torch.float64)
+    if other is None:
+        single, kinds = images.unique(dim=0, return_inverse=True)  # type: ignore[no-untyped-call]
+        if len(single) < len(images):  # repetitions are equal, not told apart by rounding
+            found = convolutional_limit(architecture, single)
+            covariance, tangent = (
+                kernel[kinds][:, kinds] for kernel in (found.covariance, found.tangent)
+            )
+            return LimitKernels(tangent, covariance)
     n, block = len(images), KernelBlock.whole(len(images))
     if other is not None:
         images = torch.cat([images, other.detach().to("cpu", torch.float64)])

@@ -253,9 +253,11 @@ def _alike(x: Tensor, other: Tensor | None) -> Tensor:
     """Which pairs are of equal inputs (n, m): without, repeated examples are told apart by what
     arccos loses, and the kernel is not singular."""
     sets = [one.detach().to("cpu", torch.float64) for one in (x, other) if one is not None]
-    kinds = torch.cat(sets).flatten(1).unique(dim=0, return_inverse=True)[1]
+    rows = torch.cat(sets).flatten(1)
+    kinds: Tensor = rows.unique(dim=0, return_inverse=True)[1]  # type: ignore[no-untyped-call]
     columns = kinds if other is None else kinds[len(x) :]
-    return kinds[: len(x), None] == columns
+    alike: Tensor = kinds[: len(x), None] == columns
+    return alike
 
 
 @dataclass(frozen=True)

@@ -245,3 +245,15 @@ def test_repeated_inputs_make_the_limit_singular_and_no_noise(kind: str, depth: 
     block = limits[kind](x, twice).tangent
     torch.testing.assert_close(block, whole[:6], rtol=1e-13, atol=0.0)
     assert k.spectrum(whole).rank == 6
+
+
+def test_repeated_images_make_the_convolutional_limit_singular() -> None:
+    architecture = Architecture(
+        (2, 4, 4), (Conv(2, 3), Conv(3, 3), GlobalAveragePool(), Dense(3, 2, gated=False))
+    )
+    images = torch.cat([inputs(5, 32), inputs(5, 32)[:2]]).reshape(-1, 2, 4, 4)
+    whole = k.convolutional_limit(architecture, images)
+    assert k.spectrum(whole.tangent).rank == len(images.unique(dim=0)) < len(images)
+    alone = k.convolutional_limit(architecture, images[:5])
+    torch.testing.assert_close(whole.tangent[:5, :5], alone.tangent)
+    torch.testing.assert_close(whole.covariance[:5, :5], alone.covariance)
