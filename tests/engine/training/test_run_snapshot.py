@@ -12,7 +12,7 @@ import torch
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.run_checkpoints import FORMAT, Snapshot
 from dgn_engine.training.run import Run
-from dgn_engine.training.run_snapshot import capture, restore
+from dgn_engine.training.run_snapshot import capture, go_back, restore
 
 Make = Callable[..., Run]
 
@@ -96,3 +96,19 @@ def test_a_state_is_copied_once_while_a_change_is_carried_out(make_run: Make) ->
     run = make_run("DL")
     run.snapshot = taken(run)
     assert capture(run) is run.snapshot
+
+
+@pytest.mark.parametrize(("regime", "left"), [("FL", True), ("DL", False)])
+def test_an_undo_leaves_as_much_of_the_pre_training_as_there_was(
+    make_run: Make, regime: str, left: bool
+) -> None:
+    """The steps count on, so its end moves by those that were undone; without one there is none."""
+    run = make_run(regime)
+    for _ in range(2):
+        run.step()
+    before, ends = taken(run), run.pretrain_steps
+    assert bool(ends) == left
+    for _ in range(3):
+        run.step()
+    go_back(run, before)
+    assert (run.step_count, run.pretrain_steps) == (5, ends + 3 if left else 0)
