@@ -199,8 +199,9 @@ class SharedKernels:
     @cached_property
     def _both(self) -> tuple[PathInputs, KernelBlock]:
         """Gates, masks and sensitivities of x and `other`, and the block of the two."""
-        check_paths(self.network.architecture, self.gates, None)
-        plain = PathInputs(self.gates, None, self.trace.value.masks)
+        masks = self.trace.value.masks
+        check_paths(self.network.architecture, self.gates, None, masks=masks)
+        plain = PathInputs(self.gates, None, masks)
         both, block = plain.joined(self._other_inputs)
         return replace(both, sensitivities=self._all_sensitivities), block
 

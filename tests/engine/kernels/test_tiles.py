@@ -116,17 +116,16 @@ def test_tangent_kernels_in_many_tiles_are_products_of_gradients(
 
 def test_logits_are_streamed_so_that_all_examples_fit_the_budget() -> None:
     architecture = Architecture((3,), (Dense(3, 5), Dense(5, 7, gated=False)))
-    x = torch.zeros((4, 3), dtype=torch.float64)
     each = 4 * (3 * 7) * 8  # examples × three tensors of the widest layer × bytes
     for fit in (1, 2, 3, 7):
         wanted = [(left, min(7, left + fit)) for left in range(0, 7, fit)]
         for spare in (0, each - 1):
-            assert edges(ntk._chunks(architecture, 4, x, fit * each + spare)) == wanted
-    assert len(ntk._chunks(architecture, 4, x, 0)) == 7
+            assert edges(ntk.logit_chunks(architecture, 4, 8, fit * each + spare)) == wanted
+    assert len(ntk.logit_chunks(architecture, 4, 8, 0)) == 7
     maps = Architecture((2, 4, 4), (Conv(2, 3), GlobalAveragePool(), Dense(3, 5, gated=False)))
     each = 4 * (3 * 48 + 2 * 3 * 2 * 9) * 8  # and twice the weights of a convolution
-    assert edges(ntk._chunks(maps, 4, x, 2 * each)) == [(0, 2), (2, 4), (4, 5)]
-    assert edges(ntk._chunks(maps, 4, x, 2 * each - 1))[0] == (0, 1)
+    assert edges(ntk.logit_chunks(maps, 4, 8, 2 * each)) == [(0, 2), (2, 4), (4, 5)]
+    assert edges(ntk.logit_chunks(maps, 4, 8, 2 * each - 1))[0] == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["fc-deep", "conv-gap", "residual-conv", "max-gap"])
