@@ -1,4 +1,4 @@
-# make run · make test · make lint · make bench · make package · make screenshot · make notebook · make clean
+# make run · make test · make display · make lint · make bench · make package · make screenshots · make notebook · make clean
 # `make PYTHON=python3.12 run` chooses the interpreter that makes .venv.
 
 PYTHON ?= python3
@@ -9,11 +9,12 @@ IN := $(VENV)/bin/python
 BASE := $(or $(wildcard $(IN)),$(PYTHON))
 PIP := $(IN) -m pip --disable-pip-version-check install
 
-.PHONY: help run test plugins mutants faults fuzz safety-report lint bench bench-peers package screenshot notebook clean ready
+.PHONY: help run test display plugins mutants faults fuzz safety-report lint bench bench-peers package screenshots notebook clean ready
 
 help:
 	@echo "make run         open the viewer (installs it into .venv first)"
 	@echo "make test        run the tests, without a display"
+	@echo "make display     drive the window by mouse and keyboard on a virtual X display"
 	@echo "make plugins     the same tests with the examples of docs/adding.md in place"
 	@echo "make mutants     put small bugs in, count those that the tests notice (hours; resumable)"
 	@echo "make faults      kill, starve and mislead it (minutes)"
@@ -21,7 +22,7 @@ help:
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make bench       time the kernels beside plain torch (minutes); bench-peers: neural-tangents"
 	@echo "make package     build the wheel into dist/"
-	@echo "make screenshot  take docs/images/window.png anew"
+	@echo "make screenshots take the pictures of README and docs anew (minutes)"
 	@echo "make notebook    run docs/notebooks anew and store what they give"
 	@echo "make clean       remove .venv and everything built"
 
@@ -29,13 +30,20 @@ run: ready $(VENV)/installed
 	@$(IN) -m dgn_viewer
 
 # No display is needed; one thread, because more of them slow small networks down.
-test plugins screenshot: export QT_QPA_PLATFORM := offscreen
-test plugins screenshot: export OMP_NUM_THREADS := 1
+test plugins screenshots: export QT_QPA_PLATFORM := offscreen
+test plugins screenshots: export OMP_NUM_THREADS := 1
 
 # So many tests side by side; worksteal, because a few take as long as hundreds of others.
 WORKERS ?= 2
 test: ready $(VENV)/installed-test
 	$(IN) -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+# On a real X server without a screen: mouse, keys and files dragged from another program.
+display: export QT_QPA_PLATFORM := xcb
+display: export OMP_NUM_THREADS := 1
+display: ready $(VENV)/installed-test
+	xvfb-run --auto-servernum --server-args='-screen 0 1920x1200x24' \
+	  $(IN) -m pytest -m display tests/viewer/display
 
 # The same in a copy that holds every example of docs/adding.md.
 plugins: ready $(VENV)/installed-test
@@ -90,10 +98,8 @@ bench-peers: $(VENV)/installed-fast
 package: $(IN)
 	$(IN) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist .
 
-screenshot: ready $(VENV)/installed
-	$(IN) -m dgn_viewer --offscreen --steps 500 --theme light \
-	  --screenshot docs/images/window.png
-	rm -f docs/images/window.json
+screenshots: ready $(VENV)/installed-test
+	$(IN) -m tests.screenshots
 
 notebook: export OMP_NUM_THREADS := 1
 notebook: $(VENV)/installed-test

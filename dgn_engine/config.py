@@ -23,6 +23,7 @@ Initialisation = Literal["kaiming", "bernoulli", "glorot"]
 Augmentation = Literal["none", "davidnet"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
+OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
 _SEEDS = (0, 2**31 - 1)
 _TENTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _WIRED: dict[str, object] = {"regime.own_gates": False}
@@ -79,6 +80,16 @@ class DataConfig:
         advanced=True, changed="normalised pixels", title="Normalisation of the pixels",
         hint="none",
     )
+    image_size: int = setting(  # before it the images are `image_channels` and `normalise`d
+        0, "resized to", least=0, metavar="S", help="shorter side of images, the middle cut out",
+        tip="The shorter side becomes so many pixels (bilinear), the middle square is cut out",
+        advanced=True, changed="resized images", span=(0, 1024), zero="as they are", unit="pixels",
+    )
+    image_channels: int = setting(
+        0, "grey images in", least=0, metavar="N", help="give grey images N channels, all alike",
+        tip="For networks of colour images: grey goes to all channels alike", advanced=True,
+        changed="grey in channels", span=(0, 64), zero="one channel", unit="channels",
+    )
     split_seed: int = setting(
         0, "seed of the split", least=0, most=_SEEDS[1], metavar="N",
         help="of digits' held-out test part",
@@ -132,6 +143,15 @@ class NetConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", _sorted_options(self.options))
         _check(self, "net.")
+
+    @property
+    def short(self) -> str:
+        """Its name; of the network of a checkpoint only the name of the file: 'resnet18.pth'."""
+        return Path(self.name.removeprefix(OF_FILE)).name if self.of_file else self.name
+
+    @property
+    def of_file(self) -> bool:
+        return self.name.startswith(OF_FILE)
 
 
 @dataclass(frozen=True)

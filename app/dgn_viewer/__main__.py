@@ -111,6 +111,8 @@ def _open(given: argparse.Namespace) -> int:
         return take(options, ScreenshotOptions(given.steps, given.screenshot))
     if not given.no_record:
         options = dataclasses.replace(options, runs_root=str(runs_root()))
+    if given.config is None and given.seed is None:
+        options = dataclasses.replace(options, start="", tour=True)
     viewer = build(options)
     try:
         code = viewer.run()

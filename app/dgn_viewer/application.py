@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from PySide6.QtCore import QSize, QTimer
+from PySide6.QtCore import QEventLoop, QSize, QTimer
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
 from dgn_engine.config import RunConfig
-from dgn_engine.protocol.commands import ContinueRun, StartRun
+from dgn_engine.protocol.commands import ContinueLast, ContinueRun, StartRun
 from dgn_engine.protocol.events import Event, Failed
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
@@ -28,7 +30,9 @@ from dgn_viewer.style import appearance
 from dgn_viewer.window import Window
 
 PATIENCE = 5.0  # seconds that the engine has for its last step when the window is closed
+FIRST_PAINT = 0.3  # seconds that the display may take to show the window before the engine starts
 NAME = "dgn-viewer"
+_UNSEEN = ("offscreen", "minimal")  # platforms on which nobody looks
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Options:
     size: tuple[int, int] | None = None
     settings: Path | None = None  # None: in the user's configuration folder
     paused: bool = False
+    tour: bool = False  # shown at the first start
+    start: str = "default"  # 'last': go on where the user left; 'none'; '': as they have set it
     process: bool = False  # the engine in a process of its own
     runs_root: str = ""  # where every run writes its folder; empty: none is written
 
@@ -89,10 +95,23 @@ class Viewer:
         self.faults.caught.connect(self._on_fault)
 
     def start(self) -> None:
-        self.window.show()
+        self._show_window()
         self.engine.start()
-        self.pump.send(StartRun(self._options.config, self._options.paused))
+        self._begin()
+        if self._options.tour and QGuiApplication.platformName() not in _UNSEEN:
+            self.window.offer_tour()
         self.pump.start()
+
+    def _begin(self) -> None:
+        """Begin with the configured run, the last one, or none."""
+        options = self._options
+        match options.start or self.window.settings.start:
+            case "last":
+                self.pump.send(ContinueLast(options.config, options.paused))
+            case "none":
+                self.window.inspector.show_run_settings()
+            case _:
+                self.pump.send(StartRun(options.config, options.paused))
 
     def run(self) -> int:
         """Show the window and stay until it is closed or Ctrl-C is pressed; the exit code."""
@@ -118,6 +137,15 @@ class Viewer:
         self.window.deleteLater()
         self.pump.deleteLater()
         return ended
+
+    def _show_window(self) -> None:
+        """Show the window and let it be painted before torch takes the interpreter for seconds."""
+        self.window.show()
+        handle, limit = self.window.windowHandle(), time.monotonic() + FIRST_PAINT
+        without_input = QEventLoop.ProcessEventsFlag.ExcludeUserInputEvents
+        while handle is not None and not handle.isExposed() and time.monotonic() < limit:
+            self.application.processEvents(without_input, 10)
+        self.application.processEvents(without_input)
 
     def _start_again(self) -> None:
         """Another engine in the place of one that has stopped; the run waits where its folder has

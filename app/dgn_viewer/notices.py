@@ -1,52 +1,59 @@
-"""Notices: short cards in the corner that say what happened. Never modal, each can be closed."""
+"""Notices: what happened, one sentence each; which is shown now, and the last fifty of them."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QFontDatabase, QGuiApplication
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QLabel,
-    QPlainTextEdit,
-    QPushButton,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from dgn_engine.config import SETTINGS, with_places_as
 from dgn_engine.protocol import events
+from dgn_engine.protocol.file_events import TrainedOn
+from dgn_engine.protocol.run_list import RunExported
+from dgn_engine.protocol.run_state import RunState
 
 Kind = Literal["info", "refused", "failed"]
-_SECONDS: dict[Kind, float] = {"info": 12.0, "refused": 20.0, "failed": 0.0}  # 0: until closed
-_AT_ONCE = 3  # cards shown together
+_INFO = 12.0  # seconds that an info is shown
+_OVER_OFFER = 4.0  # … where an offer waits below it
 _KEPT = 50
-_WIDTH = 420
-_MARGIN = 12
+_EVERY_MS = 500
 
 
 @dataclass(frozen=True)
 class NoticeButton:
-    """A button of a notice; the notice goes when it is pressed."""
+    """A button of a notice; the notice goes when it is pressed.
+
+    `possible`: whether it would still do what it says; where not, it is not shown.
+    """
 
     text: str
     do: Callable[[], object]
+    possible: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One sentence, and details (a traceback) one click away."""
+    """One sentence, and details (a traceback) one click away.
+
+    `asks`: something waits for the answer, so that it stands in a row of its own. `listed`: in the
+    list of notices, too; not what is only said again.
+    """
 
     kind: Kind
     text: str
     details: str = ""
     offers: tuple[NoticeButton, ...] = ()  # what can be done about it; it stays until one is taken
+    asks: bool = False
+    listed: bool = True
+
+
+def time_of_day() -> str:
+    """'14:03:20', by the clock of this machine."""
+    return time.strftime("%H:%M:%S")
 
 
 def in_form_words(text: str) -> str:
@@ -71,7 +78,7 @@ def notice_of(event: events.Event) -> Notice | None:
             return Notice("refused", in_form_words(" ".join(sentences)))
         case events.Failed(what=what, traceback=traceback):
             return Notice("failed", what, traceback)
-        case events.RegimeSwapped() | events.WeightsTaken():
+        case events.RegimeSwapped() | events.WeightsTaken() | TrainedOn():
             return Notice("info", event.sentence)
         case events.ComparisonOpened(remark=remark) if remark:
             return Notice("refused", remark)
@@ -89,6 +96,8 @@ def notice_of(event: events.Event) -> Notice | None:
             return Notice("failed", event.sentence)
         case events.Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
+        case RunExported(what=what):
+            return Notice("info", what)
         case events.RecordingPaused(reason=reason):
             return Notice("refused", f"{reason} Training goes on.")
         case events.RecordingResumed(step=step, lost=lost):
@@ -101,182 +110,183 @@ def notice_of(event: events.Event) -> Notice | None:
             return None
 
 
-class NoticeCard(QFrame):
-    closed = Signal(object)
+@dataclass(eq=False)
+class Told:
+    """A notice that was given: when, at which step of which run, and what became of it."""
 
-    def __init__(self, notice: Notice, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.notice = notice
-        self.left = 0.0 if notice.offers else _SECONDS[notice.kind]  # seconds until it goes
-        self.setObjectName("notice")
-        self.setProperty("kind", notice.kind)
-        self.setFixedWidth(_WIDTH)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 8, 8, 8)
-        column.setSpacing(8)
-        column.addLayout(self._headline())
-        self.offers = [self._offer(offer) for offer in notice.offers]
-        for button in self.offers[1:]:
-            button.setProperty("role", "quiet")  # the first is what is meant
-        if self.offers:
-            row = QHBoxLayout()
-            row.setSpacing(8)
-            for button in self.offers:
-                row.addWidget(button)
-            row.addStretch(1)
-            column.addLayout(row)
-        self._details = QPlainTextEdit(notice.details, self)
-        if notice.details:
-            self._add_details(column)
-        else:
-            self._details.hide()
-
-    def _headline(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        self.label = QLabel(self.notice.text, self)
-        self.label.setWordWrap(True)
-        self.label.setTextFormat(Qt.TextFormat.PlainText)
-        self.label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.close_button = QToolButton(self)
-        self.close_button.setText("×")
-        self.close_button.setToolTip("Close this notice")
-        self.close_button.setAccessibleName("Close this notice")
-        self.close_button.clicked.connect(lambda: self.closed.emit(self))
-        row.addWidget(self.label, 1)
-        row.addWidget(self.close_button, 0, Qt.AlignmentFlag.AlignTop)
-        return row
-
-    def _offer(self, offer: NoticeButton) -> QPushButton:
-        button = QPushButton(offer.text, self)
-
-        def take() -> None:
-            self.window().setFocus(Qt.FocusReason.OtherFocusReason)  # this button goes
-            self.closed.emit(self)
-            offer.do()
-
-        button.clicked.connect(take)
-        return button
-
-    def _add_details(self, column: QVBoxLayout) -> None:
-        self._details.setReadOnly(True)
-        self._details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self._details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self._details.setFixedHeight(180)
-        self._details.hide()
-        self.details_button = QPushButton("Details", self)
-        self.details_button.setCheckable(True)
-        self.details_button.toggled.connect(self._show_details)
-        self.copy_button = QPushButton("Copy", self)
-        self.copy_button.clicked.connect(self._copy)
-        for button in (self.details_button, self.copy_button):
-            button.setProperty("role", "quiet")
-        row = QHBoxLayout()
-        row.addWidget(self.details_button)
-        row.addWidget(self.copy_button)
-        row.addStretch(1)
-        column.addLayout(row)
-        column.addWidget(self._details)
-
-    def _show_details(self, shown: bool) -> None:
-        self._details.setVisible(shown)
-        self.left = 0.0  # who reads it closes it
-
-    def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(f"{self.notice.text}\n\n{self.notice.details}")
-
-
-class Notices(QWidget):
-    """The stack of cards in the lower right corner (of what the window calls so); the last ones."""
-
-    def __init__(self, window: QWidget, corner: Callable[[], QPoint]) -> None:
-        super().__init__(window)
-        self.recent: deque[Notice] = deque(maxlen=_KEPT)
-        self._corner = corner
-        self._cards: list[NoticeCard] = []
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(0, 0, 0, 0)
-        self._column.setSpacing(8)
-        self._timer = QTimer(self)
-        self._timer.setInterval(500)
-        self._timer.timeout.connect(self._age)
-        window.installEventFilter(self)
-        self.hide()
+    notice: Notice
+    time: str
+    run: int = 0
+    step: int | None = None  # None: there was no run
+    left: float = 0.0  # seconds until it goes; 0: when it is closed
+    open: bool = True  # not closed, not gone, not answered
+    answered: bool = False
+    change: int = 0  # number of the change that Undo (or Redo) would take back; 0: of none
 
     @property
-    def cards(self) -> tuple[NoticeCard, ...]:
-        return tuple(self._cards)
+    def stays(self) -> bool:
+        return self.left <= 0.0
+
+
+class Notices(QObject):
+    """The last notices, and which of them is shown in the status bar.
+
+    `told(entry)`: a notice was given. `changed`: another one is shown, or has other buttons.
+    `step_wanted(step)`: the time axes are to show it. `list_wanted(entry)`: the list is to be
+    shown, at this entry where there is one.
+    """
+
+    told = Signal(object)
+    changed = Signal()
+    step_wanted = Signal(int)
+    list_wanted = Signal(object)
+
+    def __init__(
+        self,
+        parent: QObject,
+        run_state: Callable[[], RunState] = RunState,
+        undo: Callable[[], object] = lambda: None,
+        redo: Callable[[], object] = lambda: None,
+    ) -> None:
+        super().__init__(parent)
+        self.entries: deque[Told] = deque(maxlen=_KEPT)
+        self.held: Callable[[], bool] = lambda: False  # while the pointer is over it none goes
+        self._run_state = run_state
+        self._take_back = {"Undo": undo, "Redo": redo}
+        self._open: list[Told] = []  # the newest last; more than are kept where all of them stay
+        self._changes = 0
+        self._fresh: Told | None = None  # what the undo that is told of next would take back
+        self._timer = QTimer(self)
+        self._timer.setInterval(_EVERY_MS)
+        self._timer.timeout.connect(self._age)
+
+    @property
+    def recent(self) -> list[Notice]:
+        """The last notices, the newest last."""
+        return [entry.notice for entry in self.entries]
+
+    # What happens
 
     def on_event(self, event: events.Event) -> None:
+        """Tell what the event says, if anything, and follow what can be undone."""
+        fresh, self._fresh = self._fresh, None
+        self._drop_impossible()
+        if isinstance(event, events.UndoChanged):
+            self._changes += 1
+            if fresh is not None:
+                fresh.change = self._changes
+            self.changed.emit()
+        elif isinstance(event, events.RunStarted):
+            self._changes += 1
+            self.changed.emit()
         notice = notice_of(event)
         if notice is not None:
-            self.tell(notice)
+            entry = self._tell(notice, getattr(event, "step", None))
+            if isinstance(event, (events.RegimeSwapped, events.WeightsTaken)):
+                self._fresh = entry
 
     def tell(self, notice: Notice) -> None:
-        """Show a notice; the same one again is not stacked but shown anew."""
-        self.recent.append(notice)
-        self._show(notice)
+        """Give a notice; the same one again stands for the one before."""
+        self._tell(notice)
+
+    def _tell(self, notice: Notice, at: int | None = None) -> Told:
+        state = self._run_state()
+        number = state.run.run if state.run is not None else 0
+        step = at if at is not None else state.step if state.run is not None else None
+        stays = notice.kind != "info" or notice.offers or notice.asks
+        entry = Told(notice, time_of_day(), number, step, 0.0 if stays else _INFO)
+        said = (notice.kind, notice.text)
+        for same in [one for one in self._open if (one.notice.kind, one.notice.text) == said]:
+            self._leave(same)
+        if notice.listed:
+            self.entries.append(entry)
+        self._open.append(entry)
+        if not stays:
+            self._timer.start()
+        self.told.emit(entry)
+        self.changed.emit()
+        return entry
+
+    # What is shown
+
+    def shown(self) -> Told | None:
+        """The notice for the status bar: the newest that is open and asks for no decision."""
+        return next((one for one in reversed(self._open) if not one.notice.asks), None)
+
+    def behind(self) -> int:
+        """How many open notices wait behind the one that is shown."""
+        return max(0, sum(not one.notice.asks for one in self._open) - 1)
+
+    def question(self) -> Told | None:
+        """The newest notice that something waits for."""
+        return next((one for one in reversed(self._open) if one.notice.asks), None)
+
+    def buttons(self, entry: Told) -> tuple[NoticeButton, ...]:
+        """What can still be done about a notice."""
+        if entry.answered:
+            return ()
+        offers = tuple(offer for offer in entry.notice.offers if offer.possible())
+        state, word = self._run_state(), ""
+        current = entry.change > 0 and entry.change == self._changes
+        if current and state.run is not None and state.run.run == entry.run:
+            undone = entry.notice.text.startswith("Undo ")
+            word = "Redo" if undone and state.redo else "Undo" if state.undo else ""
+        return (*offers, NoticeButton(word, self._take_back[word])) if word else offers
+
+    def leads_to(self, entry: Told) -> int | None:
+        """The step of its run that it was given at, where the run is still the one on show."""
+        run = self._run_state().run
+        there = run is not None and run.run == entry.run and not run.inspected
+        return entry.step if there else None
+
+    # What the user does
+
+    def take(self, entry: Told, button: NoticeButton) -> None:
+        """Do what a button says; the notice is answered."""
+        entry.answered = bool(entry.notice.offers)
+        self._leave(entry)
+        self.changed.emit()
+        button.do()
+
+    def close(self, entry: Told) -> None:
+        """Put away a notice and what was told before it; offers stay until they are closed."""
+        for one in self._open[: self._open.index(entry)] if entry in self._open else ():
+            if not one.notice.offers and not one.notice.asks:
+                self._leave(one)
+        self._leave(entry)
+        self.changed.emit()
 
     def show_recent(self) -> None:
-        latest = list(self.recent)[-_AT_ONCE:]
-        for notice in latest or [Notice("info", "There have been no notices yet.")]:
-            self._show(notice)
+        self.list_wanted.emit(None)
 
-    def _show(self, notice: Notice) -> None:
-        for card in [card for card in self._cards if card.notice == notice]:
-            self._drop(card)
-        while len(self._cards) >= _AT_ONCE:
-            self._drop(self._cards[0])
-        card = NoticeCard(notice, self)
-        card.closed.connect(self._drop)
-        self._column.addWidget(card)
-        self._cards.append(card)
-        card.show()
-        self._timer.start()
-        self.settle()
+    # Inside
 
-    def _drop(self, card: NoticeCard) -> None:
-        if card not in self._cards:
-            return
-        self._cards.remove(card)
-        self._column.removeWidget(card)
-        card.hide()
-        card.deleteLater()
-        self.settle()
+    def _leave(self, entry: Told) -> None:
+        entry.open = False
+        if entry in self._open:
+            self._open.remove(entry)
+
+    def _drop_impossible(self) -> None:
+        """An offer of which nothing is possible any more needs no answer."""
+        lost = [one for one in self._open if one.notice.offers and not self.buttons(one)]
+        for one in lost:
+            self._leave(one)
+        if lost:
+            self.changed.emit()
 
     def _age(self) -> None:
-        """Cards go by themselves, but not from under the pointer."""
-        for card in list(self._cards):
-            if card.left > 0 and not card.underMouse():
-                card.left -= self._timer.interval() / 1000
-                if card.left <= 0:
-                    self._drop(card)
-        if not any(card.left > 0 for card in self._cards):
+        """Infos go by themselves, but not from under the pointer; over an offer they are short."""
+        if self.held():
+            return
+        offer = any(one.notice.offers for one in self._open)
+        gone = False
+        for one in [one for one in self._open if not one.stays]:
+            one.left -= self._timer.interval() / 1000
+            if one.left <= (_INFO - _OVER_OFFER if offer else 0.0):
+                one.left = 0.0
+                self._leave(one)
+                gone = True
+        if not any(not one.stays for one in self._open):
             self._timer.stop()
-
-    def settle(self) -> None:
-        """Take the size of the cards and sit in the corner."""
-        self.setVisible(bool(self._cards))
-
-        height = sum(
-            max(card.heightForWidth(_WIDTH), card.minimumSizeHint().height())
-            for card in self._cards
-        )
-        height += self._column.spacing() * max(0, len(self._cards) - 1)
-        corner = self._corner()
-        height = min(height, corner.y() - 2 * _MARGIN)
-        left, top = corner.x() - _WIDTH - _MARGIN, corner.y() - height - _MARGIN
-        self.setGeometry(left, top, _WIDTH, height)
-        self.raise_()
-
-    def event(self, event: QEvent) -> bool:
-        """A card that changed its size (details) moves the stack."""
-        if event.type() == QEvent.Type.LayoutRequest:
-            self.settle()
-        return super().event(event)
-
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Stay in the corner when the window changes its size."""
-        if event.type() == QEvent.Type.Resize and self._cards:
-            self.settle()
-        return False
+        if gone:
+            self.changed.emit()

@@ -126,7 +126,9 @@ class Screenshot:
         step, readings = window.history.step, window.history.readings
         hosts = [window.docks.hosts[name] for name in window.docks.visible()]
         wanted = {request.probe for host in hosts for request in host.requests()}
-        there = all(probe in readings and readings[probe].step == step for probe in wanted)
+        found = [readings[probe] for probe in wanted if probe in readings]
+        there = all(one.step == step and not one.pending for one in found)
+        there = there and len(found) == len(wanted)
         return there and not window.display.stale()
 
     def _save(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QCloseEvent, QGuiApplication, QIcon, QKeyEvent, QShowEvent
-from PySide6.QtWidgets import QApplication, QMainWindow
+from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import Command
+from dgn_engine.protocol.commands import Command, Redo, SetWatchShare, Undo
 from dgn_engine.protocol.events import EngineReady, Event, HistoryReplayed, Measured, ProbeScalars
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
@@ -21,24 +22,35 @@ from dgn_viewer.docks.panel_docks import PanelDocks
 from dgn_viewer.docks.panel_scheduler import PanelScheduler
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector, InspectorDock
+from dgn_viewer.inspector.pages.program_page import ProgramPage
+from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.layer_strip.strip_widget import LayersStrip, StripBar
-from dgn_viewer.notices import Notice, Notices
+from dgn_viewer.notices import Notice, Notices, time_of_day
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell import banner, window_layout
 from dgn_viewer.shell.banner import Banner
+from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import PanelExport
 from dgn_viewer.shell.file_dialogs import FileDialogs
 from dgn_viewer.shell.file_drops import DropTarget
+from dgn_viewer.shell.focus_walk import FocusWalk, name_platform_parts
+from dgn_viewer.shell.help_window import HelpWindow
+from dgn_viewer.shell.notice_line import NoticeLine
+from dgn_viewer.shell.notice_list import NoticeList
+from dgn_viewer.shell.recent_files import RecentFiles
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 from dgn_viewer.shell.statusbar import StatusBar
 from dgn_viewer.shell.toolbar import RunToolbar
+from dgn_viewer.shell.tour import Tour
+from dgn_viewer.shell.tour_steps import TourActs
 from dgn_viewer.state.history import History
 from dgn_viewer.style import appearance, stylesheet
 
 DEFAULT_SIZE = QSize(1440, 900)
+LEAST_HEIGHT = 450  # panels that stand one above the other become tabs on the way there
 
 
 class Window(QMainWindow):
@@ -56,14 +68,19 @@ class Window(QMainWindow):
         theme_choice: str = "",
     ) -> None:
         super().__init__()
+        appearance.apply(_application(), appearance.resolve(theme_choice or settings.theme))
         self.setObjectName("window")
         self.setWindowTitle("Deep gated networks")
         self.setDockNestingEnabled(True)
-        self.send = send
+        self.setMinimumHeight(LEAST_HEIGHT)
+        self.recent = RecentFiles(settings, send, lambda path: self.files.begin_with(path))
+        self.send = self._noting(send)
         self.settings = settings
         self._theme_choice = theme_choice or settings.theme
-        self.theme = appearance.resolve(self._theme_choice)
-        self.history = History()
+        self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
+        self.history = History(time_of_day)
+        self._torch_version = ""
+        self._tour_due = False
         self._arranged = False
         self._foreign_layout = False  # of a session that was opened: it is not kept
         self._make_parts(panels)
@@ -79,20 +96,23 @@ class Window(QMainWindow):
         """Take in one event and pass it on; each part is its own slot, so a fault stays in it."""
         if isinstance(event, HistoryReplayed):  # it happened before: no notices
             for one in event.events:
-                self._take(one)
+                self._take(one, replayed=True)
         else:
             self._take(event)
             self.notices.on_event(event)
         self.display.refresh()
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event, replayed: bool = False) -> None:
         before = self.run_state
-        self.history.on_event(event)
+        self.history.on_event(event, replayed)
         state = self.run_state
         if isinstance(event, EngineReady):
+            self._torch_version = event.torch_version
+            if self.settings.budget:
+                self._set_watch_share(self.settings.budget)
             self.registry.add(table.regime_actions(event.catalogue, self.send))
-            entries = event.catalogue.experiments
-            self.registry.add(table.experiment_actions(entries, self.experiments.open_page))
+            entries, runner = event.catalogue.experiments, self.experiments
+            self.registry.add(table.experiment_actions(entries, runner.open_page, runner.made))
         self.run_control.on_event(event)
         if state is not before:
             self.registry.refresh()
@@ -107,6 +127,14 @@ class Window(QMainWindow):
         if self.history.on_frame(frame):
             self.status.show_frame(frame)
             self.display.refresh()
+            if self._tour_due:
+                self._tour_due = False
+                self.settings.tour_seen = True
+                self.tour.start()
+
+    def offer_tour(self) -> None:
+        """Begin the tour with the first frame, unless it was seen before."""
+        self._tour_due = not self.settings.tour_seen
 
     @property
     def run_state(self) -> RunState:
@@ -122,9 +150,15 @@ class Window(QMainWindow):
     # Qt
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Escape closes the inspector from anywhere."""
-        if event.key() == Qt.Key.Key_Escape and self.inspector.page is not None:
+        """Escape ends the tour, closes the inspector or ends a maximised panel, one at a time."""
+        escape = event.key() == Qt.Key.Key_Escape
+        if escape and self.tour.place >= 0:
+            self.tour.skip()
+        elif escape and self.inspector.page is not None:
             self.inspector.leave()
+        elif escape and self.docks.maximised:
+            self.docks.restore()
+            self.registry.refresh()
         else:
             super().keyPressEvent(event)
 
@@ -134,15 +168,19 @@ class Window(QMainWindow):
         if not self._arranged:
             self._arranged = True
             self.docks.share_out()
+        name_platform_parts(self)
         self.setFocus(Qt.FocusReason.OtherFocusReason)  # else the first small button has it
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Save the layout; the engine is stopped by whoever started it."""
+        self.docks.restore()
         self.docks.compare(False)
         if not self._foreign_layout:
-            window_layout.save(self, self.settings)
+            window_layout.save(self, self.settings, self.docks)
         self.settings.save()
         self.display.stop()
+        self.help.close()
+        self.tour.skip()
         event.accept()
         self.closed.emit()
 
@@ -159,11 +197,16 @@ class Window(QMainWindow):
         self.display = PanelScheduler(self.history, self.docks, dict(panels), send)
         self.inspector = Inspector(send)
         self.status = StatusBar(self)
-        self.notices = Notices(self, self._corner)
+        self.notices = Notices(self, now, partial(send, Undo()), partial(send, Redo()))
+        self.notice_line = NoticeLine(self.notices)
+        self.notice_list = NoticeList(self.notices, self, self.status)
+        self.question = banner.QuestionRow(self.notices, self)
+        self.status.hold(self.notice_line, lambda: self.notice_line.entry is not None)
         tell = self.notices.tell
-        self.drops = DropTarget(self, send, lambda why: tell(Notice("refused", why)))
         self.run_control = RunControl(send, now)
-        self.files = FileDialogs(self, send, settings, tell, now)
+        self.files = files = FileDialogs(self, send, settings, tell, now)
+        refuse = partial(_refuse, tell)
+        self.drops = DropTarget(self, send, refuse, files.begin_with)
         self.recorded = RecordedRuns(
             self, send, settings, tell, now, self._layout_json, self.files.save_weights
         )
@@ -175,10 +218,17 @@ class Window(QMainWindow):
         self.experiments = ExperimentRunner(
             self, self.results, self.inspector, send, settings, tell, now
         )
+        self.registry.take_keys(settings.shortcuts)
+        self.registry.keys_changed.connect(self._keep_keys)
         self.palette_ = Palette(self.registry, self)
+        self.help = HelpWindow(self, self.theme)
         self.sheet = ShortcutSheet(self.registry, self)
         self.registry.add(
-            (*table.fixed_actions(self._parts()), *table.panel_actions(self.docks, panels))
+            (
+                *table.fixed_actions(self._parts()),
+                *table.panel_actions(self.docks, panels),
+                *table.recent_actions(self.recent),
+            )
         )
         self.menus = Menus(self.menuBar(), self.registry)
         self.strip = LayersStrip(send)
@@ -186,6 +236,11 @@ class Window(QMainWindow):
             send, [*self._named(table.TOOLBAR_FIRST).values()],
             [*self._named(table.TOOLBAR_LAST).values()],
         )  # fmt: skip
+        self._tour_acts = TourActs(
+            self, send, now, lambda: self.history.view({}), self.docks, self.strip,
+            self.toolbar.regime, self.inspector.leave,
+        )  # fmt: skip
+        self.tour = Tour(self, self._tour_acts.steps(), self.theme)
         inspected, recorded = table.INSPECTED_BANNER, table.RECORDED_BANNER
         self.banners = (
             Banner("bar.standing", "Inspected and compared", banner.inspection,
@@ -209,38 +264,106 @@ class Window(QMainWindow):
             choose_theme=self.choose_theme,
             open_palette=self.palette_.open,
             show_shortcuts=self.sheet.open,
+            open_settings=self._open_settings,
+            open_guide=self.help.open,
+            start_tour=lambda: self.tour.start(),
+            walk=FocusWalk(self._stops).go,
+            events=EventWalk(
+                lambda: self.history.view({}).marks, self.docks, self._go_to_step, self.notices.tell
+            ),
+            show_program=self._show_program,
             start_engine=self.engine_wanted.emit,
             quit=self.close,
         )
+
+    def _noting(self, send: Callable[[Command], None]) -> Callable[[Command], None]:
+        def noted(command: Command) -> None:
+            self.recent.on_command(command)
+            send(command)
+
+        return noted
+
+    def _stops(self) -> list[QWidget]:
+        """The parts that the keyboard walks through."""
+        chips = [chip for chip in self.strip.canvas.chips if chip.isEnabled()][:1]
+        panels = [self.docks.hosts[name] for name in self.docks.visible()]
+        page = [self.inspector] if self.inspector_dock.isVisible() else []
+        return [*chips, *panels, *page]
+
+    def _open_settings(self) -> None:
+        self.inspector.show_page(
+            SettingsPage(
+                self.settings,
+                self.registry,
+                self.choose_theme,
+                self._set_watch_share,
+                self._set_numbers,
+                self._theme_choice,
+            )
+        )
+
+    def _show_program(self) -> None:
+        self.inspector.show_page(ProgramPage(self._torch_version))
+
+    def _set_watch_share(self, percent: int) -> None:
+        self.send(SetWatchShare(percent / 100))
+
+    def _set_numbers(self, example: str) -> None:
+        self.settings.numbers = example
+        self._apply_theme()
+
+    def _keep_keys(self) -> None:
+        self.settings.shortcuts = self.registry.own_keys
+
+    def _on_menu(self, title: str) -> None:
+        if title == "File":
+            self.recent.look()
+        elif title == "Experiments":
+            self.experiments.look()
 
     def _named(self, names: tuple[str, ...]) -> dict[str, QAction]:
         return {name: self.registry[name] for name in names}
 
     def _place(self) -> None:
         self.addToolBar(self.toolbar)
-        for row in (StripBar(self.strip, self), *self.banners):
+        for row in (StripBar(self.strip, self), *self.banners, self.question):
             self.addToolBarBreak()
             self.addToolBar(row)
         self.setStatusBar(self.status)
         self.docks.arrange()
 
     def _connect(self) -> None:
-        for part in (self.toolbar, self.strip, self.inspector, self.recorded):
+        for part in (self.toolbar, self.strip, self.inspector, self.recorded, self.recent,
+                     self._tour_acts):  # fmt: skip
             self.event_taken.connect(part.on_event)
-        self.inspector_dock.visibilityChanged.connect(lambda _seen: self.notices.settle())
+        self.notices.changed.connect(self.status.share_room)
+        self.notices.step_wanted.connect(self._go_to_step)
         for host in self.docks.hosts.values():
             host.about_requested.connect(self._about)
             host.export_requested.connect(self.exports.panel)
+            host.command_wanted.connect(self.send)
         self.docks.changed.connect(self.registry.refresh)
+        self.docks.changed.connect(partial(name_platform_parts, self))
+        self.docks.arranged.connect(self.inspector_dock.fit)
+        self.recent.changed.connect(self.registry.refresh)
+        self.files.configured.connect(partial(self.recent.add, "configuration"))
+        self.menus.opening.connect(self._on_menu)
         self.recorded.layout_opened.connect(self._apply_layout)
         self.recorded.list_wanted.connect(self.inspector.show_runs)
+        self.recorded.trash_missing.connect(self.inspector.runs_page.ask_for_good)
+        self.inspector.run_export_wanted.connect(self.recorded.export_run)
+        self.inspector.run_trash_wanted.connect(self.recorded.to_trash)
         self.experiments.changed.connect(self.registry.refresh)
         self.closed.connect(self.experiments.close)
+        self.closed.connect(self.exports.close)
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._on_desktop_theme)
 
     def _restore(self) -> None:
         self._arranged = window_layout.restore(self, self.settings, DEFAULT_SIZE)
-        for part in (self.inspector_dock, self.results, *self.banners):
+        window_layout.restore_charts(self.docks, self.settings)
+        if self._arranged:
+            self.docks.adopt(self.settings.layout_preset)
+        for part in (self.inspector_dock, self.results, *self.banners, self.question):
             part.hide()
 
     def _layout_json(self) -> str:
@@ -252,11 +375,12 @@ class Window(QMainWindow):
         if theme:
             self.choose_theme(theme, keep=False)
 
-    def _corner(self) -> QPoint:
-        """The lower right corner of the panels, where notices sit: not on the inspector."""
-        column = self.inspector_dock
-        right = column.x() if column.isVisible() else self.width()
-        return QPoint(right, self.status.y())
+    def _go_to_step(self, step: int) -> None:
+        """Show a step on every time axis in sight; where there is none, in Training."""
+        if not self.docks.go_to_step(step) and "training" in self.docks.hosts:
+            self.docks.show("training")
+            self.display.draw_now()
+            self.docks.go_to_step(step)
 
     def _about(self, name: str) -> None:
         self.inspector.show_about(self.docks.hosts[name].spec)
@@ -266,14 +390,25 @@ class Window(QMainWindow):
             self._apply_theme()
 
     def _apply_theme(self) -> None:
-        self.theme = appearance.resolve(self._theme_choice)
-        application = QApplication.instance()
-        assert isinstance(application, QApplication)
-        appearance.apply(application, self.theme)
-        parts = (self.docks, self.strip, self.inspector, self.drops, self.results, *self.banners)
+        self.theme = appearance.resolve(self._theme_choice, self.settings.numbers)
+        appearance.apply(_application(), self.theme)
+        parts = (self.docks, self.strip, self.inspector, self.drops, self.results, self.help,
+            self.tour, *self.banners, self.question, self.notice_line,
+            self.notice_list)  # fmt: skip
         for part in parts:
             part.set_theme(self.theme)
+        self.status.set_theme(self.theme)
         self.registry.set_icons()
 
     def _icon(self, name: str) -> QIcon:
         return stylesheet.icon(name, self.theme)
+
+
+def _refuse(tell: Callable[[Notice], None], why: str) -> None:
+    tell(Notice("refused", why))
+
+
+def _application() -> QApplication:
+    application = QApplication.instance()
+    assert isinstance(application, QApplication)
+    return application

@@ -1,4 +1,7 @@
-"""`dgn`, the engine without a window: one command a file, each with the constant COMMAND."""
+"""`dgn`, the engine without a window: one command a file, each with the constant COMMAND.
+
+Packages above the engine, which it does not know, add theirs as entry points.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NoReturn
 
 from dgn_engine import __version__
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
 
+OFFERED = "dgn.commands"  # the entry points by which other packages add commands
 DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
 
 
@@ -38,6 +43,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of `dgn … | head`
         sys.stderr.close()
         return 1
+
+
+def _offered(entry: EntryPoint) -> Subcommand:
+    """A command of another package; where it cannot be imported, one that says so when it is asked
+    for."""
+    try:
+        command = entry.load()
+    except ImportError as error:
+        reason = f"it needs what is not installed ({error})"
+    else:
+        if isinstance(command, Subcommand):
+            return command
+        reason = f"{entry.value} is no command"
+
+    def refuse(_: argparse.Namespace) -> int:
+        raise UserError(f"{reason}.")
+
+    return Subcommand(f"Not here: {reason}.", lambda _: None, refuse)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,6 +106,7 @@ def _parser() -> tuple[_Parser, dict[str, Subcommand]]:
     chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     found = discover("dgn_engine.cli", "COMMAND", Subcommand)
     commands = {module.replace("_", "-"): command for module, command in found.items()}
+    commands |= {entry.name: _offered(entry) for entry in entry_points(group=OFFERED)}
     for name, command in commands.items():
         command.add_arguments(
             chosen.add_parser(name, help=command.about, description=command.about)

@@ -205,7 +205,7 @@ def _open_ours(
     import torch
 
     from dgn_engine.kernels.trained_weights import trained_weights
-    from dgn_engine.model.importing.from_file import OF_FILE, architecture_for
+    from dgn_engine.model.importing.from_file import architecture_for
     from dgn_engine.model.importing.saved_network import our_network, state_of
 
     _only_with_plain_weights(arguments)
@@ -218,8 +218,8 @@ def _open_ours(
     notes = [in_words(network, state), *state.remarks, over]
     if own is not None and own.remark:
         notes.append(own.remark)
-    if state.config.net.name.startswith(OF_FILE):
-        file = Path(state.config.net.name.removeprefix(OF_FILE)).name
+    if state.config.net.of_file:
+        file = state.config.net.short
         notes.append(f"Its layers are those that {file} has now, which the run was begun with.")
     trained = state.config.data.normalise
     how = trained if own is not None else arguments.normalise or trained

@@ -17,7 +17,7 @@ def describe(folder: Path) -> str:
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
     lines = [
         f"{folder}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
-        f"  {config.gating.regime} · {config.net.name} ({options}) · {_data(config.data)} · "
+        f"  {config.gating.regime} · {config.net.short} ({options}) · {_data(config.data)} · "
         f"seed {config.seed}",
         f"  begun {info.get('created', 'at an unknown time')} on "
         f"{info.get('device', 'an unknown device')}, {info.get('threads', '?')} threads",

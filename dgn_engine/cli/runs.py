@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_subparsers(dest="verb", required=True, metavar="WHAT")
     lister = chosen.add_parser("list", help="every run of a folder of runs")
     lister.add_argument("root", nargs="?", type=Path, metavar="DIR", help="the user's runs")
+    lister.add_argument("--json", action="store_true", help="as JSON, with everything known")
     lister.add_argument("--rebuild", action="store_true", help="forget the index first")
     _add(chosen, "show", "one run, or a session file: configuration, end, scores, checkpoints")
     _add(chosen, "verify", "name every damaged or missing file; exit 1 where there is one")
@@ -39,7 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Exit 0; 1 where `verify` found damage."""
     if arguments.verb == "list":
-        return _list(arguments.root or folder_layout.runs_root(), arguments.rebuild)
+        root = arguments.root or folder_layout.runs_root()
+        if arguments.rebuild:
+            from dgn_engine.storage.runs.index import forget_index
+
+            forget_index(root)
+        return _list_json(root) if arguments.json else _list(root)
     if arguments.verb == "import":
         return _import(arguments.file, arguments.name)
     commands: dict[str, Callable[[Path, argparse.Namespace], int]] = {
@@ -50,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         "export": _export,
         "delete": _delete,
     }
-    return commands[arguments.verb](_folder(arguments.run), arguments)
+    return commands[arguments.verb](folder_layout.find_run(arguments.run), arguments)
 
 
 def _add(
@@ -63,24 +70,30 @@ def _add(
     return parser
 
 
-def _folder(name: str) -> Path:
-    here, there = Path(name), folder_layout.runs_root() / name
-    return here if here.exists() or not there.exists() else there
+def _list(root: Path) -> int:
+    from dgn_engine.storage.runs.index import list_runs
 
-
-def _list(root: Path, anew: bool) -> int:
-    from dgn_engine.storage.runs.index import read_index, rebuild_index
-
-    entries = rebuild_index(root) if anew else read_index(root)
-    if not entries:
+    runs = list_runs(str(root)).runs
+    if not runs:
         print(f"There are no runs in {root}.")
         return 0
-    width = max(len(entry.name) for entry in entries)
+    width = max(len(run.name) for run in runs)
     print(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
-    for entry in entries:
-        best = f"{entry.best:.2%}" if entry.best == entry.best else ""
-        what = f"{entry.regime} {entry.net} {entry.data} seed {entry.seed}" if entry.net else ""
-        print(f"{entry.name:{width}}  {entry.status:11}  {entry.step:11,}  {best:>7}  {what}")
+    for run in sorted(runs, key=lambda one: (one.created, one.name)):
+        best = f"{run.best:.2%}" if run.best == run.best else ""
+        what = f"{run.regime} {run.net} {run.data} seed {run.seed}" if run.net else ""
+        called = f" · {run.given_name}" if run.given_name else ""
+        print(f"{run.name:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}{called}")
+    return 0
+
+
+def _list_json(root: Path) -> int:
+    """The rows of the window's table; a number that is not known is null."""
+    from dgn_engine.storage.plain_data import to_plain
+    from dgn_engine.storage.runs.index import list_runs
+
+    rows = [to_plain(run, "null") for run in list_runs(str(root)).runs]
+    print(json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False))
     return 0
 
 
@@ -158,8 +171,8 @@ def _export(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 def _delete(folder: Path, arguments: argparse.Namespace) -> int:
-    from dgn_engine.storage.runs.run_folder import delete_run
     from dgn_engine.storage.runs.run_reader import RunReader
+    from dgn_engine.storage.runs.run_removal import delete_run
 
     if not arguments.yes:
         if not sys.stdin.isatty():

@@ -73,10 +73,20 @@ def load_examples(config: DataConfig, report: Report = quiet) -> Examples:
         examples = only_first(examples, config.train_limit)
     if config.test_limit:
         examples = only_first_tests(examples, config.test_limit)
-    examples = normalised(examples, config.normalise)
+    examples = _prepared(examples, config)
     if config.pixels == "random":
         examples = random_pixels(examples, config.variant_seed)
     return noisy_labels(examples, config.label_noise, config.variant_seed)
+
+
+def _prepared(examples: Examples, config: DataConfig) -> Examples:
+    """In the channels, on the scale and of the size that are asked for, in this order."""
+    if not (config.image_size or config.image_channels):
+        return normalised(examples, config.normalise)
+    from dgn_engine.data._preprocessing import in_channels, resized  # torch: only where it is used
+
+    examples = normalised(in_channels(examples, config.image_channels), config.normalise)
+    return resized(examples, config.image_size)
 
 
 def split_of(config: DataConfig, examples: Examples) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dgn_engine.config import DataConfig
+from dgn_engine.data._dataset import Examples, Images
 from dgn_engine.data._normalisation import NONE, normalisation
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+
+AT_ONCE = 256  # images that are resized together
+VALUES = 1 << 30  # of all images together; four bytes each
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,74 @@ class Preprocessing:
             words.append(f"shorter side resized to {self.size}, the middle cut out")
         how = normalisation(self.normalise)
         return ", ".join([*words, "pixels in [0, 1]" if how is None else how.in_words])
+
+
+def preprocessing_of(config: DataConfig) -> Preprocessing:
+    """What a configuration asks for: channels, normalisation and size."""
+    return Preprocessing(config.image_size, config.normalise, config.image_channels)
+
+
+def as_stored(config: DataConfig) -> DataConfig:
+    """The same examples before any of that is done to them."""
+    return replace(config, image_size=0, image_channels=0, normalise=NONE)
+
+
+def in_channels(examples: Examples, channels: int) -> Examples:
+    """Grey images in so many channels alike; 0 leaves them, and so do images that have as many.
+
+    Raises `UserError` where they are vectors, or have other channels than one.
+    """
+    shape = examples.train_x.shape[1:]
+    if not channels or (len(shape) == 3 and shape[0] == channels):
+        return examples
+    if len(shape) != 3 or shape[0] != 1:
+        have = f"have {shape[0]}" if len(shape) == 3 else "are vectors"
+        raise UserError(
+            f"data.image_channels is {channels}: only grey images, of one channel, are given more; "
+            f"these {have}."
+        )
+
+    def repeated(images: Images) -> Images:
+        return np.repeat(images, channels, axis=1)
+
+    return _changed(examples, f"grey in {channels} channels", repeated, (channels, *shape[1:]))
+
+
+def resized(examples: Examples, size: int) -> Examples:
+    """The shorter side `size` pixels, the middle cut out, as `Preprocessing` does; 0 leaves them.
+
+    Raises `UserError` where they are vectors, or would not fit in memory together.
+    """
+    shape = examples.train_x.shape[1:]
+    if not size or shape[1:] == (size, size):
+        return examples
+    if len(shape) != 3:
+        raise UserError("Only images can be resized; these examples are vectors.")
+    prepare = Preprocessing(size)
+
+    def smaller(images: Images) -> Images:
+        made = np.empty((len(images), shape[0], size, size), np.float32)
+        for start in range(0, len(images), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            made[part] = prepare(torch.from_numpy(np.ascontiguousarray(images[part]))).numpy()
+        return made
+
+    return _changed(examples, f"resized to {size}", smaller, (shape[0], size, size))
+
+
+def _changed(
+    examples: Examples, how: str, change: Callable[[Images], Images], shape: tuple[int, ...]
+) -> Examples:
+    count = len(examples.train_y) + len(examples.test_y)
+    if count * math.prod(shape) > VALUES:
+        raise UserError(
+            f"{count:,} images of {'×'.join(str(side) for side in shape)} need "
+            f"{4 * count * math.prod(shape) / 2**30:.0f} GiB of memory; take fewer of them "
+            "(data.train_limit, data.test_limit) or a smaller data.image_size."
+        )
+    return replace(
+        examples.named(how), train_x=change(examples.train_x), test_x=change(examples.test_x)
+    )
 
 
 def channels_wanted(listing: CheckpointContents) -> int:

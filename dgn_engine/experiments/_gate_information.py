@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig
+from dgn_engine.config import OF_FILE, DataConfig, GatingConfig, NetConfig, RunConfig
 from dgn_engine.data import Examples, load_examples
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, PlottedLine, Request, Row
@@ -33,7 +33,7 @@ from dgn_engine.experiments._gate_share import (
 from dgn_engine.experiments._grid import Grid, TrainedCell, calculation, training
 from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.model.importing import saved_network
-from dgn_engine.model.importing.from_file import OF_FILE, ImportedNetwork, network_of
+from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import OptionValue
@@ -158,7 +158,7 @@ def network_for(file: Path, net: NetConfig, examples: Examples) -> ImportedNetwo
     """Return the network in a file, where it does not say it itself the one that was named; raises
     `UserError` where it does not fit these examples."""
     listing = read_tensors(file)
-    otherwise = None if net.name.startswith(OF_FILE) else net
+    otherwise = None if net.of_file else net
     found = network_of(listing, examples.train_x.shape[1:], None, otherwise=otherwise)
     _check_gates(listing, found.regime.name)
     if not found.network.architecture.gated:

@@ -4,7 +4,7 @@ from dgn_engine.kernels.architecture_limits import network_limit
 from dgn_engine.kernels.budget import check_budget, kernel_bytes
 from dgn_engine.kernels.cntk import convolutional_limit
 from dgn_engine.kernels.empirical import empirical_ntk
-from dgn_engine.kernels.estimator import KernelEstimate, estimate_path_kernel
+from dgn_engine.kernels.estimator import PathEstimator, estimate_overlap, estimate_path_kernel
 from dgn_engine.kernels.expectation import (
     expected_value_kernel,
     random_gating_eigenvalues,
@@ -22,13 +22,14 @@ from dgn_engine.kernels.infinite import (
     relu_limit,
     soft_relu_limit,
 )
+from dgn_engine.kernels.kernel_average import KernelEstimate
 from dgn_engine.kernels.large_kernels import (
     FULL_UP_TO,
     LeadingSpectrum,
     leading_spectrum,
     nu,
 )
-from dgn_engine.kernels.ntk import Logits, TangentKernels, ntk_cost, tangent_kernels
+from dgn_engine.kernels.ntk import Logits, ntk_cost, tangent_kernels
 from dgn_engine.kernels.operators import (
     OperatorLogits,
     path_diagonal,
@@ -36,6 +37,7 @@ from dgn_engine.kernels.operators import (
     tangent_diagonal,
     tangent_operator,
 )
+from dgn_engine.kernels.path_blocks import PathBlocks
 from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import (
     Normalise,
@@ -65,6 +67,8 @@ from dgn_engine.kernels.spectra import (
     contradictory_examples,
     spectrum,
 )
+from dgn_engine.kernels.tangent_estimator import TangentEstimator
+from dgn_engine.kernels.tangent_sweep import TangentKernels
 from dgn_engine.model.importing.from_module import adapt
 
 __all__ = [
@@ -78,10 +82,13 @@ __all__ = [
     "Normalise",
     "Nu",
     "OperatorLogits",
+    "PathBlocks",
+    "PathEstimator",
     "PathInputs",
     "SharedKernels",
     "Spectrum",
     "SubNetwork",
+    "TangentEstimator",
     "TangentKernels",
     "adapt",
     "check_budget",
@@ -89,6 +96,7 @@ __all__ = [
     "contradictory_examples",
     "convolutional_limit",
     "empirical_ntk",
+    "estimate_overlap",
     "estimate_path_kernel",
     "expected_feature_kernel",
     "expected_value_kernel",

@@ -26,10 +26,11 @@ from dgn_engine.kernels.arguments import (
 )
 from dgn_engine.kernels.backward_sweep import output_delta
 from dgn_engine.kernels.gram import KernelBlock
-from dgn_engine.kernels.ntk import check_gates_are_made, layer_sides, tangent_kernels
+from dgn_engine.kernels.ntk import check_gates_are_made, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs, check_path_inputs
 from dgn_engine.kernels.recursion import path_diagonal as recursion_diagonal
 from dgn_engine.kernels.recursion import path_recursion
+from dgn_engine.kernels.tangent_sweep import layer_sides
 from dgn_engine.kernels.walk import widths_outside_blocks
 from dgn_engine.model.architecture import Architecture, Conv, Dense, weight_shape
 from dgn_engine.model.network import GatedNetwork

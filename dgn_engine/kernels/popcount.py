@@ -24,50 +24,56 @@ Bits = npt.NDArray[np.uint64]
 WORTH_COMPILING = 1e9  # pairs of positions over all layers and pairs of examples
 
 
-def map_kernel(
-    architecture: Architecture,
-    gates: Sequence[Tensor],
-    x_value: Tensor | None,
-    block: KernelBlock | None = None,
-) -> Tensor | None:
-    """The map part of the recursion, of a symmetric block the upper half, every τ divided by its
-    width; float64.
+def packed_maps(
+    architecture: Architecture, gates: Sequence[Tensor], x_value: Tensor | None, whole: KernelBlock
+) -> PackedMaps | None:
+    """Gates as bits, where blocks that make up the `whole` go faster with them.
 
     None where this road does not apply: soft gates, another device, no numba, little work,
     pooling between the layers, or paddings that alternate so that slabs would mix.
     """
     if not gates or gates[0].device.type != "cpu" or not slabs.available():
         return None
-    n = gates[0].shape[0]
-    block = block or KernelBlock.whole(n)
     route = slabs.route(architecture)
-    if route is None or route.work(block) < WORTH_COMPILING:
+    if route is None or route.work(whole) < WORTH_COMPILING:
         return None
     gates = gates[: len(route.layers)]
     if not all(((layer == 0) | (layer == 1)).all() for layer in gates):  # soft gates
         return None
-    inputs = torch.ones((n, 1, *architecture.input_shape[1:])) if x_value is None else x_value
-    images = np.ascontiguousarray(inputs.detach().double().numpy())
-    layers, start = [], 0
-    for (kernel, stride), layer in zip(route.layers, gates, strict=True):
-        words = _words(layer)
-        layers.append((kernel, stride, words, start))
-        start += words * layer.shape[2] * layer.shape[3]
-    table = np.array(layers, dtype=np.int64)
-    bits = np.concatenate([_packed(layer) for layer in gates], axis=1)
-    scales = np.array([1.0 / layer.shape[1] for layer in gates])
-    kernel = np.zeros(block.shape)
-    loop = popcount_loops.pairs()
+    inputs = x_value
+    if inputs is None:
+        inputs = torch.ones((len(gates[0]), 1, *architecture.input_shape[1:]))
+    return PackedMaps(route, gates, inputs)
 
-    def pairs(row: int, left: int, right: int) -> None:
-        out = kernel[row - block.rows.start, block.column_places(slice(left, right))]
-        loop(
-            row, left, bits, images, route.levels, table, scales, route.shifts, route.floats,
-            route.flat, out,
-        )  # fmt: skip
 
-    route.fill(pairs, block)
-    return torch.from_numpy(kernel)
+class PackedMaps:
+    """The map part of the recursion on bits, every τ divided by its width; float64."""
+
+    def __init__(self, route: slabs.SlabRoute, gates: Sequence[Tensor], inputs: Tensor) -> None:
+        self._route = route
+        self._images = np.ascontiguousarray(inputs.detach().double().numpy())
+        layers, start = [], 0
+        for (kernel, stride), layer in zip(route.layers, gates, strict=True):
+            words = _words(layer)
+            layers.append((kernel, stride, words, start))
+            start += words * layer.shape[2] * layer.shape[3]
+        self._table = np.array(layers, dtype=np.int64)
+        self._bits = np.concatenate([_packed(layer) for layer in gates], axis=1)
+        self._scales = np.array([1.0 / layer.shape[1] for layer in gates])
+
+    def kernel(self, block: KernelBlock) -> Tensor:
+        """Of a block, of a symmetric one the upper half."""
+        route, kernel, loop = self._route, np.zeros(block.shape), popcount_loops.pairs()
+
+        def pairs(row: int, left: int, right: int) -> None:
+            out = kernel[row - block.rows.start, block.column_places(slice(left, right))]
+            loop(
+                row, left, self._bits, self._images, route.levels, self._table, self._scales,
+                route.shifts, route.floats, route.flat, out,
+            )  # fmt: skip
+
+        route.fill(pairs, block)
+        return torch.from_numpy(kernel)
 
 
 def _words(gates: Tensor) -> int:

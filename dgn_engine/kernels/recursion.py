@@ -61,17 +61,45 @@ def path_recursion(
     x^v starts it at Σ; without it K_0 ≡ 1, which gives Λ.
     Sums over pairs are float64 (float32 on MPS). Memory: the result and one tile of pairs.
     """
-    gates, sensitivities, masks = inputs.gates, inputs.sensitivities, inputs.masks
-    block = block or KernelBlock.whole(len(gates[0]))
-    layers = GateLayers(gates, sensitivities)
-    plan = _RecursionInputs(architecture, layers, inputs.x_value, masks, by_width, scales, block)
-    kernel, derivative = _map_part(plan, tile_bytes)
-    _vector_part(plan, kernel, derivative)
-    if block.symmetric:
-        mirror(kernel)
-        if derivative is not None:
-            mirror(derivative)
-    return PathKernels(kernel, derivative, widths_outside_blocks(architecture))
+    block = block or KernelBlock.whole(len(inputs.gates[0]))
+    return PathRecursion(architecture, inputs, by_width, scales, block).kernels(block, tile_bytes)
+
+
+class PathRecursion:
+    """`path_recursion` for some blocks one after the other: what they share is made once.
+
+    `whole`: the block that they are parts of, whose work decides whether gates are packed as bits.
+    """
+
+    def __init__(
+        self,
+        architecture: arch.Architecture,
+        inputs: PathInputs,
+        by_width: bool = False,
+        scales: Sequence[LayerScale] | None = None,
+        whole: KernelBlock | None = None,
+    ) -> None:
+        layers = GateLayers(inputs.gates, inputs.sensitivities)
+        self._plan = _RecursionInputs(
+            architecture, layers, inputs.x_value, inputs.masks, by_width, scales
+        )
+        self._packed = None
+        if not self._plan.dual:
+            whole = whole or KernelBlock.whole(len(inputs.gates[0]))
+            self._packed = popcount.packed_maps(architecture, inputs.gates, inputs.x_value, whole)
+
+    def kernels(self, block: KernelBlock, tile_bytes: int = TILE_BYTES) -> PathKernels:
+        """The kernel and its derivative of a block of pairs."""
+        if self._packed is not None:
+            kernel, derivative = self._packed.kernel(block), None
+        else:
+            kernel, derivative = _map_part(self._plan, block, tile_bytes)
+        _vector_part(self._plan, block, kernel, derivative)
+        if block.symmetric:
+            mirror(kernel)
+            if derivative is not None:
+                mirror(derivative)
+        return PathKernels(kernel, derivative, widths_outside_blocks(self._plan.architecture))
 
 
 def path_diagonal(
@@ -99,7 +127,6 @@ class _RecursionInputs:
     masks: Sequence[Tensor]
     by_width: bool
     scales: Sequence[LayerScale] | None
-    block: KernelBlock
 
     @property
     def dual(self) -> bool:
@@ -147,10 +174,12 @@ def _linear(node: arch.Dense | arch.Conv) -> Callable[[Tensor], Tensor]:
     return (lambda K: K) if isinstance(node, arch.Dense) else (lambda K: box_sum(K, node))
 
 
-def _vector_part(plan: _RecursionInputs, kernel: Tensor, derivative: Tensor | None) -> None:
+def _vector_part(
+    plan: _RecursionInputs, block: KernelBlock, kernel: Tensor, derivative: Tensor | None
+) -> None:
     """Multiply the block by Σ, where no map came before, and each dense τ_l; of a symmetric one
     the upper half."""
-    block, first = plan.block, plan.map_nodes
+    first = plan.map_nodes
     n, m = block.shape
     x_value = None if first or plan.x_value is None else _entered(plan)
     nodes = plan.architecture.nodes
@@ -191,15 +220,12 @@ def _entered(plan: _RecursionInputs) -> Tensor:
     return z
 
 
-def _map_part(plan: _RecursionInputs, tile_bytes: int) -> tuple[Tensor, Tensor | None]:
+def _map_part(
+    plan: _RecursionInputs, block: KernelBlock, tile_bytes: int
+) -> tuple[Tensor, Tensor | None]:
     """The convolutions and the pooling after them, of a symmetric block the upper half; 1 and 0
     where there are none."""
-    gates, block, fast = plan.layers.gates, plan.block, None
-    if not plan.dual:
-        fast = popcount.map_kernel(plan.architecture, gates, plan.x_value, block)
-    if fast is not None:
-        return fast, None
-    first = gates[0]
+    first = plan.layers.gates[0]
     kernel = torch.ones(block.shape, dtype=accumulator(first), device=first.device)
     derivative = torch.zeros_like(kernel) if plan.dual else None
     if not plan.map_nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -19,10 +20,12 @@ from dgn_engine.kernels.arguments import (
 from dgn_engine.kernels.budget import check_budget
 from dgn_engine.kernels.expectation import expected_value_kernel, weight_sigmas
 from dgn_engine.kernels.gram import KernelBlock, accumulator, flat_gram
-from dgn_engine.kernels.ntk import Logits, TangentKernels, check_gates_are_made, tangent_kernels
+from dgn_engine.kernels.joined_traces import JoinedTraces
+from dgn_engine.kernels.ntk import Logits, check_gates_are_made, tangent_kernels
 from dgn_engine.kernels.path_inputs import PathInputs
 from dgn_engine.kernels.path_kernels import Normalise, layer_overlap, normalised, paths
 from dgn_engine.kernels.recursion import PathKernels, path_diagonal, path_recursion
+from dgn_engine.kernels.tangent_sweep import TangentKernels
 from dgn_engine.model.architecture import Dense
 from dgn_engine.model.network import GatedNetwork, NetworkTrace
 from dgn_engine.regimes import Trained
@@ -68,11 +71,30 @@ class SharedKernels:
         self._logits: Logits = logits
         self._trains = trains
         self._folded = folded
+        self._joined: JoinedTraces | None = None  # of a pass that is being made in slices
+        self._passed = 0
 
     @cached_property
     def trace(self) -> NetworkTrace:
         with torch.no_grad():
             return self.network.trace(self.x)
+
+    @torch.no_grad()
+    def passes(self, at_once: int) -> Iterator[float]:
+        """Make `trace`, `at_once` examples at a time; yields the share that is done. Who else asks
+        meanwhile goes on with the same one."""
+        while "trace" not in self.__dict__:
+            left = self._passed
+            part = slice(left, min(len(self.x), left + at_once))
+            network, given = self.network, self.network.given_gates
+            if given is not None:
+                network = network.with_gates(tuple(layer[part] for layer in given))
+            self._joined = self._joined or JoinedTraces(len(self.x))
+            self._joined.put(network.trace(self.x[part]), part)
+            self._passed = part.stop
+            if part.stop == len(self.x):
+                self.__dict__["trace"] = self._joined.whole
+            yield part.stop / len(self.x)
 
     @cached_property
     def other_trace(self) -> NetworkTrace | None:

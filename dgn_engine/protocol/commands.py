@@ -70,6 +70,16 @@ class ContinueRun(Command):
 
 
 @dataclass(frozen=True)
+class ContinueLast(Command):
+    """Go on with the run that was left last; where there is none, begin this one."""
+
+    title = "go on where you left"
+
+    otherwise: RunConfig
+    paused: bool = False
+
+
+@dataclass(frozen=True)
 class Resume(Command):
     title = "resume"
 
@@ -183,16 +193,9 @@ class Redo(Command):
     title = "redo"
 
 
-ANYWAY, ANYWAY_COMPARED = "anyway", "anyway_beside"
-
-
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A probe that a panel shows, with its options (a chosen layer, a chosen unit).
-
-    The option `ANYWAY`: also where a reading is held too expensive; `ANYWAY_COMPARED`: the
-    same for the network that is compared with, which has the same requests otherwise.
-    """
+    """A probe that a panel shows, with its options (a chosen layer, a chosen unit)."""
 
     probe: str
     options: tuple[tuple[str, OptionValue], ...] = ()
@@ -205,6 +208,42 @@ class Watch(Command):
     title = "watch"
 
     requests: tuple[ProbeRequest, ...]
+
+
+@dataclass(frozen=True)
+class CancelReading(Command):
+    """Do not make these readings better than they are now, those of a compared network either."""
+
+    title = "cancel the reading"
+
+    probes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GoOnReading(Command):
+    """Go on with readings that were cancelled, or that failed."""
+
+    title = "go on with the reading"
+
+    probes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SetProbeExamples(Command):
+    """Choose so many probe examples, as a new run with this number would; all panels share them."""
+
+    title = "choose {examples} probe examples"
+
+    examples: int
+
+
+@dataclass(frozen=True)
+class SetWatchShare(Command):
+    """Let each probe take at most this share (0…1) of a run's time from now on."""
+
+    title = "watch with a share of {share:.0%}"
+
+    share: float
 
 
 @dataclass(frozen=True)
@@ -249,6 +288,18 @@ class TakeWeights(Command):
 
 
 @dataclass(frozen=True)
+class BeginWithBiases(Command):
+    """Begin the current run anew with biases, and copy the gates or weights of a listed file that
+    has some into it at once. Nothing changes where they would not fit."""
+
+    title = "begin a run with biases"
+
+    ticket: int
+    purpose: Literal["gates", "weights"]
+    restart_value: bool = True
+
+
+@dataclass(frozen=True)
 class CompareFile(Command):
     """Compare with the network of a listed file, on the same probe examples."""
 
@@ -287,6 +338,30 @@ class InspectFile(Command):
 
 
 @dataclass(frozen=True)
+class CheckNetwork(Command):
+    """Say whether the network of a listed file takes these data; `NetworkChecked` follows.
+
+    They are read meanwhile, a newer request takes the place of an older one, and training goes on.
+    """
+
+    title = "check the data"
+
+    ticket: int
+    data: DataConfig
+
+
+@dataclass(frozen=True)
+class TrainOn(Command):
+    """Begin a run with the weights of the network that is inspected, in one of the regimes that
+    `TrainingOffered` names; the file is read anew, and must be the one that was opened."""
+
+    title = "train on from this network"
+
+    regime: str
+    paused: bool = False
+
+
+@dataclass(frozen=True)
 class CloseFile(Command):
     """Forget a listed file."""
 
@@ -309,6 +384,45 @@ class ListRuns(Command):
     """List the user's recorded runs; `RunsListed` follows. Training goes on meanwhile."""
 
     title = "list the recorded runs"
+
+
+@dataclass(frozen=True)
+class NoteRun(Command):
+    """Call a recorded run by this name, and keep these notes; `RunsListed` follows."""
+
+    title = "note {folder}"
+
+    folder: str
+    name: str
+    notes: str
+
+
+@dataclass(frozen=True)
+class DeleteRun(Command):
+    """Delete what belongs to a recorded run, for good; `RunsListed` follows."""
+
+    title = "delete {folder}"
+
+    folder: str
+
+
+@dataclass(frozen=True)
+class ExportRun(Command):
+    """Write a recorded run into one file: .dgn (all of it) or .csv (its scores)."""
+
+    title = "export {folder}"
+
+    folder: str
+    path: str
+
+
+@dataclass(frozen=True)
+class ReadCurves(Command):
+    """Read what these recorded runs wrote down over their steps; `CurvesRead` follows."""
+
+    title = "read curves"
+
+    folders: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,9 @@ class RunStarted(Event):
     rotation: tuple[int, ...] = ()  # as in `Rewired`
     shift: tuple[int, ...] = ()
     assuming: str = ""  # 'ReLU': the activation that an inspected file does not state
-    accuracy: float | None = None  # of an inspected network on `accuracy_of` test examples
+    accuracy: float | None = None  # of no use: recorded runs have it; `FileScored` says it
     accuracy_of: int = 0
+    began_with: int = 0  # probe examples, where another number has been chosen since
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,13 @@ class ProbeScalars(Event):
     step: int
     probe: str
     values: Mapping[str, float]
-    examples: int = 0  # probe examples that were read; 0: all of them
+    examples: int = 0  # probe examples that were read; 0: all with which the run began
+    of: int = 0  # all that there were, where fewer were read: 32 of 64 are not 32 that were chosen
+
+    @property
+    def read_on(self) -> tuple[int, int]:
+        """Values with the same belong to one trace."""
+        return self.examples, self.of
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,23 @@ class SettingChanged(Event):
     beta: float
     value_input: ValueInput
     pace: float
+
+
+@dataclass(frozen=True)
+class ProbeSetChanged(Event):
+    """Another number of probe examples was asked for; `digest` of the set that was chosen."""
+
+    step: int
+    examples: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class ProbesLeft(Event):
+    """Nobody watches these probes any more: from here on their traces have no points."""
+
+    step: int
+    probes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -180,7 +204,9 @@ class RegimeSwapped(Event):
             if names
         ]
         origin = f" with the gates of {self.source}" if self.source else ""
-        return f"{self.before} → {self.after}{origin} at step {self.step:,}. {'; '.join(parts)}."
+        became = "; ".join(parts)
+        became = f" {became[:1].upper()}{became[1:]}." if became else ""
+        return f"{self.before} → {self.after}{origin} at step {self.step:,}.{became}"
 
 
 @dataclass(frozen=True)
@@ -302,11 +328,17 @@ class LayerMatch:
 
 @dataclass(frozen=True)
 class FileUseCheck:
-    """Whether a listed file has this use: in one sentence, and layer by layer."""
+    """Whether a listed file has this use: in one sentence, and layer by layer.
+
+    `with_biases`: it has biases and the run has none; `BeginWithBiases` takes them. `remarks`: what
+    was assumed or folded, or what the data give that it does not fit, in sentences.
+    """
 
     fits: bool
     verdict: str
     matches: tuple[LayerMatch, ...] = ()
+    with_biases: bool = False
+    remarks: str = ""
 
 
 @dataclass(frozen=True)
@@ -330,6 +362,7 @@ class FileListed(Event):
     network: FileUseCheck = field(default=FileUseCheck(False, ""))
     purpose: Purpose = ""  # what it was opened for; empty: not said yet
     picked: bool = False  # the tensors are those that the user picked
+    with_biases: bool = False  # of its gates, as in `FileUseCheck`
 
 
 @dataclass(frozen=True)
@@ -361,36 +394,6 @@ class ComparisonClosed(Event):
     """There is no comparison any more; `reason` where the user did not ask for that."""
 
     reason: str = ""
-
-
-@dataclass(frozen=True)
-class RecordedRun:
-    """One folder among the user's runs. `best`: test accuracy, NaN where none is known.
-
-    `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
-    `touched`: when it was last written to, seconds since 1970. `resumable`: it has a checkpoint.
-    """
-
-    folder: str
-    name: str
-    status: str
-    step: int
-    total_steps: int
-    regime: str
-    net: str
-    data: str
-    seed: int
-    best: float
-    touched: float
-    resumable: bool
-
-
-@dataclass(frozen=True)
-class RunsListed(Event):
-    """Every run among the user's, newest first."""
-
-    root: str
-    runs: tuple[RecordedRun, ...]
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,17 @@ class Reading:
     scalars: Mapping[str, float] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     absent: str = ""
-    too_expensive: float = 0.0  # seconds it was expected to take; then it was not begun
-    remark: str = ""  # why it shows less than was asked for: '16 of 64 probe examples', …
+    remark: str = ""  # what it is made of: '16 of 64 probe examples', '64 probe examples, exact', …
     examples: int = 0  # probe examples that it shows, where that is not all of them
-    whole: float = (
-        0.0  # seconds that all probe examples would take; 0: they were read, or cannot be
-    )
+    error: float = 0.0  # relative standard error of an estimate; 0: exact
+    progress: float = 1.0  # share of the work on a better one that is done; 1: none is under way
+    left: float = 0.0  # seconds that this work will still take as measured so far; 0: not known
+    cancelled: bool = False  # that work was stopped, and goes on when it is asked for
+
+    @property
+    def pending(self) -> bool:
+        """There is no picture yet, but one is being made."""
+        return bool(self.absent) and self.progress < 1.0
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name} {array.shape}" for name, array in self.arrays.items())
@@ -52,6 +57,7 @@ class Frame:
     eta_seconds: float | None  # None: trains until stopped
     readings: Mapping[str, Reading] = field(default_factory=dict)
     compared: Mapping[str, Reading] = field(default_factory=dict)  # of the other network
+    doing: str = ""  # instead of steps, for a second or more: 'reading Neural path kernel'
 
     def __repr__(self) -> str:
         seen = ", ".join(f"{r.probe} of step {r.step:,}" for r in self.readings.values())

@@ -22,6 +22,7 @@ from dgn_engine.protocol.events import (
     Finished,
     HistoryReplayed,
     Paused,
+    ProbeSetChanged,
     RegimeSwapped,
     Rewired,
     Running,
@@ -32,6 +33,7 @@ from dgn_engine.protocol.events import (
     UndoChanged,
     Working,
 )
+from dgn_engine.protocol.file_events import FileScored, TrainingOffered
 
 Phase = Literal["starting", "idle", "running", "paused", "finished", "stopped"]
 
@@ -57,6 +59,9 @@ class RunState:
     comparison: ComparisonOpened | None = None
     undo: str = ""  # what would be undone next, in words
     redo: str = ""
+    probe_examples: int = 0  # that were asked for
+    scored: FileScored | None = None  # how good the network is that is inspected
+    training: TrainingOffered | None = None  # in which regimes that can be trained on
 
     @property
     def regime_entry(self) -> RegimeEntry | None:
@@ -108,7 +113,9 @@ class RunState:
         training = dataclasses.replace(
             config.training, learning_rate=settings.learning_rate, pace=settings.pace
         )
-        return dataclasses.replace(config, gating=gating, training=training)
+        return dataclasses.replace(
+            config, gating=gating, training=training, probe_examples=self.probe_examples
+        )
 
     def at(self, step: int) -> RunState:
         """The same at the step of a frame; a frame from before a pause may arrive after it."""
@@ -146,8 +153,14 @@ class RunState:
                 return dataclasses.replace(self, wiring=order, rotation=rotation, shift=shift)
             case SettingChanged():
                 return dataclasses.replace(self, settings=event)
+            case ProbeSetChanged(examples=examples):
+                return dataclasses.replace(self, probe_examples=examples)
             case UndoChanged(undo=undo, redo=redo):
                 return dataclasses.replace(self, undo=undo, redo=redo)
+            case FileScored(run=run) if self.run is not None and run == self.run.run:
+                return dataclasses.replace(self, scored=event)
+            case TrainingOffered(run=run) if self.run is not None and run == self.run.run:
+                return dataclasses.replace(self, training=event)
             case ComparisonOpened():
                 return dataclasses.replace(self, comparison=event)
             case ComparisonClosed():
@@ -178,6 +191,7 @@ class RunState:
             settings=_settings_of(run),
             gates_source=PurePath(gates_from).name if takes_gates else "",
             parameters_feature=run.parameters_feature,
+            probe_examples=run.config.probe_examples,
         )
 
     def _entry_of(self, regime: str) -> RegimeEntry | None:

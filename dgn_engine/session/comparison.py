@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dgn_engine.data._preprocessing import channels_wanted
 from dgn_engine.errors import UserError
 from dgn_engine.model.importing.from_file import ImportedNetwork, architecture_for, network_of
 from dgn_engine.model.importing.saved_network import (
@@ -18,13 +19,15 @@ from dgn_engine.model.importing.saved_network import (
     our_network,
 )
 from dgn_engine.model.network import layer_infos
-from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED, ProbeRequest
+from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import ComparisonClosed, ComparisonOpened, Event, Measured
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, plain
 from dgn_engine.storage.runs import run_checkpoints
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.probe_schedule import ProbeSchedule
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 
 
 class ComparisonSource(Protocol):
@@ -37,8 +40,9 @@ class ComparisonSource(Protocol):
 class Comparison:
     """At most one comparison. It outlives the run as long as it fits the examples."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None], worker: ReadingWorker) -> None:
         self._emit = emit
+        self._worker = worker
         self._source: ComparisonSource | None = None
         self._network: FrozenNetwork | None = None
         self._requests: tuple[ProbeRequest, ...] = ()
@@ -49,6 +53,7 @@ class Comparison:
         network = None
         if imported is not None:
             network = FrozenNetwork(imported, inputs, self._emit)
+            network.probe_schedule.employ(self._worker)
             network.probe_schedule.watch(self._requests)
             opened = replace(
                 opened,
@@ -58,6 +63,7 @@ class Comparison:
                 wiring=network.network.wiring,
                 step=network.step,
             )
+        self._release()
         self._source, self._network = source, network
         self._emit(opened)
 
@@ -74,14 +80,15 @@ class Comparison:
 
     def close(self, reason: str = "") -> None:
         if self._source is not None:
+            self._release()
             self._source = self._network = None
             self._emit(ComparisonClosed(reason))
 
     def watch(self, requests: tuple[ProbeRequest, ...]) -> None:
-        """Read the same probes as of the run; 'compute anyway' is asked for each on its own."""
-        self._requests = tuple(_of_its_own(request) for request in requests)
+        """Read the same probes as of the run."""
+        self._requests = requests
         if self._network is not None:
-            self._network.probe_schedule.watch(self._requests)
+            self._network.probe_schedule.watch(requests)
 
     def read_next(self) -> bool:
         """Read at most one probe, so that a step is never held up by all; whether it did."""
@@ -92,19 +99,23 @@ class Comparison:
         return None if self._network is None else self._network.gates
 
     @property
+    def probe_schedule(self) -> ProbeSchedule | None:
+        """That of the other network; None where there is none."""
+        return None if self._network is None else self._network.probe_schedule
+
+    def _release(self) -> None:
+        if self._network is not None:
+            self._network.probe_schedule.release()
+
+    @property
     def readings(self) -> Mapping[str, Reading]:
         return {} if self._network is None else dict(self._network.probe_schedule.readings)
 
 
-def _of_its_own(request: ProbeRequest) -> ProbeRequest:
-    options = [(name, value) for name, value in request.options if name != ANYWAY]
-    renamed = [(ANYWAY if name == ANYWAY_COMPARED else name, value) for name, value in options]
-    return replace(request, options=tuple(renamed))
-
-
 def of_listing(listing: CheckpointContents) -> ComparisonSource:
     def source(inputs: ProbeInputs) -> tuple[ImportedNetwork | None, ComparisonOpened]:
-        imported = network_of(listing, inputs.shape, None, otherwise=inputs.net, door="window")
+        shape = inputs.in_channels(channels_wanted(listing)).shape
+        imported = network_of(listing, shape, None, otherwise=inputs.net, door="window")
         return imported, ComparisonOpened(listing.file_name, "", "", ())
 
     return source

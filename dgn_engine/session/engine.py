@@ -24,12 +24,17 @@ from dgn_engine.regimes import regime_entries
 from dgn_engine.session.file_commands import FileCommands, Shown, probe_inputs_of
 from dgn_engine.session.frame_publisher import FramePublisher, StepRate
 from dgn_engine.session.frozen_network import InspectedNetwork
-from dgn_engine.session.run_library import LoadedRun, RunLibrary, drawn_history, is_session_file
+from dgn_engine.session.reading_commands import ReadingCommands
+from dgn_engine.session.run_library import RunLibrary, is_session_file
 from dgn_engine.session.undo import UndoHistory
+from dgn_engine.storage.runs.index import newest_resumable
 from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
 from dgn_engine.training.devices import available_devices
+from dgn_engine.training.probe_schedule import SHARE
 from dgn_engine.training.probes import all_probes
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.recording import Recording, begin_recording, continue_run
 from dgn_engine.training.run import Run
 
@@ -60,13 +65,17 @@ class Engine:
         self._runs = 0
         self._stop_at: int | None = None
         self._requests: tuple[do.ProbeRequest, ...] = ()
-        self._files = files = FileCommands(emit)
+        self._watch_share = SHARE
+        worker = ReadingWorker()
+        self._files = files = FileCommands(emit, worker)
+        self._heavy = readings = ReadingCommands(self._emit, worker, files.comparison)
         self._library = library = RunLibrary(emit, runs_root)
         self._publisher = FramePublisher(publish, files.comparison)
         self._undo = UndoHistory(self._emit, files.name_of)
         self.handlers: dict[type[do.Command], Handler] = {
             do.StartRun: self._start,
             do.ContinueRun: self._continue,
+            do.ContinueLast: self._continue_last,
             do.Resume: self._resume,
             do.Advance: self._resume,
             do.Pause: self._in_run(lambda run, _: self._pause(run)),
@@ -82,16 +91,27 @@ class Engine:
             do.Undo: lambda _: self._undo.undo(self.run),
             do.Redo: lambda _: self._undo.redo(self.run),
             do.Watch: lambda command: self._watch(command.requests),
+            do.CancelReading: self._on_shown(readings.cancel),
+            do.GoOnReading: self._on_shown(readings.go_on),
+            do.SetProbeExamples: self._on_shown(readings.choose_examples),
+            do.SetWatchShare: lambda command: self._set_watch_share(command.share),
             do.OpenFile: self._open_file,
             do.PickTensors: self._on_shown(files.pick),
             do.TakeGates: self._on_shown(files.take_gates),
             do.TakeWeights: self._on_shown(files.take_weights),
+            do.BeginWithBiases: self._in_run(self._begin_with_biases),
             do.CompareFile: self._on_shown(files.compare_file),
             do.CompareRun: self._on_shown(files.compare_run),
             do.CloseComparison: lambda _: files.close_comparison(self._shown),
             do.CloseFile: lambda command: files.forget(command.ticket),
-            do.InspectFile: self._inspect,
+            do.CheckNetwork: self._on_shown(files.check),
+            do.InspectFile: self._on_shown(self._inspect),
+            do.TrainOn: self._train_on,
             do.ListRuns: library.list_runs,
+            do.NoteRun: library.note,
+            do.DeleteRun: library.delete,
+            do.ExportRun: library.export,
+            do.ReadCurves: library.read_curves,
             do.ShowRun: lambda command: library.read(command, self._recording),
             do.OpenSession: library.open_session,
             do.SaveSession: self._save_session,
@@ -112,14 +132,17 @@ class Engine:
     def obey(self, command: do.Command) -> None:
         """Carry out one command between two steps; the answer is an event."""
         self._attempt(command.in_words(), lambda: self._execute(command))
+        if self._shown is not None and self._shown.probe_schedule.dropped:
+            self._shown.probe_schedule.dropped = False
+            self._publish(self._frame_of(self._shown))  # before the next step, which may be long
 
     def advance(self) -> None:
         """Take one step if the run is running, then read and publish what is due."""
         if (loaded := self._library.take_loaded()) is not None:
             self._attempt(f"show {loaded.name}", lambda: self._show(loaded))
-        run = self.run
+        run, heard = self.run, self._heavy.poll()
         if run is None:
-            return self._read_inspected()
+            return self._read_inspected(heard)
         try:
             if self.running:
                 if not run.step_count:
@@ -127,29 +150,34 @@ class Engine:
                 if run.advance():
                     self._publisher.rate.tick(run.pace)
                 self._stop_where_due(run)
-            self._show_due(run, self.running)
+            self._show_due(run, self.running, heard)
             self._files.comparison.read_next()
             if self._recording is not None:
                 self._recording.tick()
         except Exception as error:
             self._fail("Training stopped by a fault", error)
 
-    def _show_due(self, run: Run, running: bool) -> None:
+    def _show_due(self, run: Run, running: bool, heard: bool = False) -> None:
         """Read, publish and record what is due; where the run stands still, all of it is recorded,
         so that a run that is opened again shows what was seen when it was left."""
-        frame = self._publisher.publish_due(run, running)
+        frame = self._publisher.publish_due(run, running, heard)
         if frame is not None and self._recording is not None:
-            self._recording.on_frame(frame, needed=not running)
+            needed = not running and not run.probe_schedule.busy
+            self._recording.on_frame(frame, needed)
 
     def next_step_in(self) -> float | None:
         """Seconds until the next step by the run's pace; None while nothing runs."""
+        if self._inspected is not None and self._inspected.scoring:
+            return 0.0
         return self._publisher.rate.wait() if self.run is not None and self.running else None
 
     def close(self) -> None:
         """End child processes, finish the run's folder and forget the run."""
         if self.run is not None and self.running:
             self._see_the_end(self.run)  # while there is what it may be compared with
+        self._heavy.release(self._shown)
         self._files.close()
+        self._heavy.close()
         self._library.close()
         self._end_recording()
         self.run = self._inspected = None
@@ -218,14 +246,36 @@ class Engine:
 
     def _start(self, command: do.StartRun) -> None:
         """The old run goes on unless the new one can begin."""
+        self._heavy.expect(command.config)
         run = Run(self._runs + 1, command.config, self._emit, self._report, live=True)
-        self._replace_run(run, command.paused)
+        self._begin(run, command.paused)
+
+    def _train_on(self, command: do.TrainOn) -> None:
+        """The network stays inspected unless a run of it can begin."""
+        if self._inspected is None:
+            raise UserError("No network is inspected: open a file as a network first.")
+        run, told = self._inspected.trained_on(self._runs + 1, command.regime, self._report)
+        self._begin(run, command.paused)
+        self._emit(told)
+
+    def _begin_with_biases(self, old: Run, command: do.BeginWithBiases) -> None:
+        """The old run goes on unless the file fits one with biases; the copy can be undone."""
+        config = self._files.check_with_biases(command, old)
+        self._start(do.StartRun(config, paused=not self.running))
+        if command.purpose == "gates":
+            self._execute(do.TakeGates(command.ticket, command.restart_value))
+        else:
+            self._execute(do.TakeWeights(command.ticket))
+
+    def _begin(self, run: Run, paused: bool) -> None:
+        """Put a run that has just been made in the place of the old one, and record it."""
+        self._replace_run(run, paused)
         ignored = run.ignored(live=True, recorded=bool(self._runs_root))
         if ignored:
             self._emit(events.SettingsIgnored(tuple(one.sentence for one in ignored)))
         if self._runs_root:
             try:
-                folder = create_named(Path(self._runs_root), command.config)
+                folder = create_named(Path(self._runs_root), run.config)
                 self._recording = begin_recording(folder, run, self._emit)
             except UserError as refusal:  # it can be watched all the same
                 self._emit(events.RecordingPaused(f"{refusal} This run is not recorded."))
@@ -248,11 +298,24 @@ class Engine:
         self._recording = Recording(folder, run, self._emit)
         run.emit_settings()
 
+    def _continue_last(self, command: do.ContinueLast) -> None:
+        """A run that cannot go on is refused in a sentence, and the other one begins."""
+        folder = newest_resumable(Path(self._runs_root)) if self._runs_root else None
+        if folder is not None:
+            try:
+                return self._continue(do.ContinueRun(str(folder), command.paused))
+            except UserError as refusal:
+                self._emit(events.Refused(command.in_words(), str(refusal)))
+        return self._start(do.StartRun(command.otherwise, command.paused))
+
     def _replace_run(self, run: Run, paused: bool) -> None:
         """Put `run` in the place of the old one, whose folder is finished."""
         self._end_recording()
+        self._heavy.release(self._shown)
         self._library.close_shown()
+        self._heavy.employ(run)
         run.probe_schedule.watch(self._requests)
+        run.probe_schedule.share = self._watch_share
         self._runs += 1
         self.run, self._stop_at, self._inspected = run, None, None
         self.running = not paused
@@ -278,7 +341,7 @@ class Engine:
 
     def _reset(self, command: do.Reset) -> None:
         if self._library.shown is not None:
-            self._start(do.StartRun(self._library.shown.started.config))
+            self._start(do.StartRun(self._library.shown.config))
         else:
             self._start(do.StartRun(self._run_for(command).config, paused=not self.running))
 
@@ -290,10 +353,25 @@ class Engine:
     def _watch(self, requests: tuple[do.ProbeRequest, ...]) -> None:
         if self._library.shown is not None:
             self._publish(self._library.shown.frame_for(self._runs, requests))
+        left = {one.probe for one in self._requests} - {one.probe for one in requests}
+        if left and self.run is not None:
+            self._emit(events.ProbesLeft(self.run.step_count, tuple(sorted(left))))
         self._requests = requests
         self._files.comparison.watch(requests)
         if self._shown is not None:
             self._shown.probe_schedule.watch(requests)
+
+    def _frame_of(self, shown: Shown) -> Frame:
+        if isinstance(shown, Run):
+            return self._publisher.frame(shown, self.running)
+        return shown.frame(self._files.comparison.readings)
+
+    def _set_watch_share(self, share: float) -> None:
+        if not 0.0 < share <= 1.0:
+            raise UserError(f"A share of {share:g} is none: give one above 0, and at most 1.")
+        self._watch_share = share
+        if self.run is not None:
+            self.run.probe_schedule.share = share
 
     def _open_file(self, command: do.OpenFile) -> None:
         """A session is opened as one, under whatever name it was dropped."""
@@ -302,25 +380,20 @@ class Engine:
         else:
             self._on_shown(self._files.open)(command)
 
-    def _inspect(self, command: do.InspectFile) -> None:
+    def _inspect(self, command: do.InspectFile, shown: Shown) -> None:
         """The run goes on unless the network can be shown."""
-        shown = self._shown
-        if shown is None:
-            raise UserError("There is no run whose examples it could be shown on: start one first.")
-        inspected = InspectedNetwork(
-            self._runs + 1,
-            self._files.listing(command.ticket),
-            shown.config,
-            command.data or shown.config.data,
-            self._emit,
-            self._report,
-        )
+        self._heavy.warm()  # it is loaded while the network is made
+        opened = self._files.opened(command, shown)
+        inspected = InspectedNetwork(self._runs + 1, opened, self._emit, self._report)
         self._end_recording()
+        self._heavy.release(self._shown)
         self._library.close_shown()
         self._runs += 1
         self.run, self._inspected, self.running = None, inspected, False
+        self._heavy.employ(inspected)
         self._watch(self._requests)
-        self._emit(inspected.started())
+        for event in (inspected.started(), inspected.offered(), inspected.scored()):
+            self._emit(event)
         self._files.forget(command.ticket)
         self._files.comparison.renew(probe_inputs_of(inspected))
 
@@ -332,6 +405,7 @@ class Engine:
         """Show a recorded run in the place of the run in progress."""
         before = self._recording
         self._end_recording()
+        self._heavy.release(self._shown)
         self._library.replace_shown(loaded)
         self._runs += 1
         self.run, self._inspected, self.running = None, None, False
@@ -342,14 +416,16 @@ class Engine:
 
     # Steps
 
-    def _read_inspected(self) -> None:
+    def _read_inspected(self, heard: bool) -> None:
         """Read one probe at a time; what does not change is not read twice."""
         inspected, comparison = self._inspected, self._files.comparison
         try:
             if inspected is not None and (
-                inspected.network.read_next(comparison.gates) or comparison.read_next()
+                inspected.network.read_next(comparison.gates) or comparison.read_next() or heard
             ):
                 self._publish(inspected.frame(comparison.readings))
+            if inspected is not None:
+                inspected.score_next()
         except Exception as error:
             self._fail("Inspecting stopped by a fault", error)
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from dgn_engine.config import RunConfig
+from dgn_engine.model.regime_entry import check_entry
+from dgn_engine.model.wiring import turned
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import Event
+from dgn_engine.regimes import only_regime
 from dgn_engine.session.comparison import Comparison, of_listing, of_run
-from dgn_engine.session.frozen_network import InspectedNetwork, ProbeInputs
+from dgn_engine.session.data_check import DataCheck
+from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest, ProbeInputs
+from dgn_engine.session.network_fit import DataFacts
 from dgn_engine.session.opened_files import FileTarget, OpenedFiles
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from dgn_engine.training.run import Run
 
 Shown = Run | InspectedNetwork
@@ -18,10 +26,10 @@ Shown = Run | InspectedNetwork
 class FileCommands:
     """The files that are open and the comparison. Methods raise `UserError` and change nothing."""
 
-    def __init__(self, emit: Callable[[Event], None]) -> None:
+    def __init__(self, emit: Callable[[Event], None], worker: ReadingWorker) -> None:
         self._files = OpenedFiles(emit)
-        self.comparison = Comparison(emit)
-        self.forget = self._files.forget
+        self._check = DataCheck(emit)
+        self.comparison = Comparison(emit, worker)
         self.listing = self._files.listing
 
     def open(self, command: do.OpenFile, shown: Shown) -> None:
@@ -29,6 +37,25 @@ class FileCommands:
 
     def pick(self, command: do.PickTensors, shown: Shown) -> None:
         self._files.pick(command.ticket, command.tensors, file_target_of(shown))
+
+    def check(self, command: do.CheckNetwork, shown: Shown) -> None:
+        """Begin to read the data, unless they are those that are shown."""
+        listing, target = self.listing(command.ticket), file_target_of(shown)
+        known = target.facts if command.data == target.data else None
+        self._check.begin(command.ticket, listing, command.data, target.net, known)
+
+    def opened(self, command: do.InspectFile, shown: Shown) -> InspectionRequest:
+        """What shall be opened as a network, with its data where they have been read."""
+        now = shown.asked if isinstance(shown, InspectedNetwork) else shown.config.data
+        data = command.data or now
+        listing = self.listing(command.ticket)
+        path = self._files.path(command.ticket)
+        return InspectionRequest(path, listing, shown.config, data, self._check.examples(data))
+
+    def forget(self, ticket: int) -> None:
+        """Close a file, and let go the data that were read for it."""
+        self._files.forget(ticket)
+        self._check.forget()
 
     def take_gates(self, command: do.TakeGates, shown: Shown) -> None:
         gates = self._files.gates(command.ticket, file_target_of(shown))
@@ -41,6 +68,31 @@ class FileCommands:
         assert isinstance(shown, Run)
         shown.take_weights(weights, self.name_of(command.ticket))
         self.forget(command.ticket)
+
+    def check_with_biases(self, command: do.BeginWithBiases, run: Run) -> RunConfig:
+        """The configuration of `run` as it is now, with biases; raises `UserError` where the file
+        would not fit it."""
+        target = replace(file_target_of(run), bias=True)
+        network, config = run.trainer.network, run.config
+        if command.purpose == "weights":
+            self._files.weights(command.ticket, target)
+        else:
+            self._files.gates(command.ticket, target)
+            check_entry(network, run.trainer.regime, only_regime("for_copied_gates"))
+        rotation, shift = turned(network.routes)
+        gating = replace(
+            config.gating,
+            regime=run.trainer.regime.name,
+            gates_from=config.gating.gates_from * run.trainer.regime.takes_gates,
+            wiring=network.wiring,
+            rotation=rotation,
+            shift=shift,
+            beta=network.gate.beta,
+            value_input=network.value_input,
+        )
+        training = replace(config.training, learning_rate=run.learning_rate, weights_from="")
+        net = replace(config.net, bias=True)
+        return replace(config, net=net, gating=gating, training=training)
 
     def compare_file(self, command: do.CompareFile, shown: Shown) -> None:
         self.comparison.open(of_listing(self.listing(command.ticket)), probe_inputs_of(shown))
@@ -60,6 +112,7 @@ class FileCommands:
         return self.listing(ticket).file_name
 
     def close(self) -> None:
+        self._check.close()
         self._files.close()
 
 
@@ -67,15 +120,16 @@ def file_target_of(shown: Shown) -> FileTarget:
     """What a file could become part of."""
     if isinstance(shown, InspectedNetwork):
         architecture = shown.network.network.architecture
-        shape = shown.inputs.shape
-        return FileTarget(architecture, architecture, False, False, shape, shown.config.net)
+        data, facts = shown.asked, shown.facts
+        return FileTarget(architecture, architecture, False, False, data, facts, shown.config.net)
     network = shown.trainer.network
     return FileTarget(
         gates=shown.architecture,
         values=network.architecture,
         bias=bool(len(network.value.biases)),
         trains=True,
-        input_shape=shown.image_shape,
+        data=replace(shown.config.data, image_size=0, image_channels=0),  # they have it already
+        facts=DataFacts(shown.image_shape, shown.architecture.classes),
         net=shown.config.net,
     )
 

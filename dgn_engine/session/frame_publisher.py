@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session.comparison import Comparison
@@ -22,8 +23,9 @@ class FramePublisher:
         self._published = 0.0
         self.rate = StepRate()
 
-    def publish_due(self, run: Run, running: bool) -> Frame | None:
-        """Called after each step, and repeatedly while none is taken.
+    def publish_due(self, run: Run, running: bool, heard: bool = False) -> Frame | None:
+        """Called after each step, and repeatedly while none is taken; `heard`: of a reading that
+        is made elsewhere.
 
         Returns the frame if it has new readings.
         """
@@ -31,14 +33,19 @@ class FramePublisher:
         due = () if run.diverged else run.probe_schedule.due(run.step_count, not running)
         if due:
             context = run.context(self._comparison.gates)
+            long = run.probe_schedule.long(due, context)
+            if long:
+                frame = self.frame(run, running)
+                self._publish(replace(frame, doing=f"reading {', '.join(long)}"))
             run.probe_schedule.read(due, context, run.step_count, standing=not running)
         now = time.monotonic()
-        if not due and running and now - self._published < PUBLISH_EVERY:
+        new = heard or bool(due)
+        if not new and running and now - self._published < PUBLISH_EVERY:
             return None
         self._published = now
         frame = self.frame(run, running)
         self._publish(frame)
-        return frame if due else None
+        return frame if new else None
 
     def frame(self, run: Run, running: bool) -> Frame:
         """The run as it is now, with the newest reading of each probe."""
@@ -68,16 +75,17 @@ class StepRate:
         """A step was taken; `pace`: steps a second at most, 0 for no limit."""
         now = time.monotonic()
         self._times.append(now)
-        while self._times[0] < now - WINDOW:
-            self._times.popleft()
+        while len(self._times) > 1 and self._times[1] < now - WINDOW:
+            self._times.popleft()  # the last one before the window stays
         # Steps that were missed are not made up for: a pause is not caught up with.
         self._next = max(self._next + 1.0 / pace, now) if pace > 0.0 else now
 
     def per_second(self) -> float:
-        """Steps a second over the last `WINDOW` seconds."""
+        """Steps of the last `WINDOW` seconds over the time since the step before them."""
         now = time.monotonic()
+        before = max((t for t in self._times if t < now - WINDOW), default=self._began)
         steps = sum(1 for t in self._times if t >= now - WINDOW)
-        return steps / min(WINDOW, max(now - self._began, 1e-3))
+        return steps / max(now - before, 1e-3)
 
     def wait(self) -> float:
         return max(0.0, self._next - time.monotonic())

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
-from dgn_engine.data import load_examples
-from dgn_engine.data._preprocessing import Preprocessing
+from dgn_engine.data import Examples, load_examples
+from dgn_engine.data._preprocessing import Preprocessing, as_stored, preprocessing_of
 from dgn_engine.errors import UserError
-from dgn_engine.model.architecture import Conv
+from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.importing.from_file import ImportedNetwork, network_of
-from dgn_engine.model.importing.saved_network import is_ours, split_of_own, state_of
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol.events import Event, ProbeScalars, RunStarted
+from dgn_engine.protocol.file_events import FileScored, TrainedOn, TrainingOffered
 from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.session.file_score import FileScore
+from dgn_engine.session.network_fit import DataFacts, data_for, no_accuracy
+from dgn_engine.session.train_on import check_unchanged, offer_of
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 from dgn_engine.training.device_data import choose_probe_set
 from dgn_engine.training.devices import choose_device, device_name, set_threads
-from dgn_engine.training.metrics import test_accuracy
 from dgn_engine.training.out_of_memory import refused_without_memory
 from dgn_engine.training.probe_schedule import ProbeSchedule
 from dgn_engine.training.probes import ComparedGates, ProbeContext, no_comparison
+from dgn_engine.training.run import Run
 
 Report = Callable[[str, float | None], None]
 
-SCORED, SCORED_MAPS = 1000, 200  # test examples; fewer of images, which cost more
+TELL_EVERY = 0.5  # seconds, of an accuracy on more and more examples,
+FEWEST = 20  # of which there are so many at least
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,12 @@ class ProbeInputs:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(self.x.shape[1:])
+
+    def in_channels(self, wanted: int) -> ProbeInputs:
+        """Grey images in so many channels, all alike; others, and with 0 or 1 all, as they are."""
+        if wanted < 2 or self.x.dim() != 4 or self.x.shape[1] != 1:
+            return self
+        return replace(self, x=self.x.expand(-1, wanted, -1, -1).contiguous())
 
 
 class FrozenNetwork:
@@ -72,17 +84,26 @@ class FrozenNetwork:
         self.regime = found.regime
         self.step = found.step
         self.network = found.network.to(inputs.x.device).requires_grad_(False)
-        shape = self.network.architecture.input_shape
-        if math.prod(shape) != math.prod(inputs.shape):
-            raise UserError(
-                f"It takes {_sides(shape)} inputs, but these examples have {_sides(inputs.shape)}."
-            )
-        self._x, self._labels = inputs.x.reshape(len(inputs.x), *shape), inputs.labels
-        self._classes = inputs.classes
+        self._take(inputs)
         self.probe_schedule = ProbeSchedule(
             lambda e: None if isinstance(e, ProbeScalars) and not traced else emit(e), fewer=True
         )
+
+    def _take(self, inputs: ProbeInputs) -> None:
+        shape = self.network.architecture.input_shape
+        x = inputs.in_channels(shape[0] if len(shape) == 3 else 0).x
+        if math.prod(shape) != math.prod(x.shape[1:]):
+            raise UserError(
+                f"It takes {_sides(shape)} inputs, but these examples have {_sides(inputs.shape)}."
+            )
+        self.x, self._labels = x.reshape(len(x), *shape), inputs.labels
+        self._classes = inputs.classes
         self._gates: tuple[Tensor, ...] | None = None
+
+    def show(self, inputs: ProbeInputs) -> None:
+        """Be read on other examples from now on."""
+        self._take(inputs)
+        self.probe_schedule.begin_anew(len(inputs.x))
 
     def read_next(self, compared: ComparedGates = no_comparison) -> bool:
         """Read one probe that is watched and was not read; whether there was one.
@@ -92,7 +113,7 @@ class FrozenNetwork:
         due = self.probe_schedule.due(self.step, catch_up=True)[:1]
         if due:
             context = ProbeContext(
-                self.network, self._x, self._labels, self.regime, compared, self._classes
+                self.network, self.x, self._labels, self.regime, compared, self._classes
             )
             self.probe_schedule.read(due, context, self.step, standing=True)
         return bool(due)
@@ -102,7 +123,7 @@ class FrozenNetwork:
         """G_l on the probe examples, kept; hard ones as bytes."""
         if self._gates is None:
             with torch.no_grad():
-                gates = self.network.trace(self._x).value.gates
+                gates = self.network.trace(self.x).value.gates
             soft = self.network.gate.soft
             self._gates = tuple(gate if soft else gate.to(torch.uint8) for gate in gates)
         return self._gates
@@ -118,6 +139,21 @@ def _sides(shape: tuple[int, ...]) -> str:
     return "×".join(str(side) for side in shape)
 
 
+@dataclass(frozen=True)
+class InspectionRequest:
+    """What is opened as a network: a listed file, on these data.
+
+    `shown`: the configuration of what it takes the place of; `examples`: the data as they are
+    stored, where they have been read already.
+    """
+
+    path: Path
+    listing: CheckpointContents
+    shown: RunConfig
+    data: DataConfig
+    examples: Examples | None = None
+
+
 class InspectedNetwork:
     """The network of a file in the place of a run: every panel shows it, nothing trains it.
 
@@ -126,37 +162,88 @@ class InspectedNetwork:
 
     @refused_without_memory("This network")
     def __init__(
-        self,
-        number: int,
-        listing: CheckpointContents,
-        config: RunConfig,
-        data: DataConfig,
-        emit: Callable[[Event], None],
-        report: Report,
+        self, number: int, opened: InspectionRequest, emit: Callable[[Event], None], report: Report
     ) -> None:
         self.number = number
+        listing, config = opened.listing, opened.shown
         self.name = listing.file_name
+        self._path, self._emit = opened.path, emit
         self.device = choose_device(config.device)
-        if is_ours(listing):  # its pixels are as those that it was trained on
-            data = replace(data, normalise=state_of(listing).config.data.normalise)
-            data = split_of_own(listing, data)
-        examples = load_examples(data, report)
+        examples, data, prepare = _prepared(opened, report)
+        self.asked = opened.data  # before the file had its say: grey images stay so for another
+        self.facts = DataFacts.of(examples)
         self.examples = (len(examples.train_y), len(examples.test_y))
-        shape = examples.train_x.shape[1:]
-        found = network_of(listing, shape, None, otherwise=config.net, door="window")
+        self._stored, self._prepare = examples, prepare
+        self.inputs = self._choose(config)
+        found = network_of(listing, self.inputs.shape, None, otherwise=config.net, door="window")
         set_threads(found.network.architecture)
-        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
-        chosen = list(self.probe_set.indices)
-        x = torch.from_numpy(examples.train_x[chosen]).to(self.device)
-        labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
-        self.inputs = ProbeInputs(x, labels, len(examples.class_names), config.net)
         self.network = FrozenNetwork(found, self.inputs, emit, traced=True)
         self.assuming = found.assuming
-        maps = any(isinstance(node, Conv) for node in found.network.architecture.nodes)
-        most = SCORED_MAPS if maps else SCORED
-        self.accuracy = test_accuracy(found.network, examples, Preprocessing(), most)
         gating = replace(config.gating, regime=found.regime.name, wiring=found.network.wiring)
         self.config = replace(config, data=data, gating=gating)
+        logits = self.facts.logits
+        self._told = time.monotonic()
+        self._unknown = no_accuracy(found, listing, logits, data)
+        self._score = FileScore(found.network, examples, prepare, config.seed)
+        self._training = offer_of(listing, opened.path, found, logits)
+
+    def choose_probe_examples(self, wanted: int) -> None:
+        """As `Run.choose_probe_examples`."""
+        config = replace(self.config, probe_examples=wanted)  # validates
+        self.inputs = self._choose(config)
+        self.config = config
+        self.network.show(self.inputs)
+
+    def _choose(self, config: RunConfig) -> ProbeInputs:
+        examples = self._stored
+        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
+        chosen = list(self.probe_set.indices)
+        x = self._prepare(torch.from_numpy(examples.train_x[chosen])).to(self.device)
+        labels = torch.from_numpy(examples.train_y[chosen]).to(self.device)
+        return ProbeInputs(x, labels, len(examples.class_names), config.net)
+
+    @property
+    def step_count(self) -> int:
+        return self.network.step
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.network.network.architecture
+
+    @property
+    def scoring(self) -> bool:
+        """Whether test examples have still to pass."""
+        return not self._unknown and self._score.pending
+
+    def score_next(self) -> None:
+        """Pass the test examples of one slice of time; say now and then how good it is so far."""
+        if self.scoring:
+            self._score.advance()
+            now, enough = time.monotonic(), self._score.examples >= FEWEST
+            if not self.scoring or (enough and now - self._told >= TELL_EVERY):
+                self._told = now
+                self._emit(self.scored())
+
+    def scored(self) -> FileScored:
+        """Its accuracy, of this file on these data, as far as it is known."""
+        data, score = self.config.data, self._score
+        return FileScored(
+            *(self.number, self.name, data, score.right, score.examples, score.total),
+            unknown=self._unknown,
+        )
+
+    def offered(self) -> TrainingOffered:
+        return TrainingOffered(self.number, self._training.regimes, self._training.remark)
+
+    def trained_on(self, number: int, regime: str, report: Report) -> tuple[Run, TrainedOn]:
+        """A run that begins with these weights, and the event that says so.
+
+        Raises `UserError` where it cannot be trained so, or the file is another one now.
+        """
+        config = self._training.config(self.config, self._path, regime)
+        run = Run(number, config, self._emit, report, live=True)
+        check_unchanged(run, self.network.network, self.network.x, self.name)
+        return run, TrainedOn(run.step_count, self.name, regime, self._training.remark)
 
     @property
     def probe_schedule(self) -> ProbeSchedule:
@@ -193,9 +280,23 @@ class InspectedNetwork:
             paused=True,
             inspected=self.name,
             assuming=self.assuming,
-            accuracy=None if self.accuracy is None else self.accuracy.share,
-            accuracy_of=0 if self.accuracy is None else self.accuracy.examples,
         )
+
+
+def _prepared(
+    opened: InspectionRequest, report: Report
+) -> tuple[Examples, DataConfig, Preprocessing]:
+    """The examples as they are stored, their configuration, and what makes of them what the network
+    takes: only those that are shown are resized."""
+    given = opened.data
+    stored = as_stored(given)
+    examples = opened.examples or load_examples(stored, report)
+    data = data_for(opened.listing, given, examples.train_x.shape[1:])
+    if as_stored(data) != stored:  # another split: that of a file of ours
+        examples = load_examples(as_stored(data), report)
+    if data.pixels == "random":  # they are drawn with the mean and variance of prepared pixels
+        return load_examples(data, report), data, Preprocessing()
+    return examples, data, preprocessing_of(data)
 
 
 def _count(network: torch.nn.Module) -> int:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dgn_engine.config import NetConfig
+from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import network_of
 from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
 from dgn_engine.model.importing.pick_tensors import by_size, picked
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import Purpose
+from dgn_engine.session.network_fit import DataFacts, fit_of
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
@@ -25,14 +25,16 @@ class FileTarget:
     """What a file could become part of: the run that goes on, or the network that is shown.
 
     `gates`: architecture of the feature network, `values`: of the value network (wider, where
-    gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run.
+    gates are tiled); `bias`: whether the value network has biases; `trains`: whether it is a run;
+    `data` and what they give (`facts`): a file is judged by them where no others are chosen.
     """
 
     gates: Architecture
     values: Architecture
     bias: bool
     trains: bool
-    input_shape: tuple[int, ...]
+    data: DataConfig
+    facts: DataFacts
     net: NetConfig
 
 
@@ -81,6 +83,9 @@ class OpenedFiles:
         """All that a listed file holds, or what was picked of it."""
         file = self._file(ticket)
         return picked(file.listing, file.picked) if file.picked else file.listing
+
+    def path(self, ticket: int) -> Path:
+        return self._file(ticket).path
 
     def gates(self, ticket: int, target: FileTarget) -> LayerMatching:
         """The match for the feature network; raises `UserError` if it does not fit.
@@ -141,6 +146,7 @@ def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
     """What can be done with a file. Raises `UserError` where picked tensors make no sense."""
     listing, gates = file.listing, gates_of(file, target)
     weights, why = weights_of(file, target)
+    lacks = not target.bias and target.trains
     return events.FileListed(
         ticket=ticket,
         path=str(file.path),
@@ -154,11 +160,15 @@ def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
         verdict=gates.verdict,
         ignored=listing.ignored,
         weights=events.FileUseCheck(
-            not why, why or _copied(listing.file_name, weights), weights.rows
+            not why,
+            why or _copied(listing.file_name, weights),
+            weights.rows,
+            with_biases=lacks and weights.fits and _biased(weights),
         ),
         network=_alone(file, target),
         purpose=file.purpose,
         picked=bool(file.picked),
+        with_biases=lacks and gates.fits and _biased(gates),
     )
 
 
@@ -186,7 +196,7 @@ def weights_of(file: _File, target: FileTarget) -> tuple[LayerMatching, str]:
     name = file.listing.file_name
     if not match.fits:
         return match, match.verdict.replace("Gates of", "Weights of", 1)
-    if any(bias is not None for bias in match.biases) and not target.bias:
+    if _biased(match) and not target.bias:
         return match, (
             f"{name} has biases and the value network has none; begin a run with biases "
             "to take its weights. Nothing was changed."
@@ -205,6 +215,10 @@ def _by_size(file: _File, architecture: Architecture, otherwise: LayerMatching) 
     return replace(match, verdict=f"{match.verdict} The tensors were matched by their sizes.")
 
 
+def _biased(match: LayerMatching) -> bool:
+    return any(bias is not None for bias in match.biases)
+
+
 def _copied(name: str, match: LayerMatching) -> str:
     whole = len(match.weights) == len(match.rows)
     words = f"Weights of {name} fit all {len(match.rows)} layers of the value network."
@@ -218,13 +232,4 @@ def _copied(name: str, match: LayerMatching) -> str:
 
 def _alone(file: _File, target: FileTarget) -> events.FileUseCheck:
     listing = picked(file.listing, file.picked) if file.picked else file.listing
-    try:
-        found = network_of(listing, target.input_shape, None, otherwise=target.net, door="window")
-    except UserError as refusal:
-        return events.FileUseCheck(False, str(refusal))
-    layers = len(found.network.architecture.gated_shapes)
-    plural = "" if layers == 1 else "s"
-    said = f"{listing.file_name} is a network of {layers} gate layer{plural}"
-    said += f", {found.title}." if found.title.startswith("taken as") else "."
-    assumed = [found.assumption] if found.assuming else []
-    return events.FileUseCheck(True, " ".join([said, *found.remarks, *assumed]))
+    return fit_of(listing, target.data, target.facts, target.net)[0]

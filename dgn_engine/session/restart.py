@@ -29,6 +29,8 @@ def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
     undone = [f"regime {before.regime}"] if before.regime != now.regime else []
     if before.wiring != now.wiring:
         undone.append("order of the gate layers")
+    if before.probe_examples not in (0, now.probe_examples):
+        undone.append(f"{before.probe_examples:,} probe examples")
     if before.settings is not None and now.settings is not None:
         if before.settings.learning_rate != now.settings.learning_rate:
             undone.append(f"learning rate {before.settings.learning_rate:g}")

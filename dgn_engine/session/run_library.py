@@ -7,8 +7,7 @@ import queue
 import shutil
 import threading
 import traceback
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,101 +16,34 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.events import (
     Event,
     Failed,
-    HistoryReplayed,
-    Measured,
-    ProbeScalars,
     Refused,
-    RegimeSwapped,
-    Rewired,
-    RunShown,
-    RunStarted,
     SessionSaved,
-    SettingChanged,
-    WeightsTaken,
 )
-from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.protocol.frames import Frame
+from dgn_engine.protocol.run_list import CurvesRead, RunExported
 from dgn_engine.storage.runs.index import list_runs
+from dgn_engine.storage.runs.recorded_curves import read_curves
+from dgn_engine.storage.runs.run_notes import RunNotes, write_notes
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.run_removal import check_removable, delete_run
 from dgn_engine.storage.session_file.archive_format import ENDING
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_engine.storage.session_file.loaded_run import read_run as _read
 from dgn_engine.storage.session_file.session_reader import (
-    UnpackedSession,
     adopt,
     is_session,
     unpack,
 )
-from dgn_engine.storage.session_file.session_writer import SavePoint, save_session
+from dgn_engine.storage.session_file.session_writer import SavePoint, export_run, save_session
 from dgn_engine.storage.session_file.temp_dirs import PrivateTempDir, remove_abandoned
-from dgn_engine.storage.session_file.untrusted_run import plain_event, plain_frame
 from dgn_engine.training.recording import Recording
 
 PATIENCE = 30.0  # seconds that the disk may take for the checkpoint of a session
-_DRAWN = (Measured, ProbeScalars, RegimeSwapped, WeightsTaken, Rewired, SettingChanged)
-
-
-def drawn_history(events: Iterable[Event]) -> HistoryReplayed:
-    """The events of a recorded run that panels draw."""
-    return HistoryReplayed(tuple(event for event in events if isinstance(event, _DRAWN)))
 
 
 def is_session_file(path: Path) -> bool:
     """Whether this is a session, by its name or, under any name, by its content."""
     return path.suffix == ENDING or is_session(path)
-
-
-@dataclass(frozen=True)
-class LoadedRun:
-    """A recorded run that was read. `session`: the file that it was unpacked from, if any."""
-
-    folder: Path
-    name: str
-    started: RunStarted
-    events: HistoryReplayed
-    frame: Frame | None
-    status: str
-    step: int
-    session: UnpackedSession | None = None
-
-    def events_as(self, number: int, before: str) -> tuple[Event, ...]:
-        """The events that show it as run `number`; `before`: the folder of the run that ended."""
-        file = self.session
-        return (
-            replace(self.started, run=number, inspected=""),
-            self.events,
-            RunShown(
-                self.name,
-                self.status,
-                self.step,
-                file.file_name if file else "",
-                file.saved if file else "",
-                json.dumps(file.window) if file else "null",
-                before,
-            ),
-        )
-
-    def frame_for(self, number: int, requests: Iterable[do.ProbeRequest]) -> Frame:
-        """The recorded readings; those of an earlier step than the run's last say so, and a
-        requested probe without one that it was not recorded."""
-        recorded = self.frame.readings if self.frame is not None else {}
-        readings = {name: self._as_recorded(reading) for name, reading in recorded.items()}
-        for request in requests:
-            readings.setdefault(
-                request.probe,
-                Reading(
-                    request.probe,
-                    self.step,
-                    facts={"fault": "not recorded"},
-                    absent="It was not recorded; Run goes on from here and reads it again.",
-                ),
-            )
-        epoch = self.step / max(self.started.steps_per_epoch, 1)
-        return Frame(number, self.step, epoch, 0.0, None, readings)
-
-    def _as_recorded(self, reading: Reading) -> Reading:
-        """It comes no more; where the run went on after it, its remark says so."""
-        words = [reading.remark] if reading.remark else []
-        if reading.step != self.step:
-            words.append(f"the last that was recorded of {self.step:,} steps")
-        return replace(reading, interval=0.0, remark=" · ".join(words))
 
 
 class RunLibrary:
@@ -133,6 +65,44 @@ class RunLibrary:
 
     def list_runs(self, command: do.ListRuns) -> None:
         self._begin(command, lambda: self._emit(list_runs(self._root)))
+
+    def note(self, command: do.NoteRun) -> None:
+        def write() -> None:
+            write_notes(Path(command.folder), RunNotes(command.name, command.notes))
+            self._emit(list_runs(self._root))
+
+        self._begin(command, write)
+
+    def delete(self, command: do.DeleteRun) -> None:
+        """The run that is shown stays, and so does one that is being written."""
+        folder = Path(command.folder)
+        if self.shown is not None and folder == self.shown.folder:
+            raise UserError(f"{folder.name} is shown now: show another run first.")
+        check_removable(folder)
+
+        def delete() -> None:
+            delete_run(folder)
+            self._emit(list_runs(self._root))
+
+        self._begin(command, delete)
+
+    def export(self, command: do.ExportRun) -> None:
+        folder, path = Path(command.folder), Path(command.path)
+        self._begin(command, lambda: self._emit(RunExported(export_run(folder, path))))
+
+    def read_curves(self, command: do.ReadCurves) -> None:
+        """One that cannot be read is refused, and the others are told all the same."""
+
+        def read() -> None:
+            found = []
+            for folder in command.folders:
+                try:
+                    found.append(read_curves(Path(folder)))
+                except UserError as refusal:
+                    self._emit(Refused(command.in_words(), str(refusal)))
+            self._emit(CurvesRead(tuple(found)))
+
+        self._begin(command, read)
 
     def read(self, command: do.ShowRun, recording: Recording | None) -> None:
         """Read a folder; `recording` is that of the run in progress, which is not shown."""
@@ -230,26 +200,3 @@ class RunLibrary:
         thread = threading.Thread(target=guarded, name="dgn-library", daemon=True)
         self._threads = [*(one for one in self._threads if one.is_alive()), thread]
         thread.start()
-
-
-def _read(folder: Path, session: UnpackedSession | None = None) -> LoadedRun:
-    reader = RunReader(folder)
-    started = reader.started
-    if started is None:
-        raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
-    step = reader.step if session is None else session.step
-    frame = reader.latest_frame(step)
-    events = drawn_history(reader.events)
-    if session is not None and frame is not None:
-        frame = plain_frame(frame)
-        events = HistoryReplayed(tuple(plain_event(event) for event in events.events))
-    return LoadedRun(
-        folder=folder,
-        name=folder.name if session is None else session.name,
-        started=started,
-        events=events,
-        frame=frame,
-        status=reader.status if session is None else session.status,
-        step=step,
-        session=session,
-    )

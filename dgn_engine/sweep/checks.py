@@ -11,7 +11,7 @@ import torch
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.data import Examples, data_sets, load_examples, quiet
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.model.importing.from_file import OF_FILE, architecture_for
+from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.regimes import find_regime
 from dgn_engine.setting import filled
 from dgn_engine.sweep.sweep_file import SweepRun
@@ -66,7 +66,7 @@ def check_start(
             _check_names(wanted.config)
             if here:
                 _check_here(wanted, loaded, sizes)
-            elif not wanted.config.net.name.startswith(OF_FILE):  # it lies there, not here
+            elif not wanted.config.net.of_file:  # it lies there, not here
                 architecture_for(wanted.config.net, _SHAPE, _CLASSES)
         except UserError as refusal:
             raise UserError(f"The run {wanted.id} is not possible: {refusal}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,8 +61,31 @@ def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
 
     Raises `UserError` where there are fewer training examples than classes.
     """
-    classes = len(examples.class_names)
-    labels = examples.train_y
+    return _probe_set(
+        examples.train_y, examples.class_names, lambda at: examples.train_x[at], wanted, seed
+    )
+
+
+def chosen_on_device(
+    data: DeviceData, class_names: tuple[str, ...], wanted: int, seed: int
+) -> ProbeSet:
+    """The same set as `choose_probe_set`, of examples that lie on the device."""
+
+    def inputs(at: Array) -> Array:
+        found: Array = data.train_x[torch.from_numpy(at).to(data.train_x.device)].cpu().numpy()
+        return found
+
+    return _probe_set(data.train_y.cpu().numpy(), class_names, inputs, wanted, seed)
+
+
+def _probe_set(
+    labels: Array,
+    class_names: tuple[str, ...],
+    inputs: Callable[[Array], Array],
+    wanted: int,
+    seed: int,
+) -> ProbeSet:
+    classes = len(class_names)
     order = torch.randperm(len(labels), generator=random_stream("probe", seed)).numpy()
     wanted = min(wanted, len(labels))
     quota = [wanted // classes + (c < wanted % classes) for c in range(classes)]
@@ -70,11 +94,11 @@ def choose_probe_set(examples: Examples, wanted: int, seed: int) -> ProbeSet:
     if len(indices) < 2:
         raise UserError("The probe set needs at least two training examples; choose larger data.")
     digest = hashlib.sha256()
-    digest.update(np.ascontiguousarray(examples.train_x[indices]).tobytes())
+    digest.update(np.ascontiguousarray(inputs(indices)).tobytes())
     digest.update(np.ascontiguousarray(labels[indices]).tobytes())
     return ProbeSet(
         indices=tuple(int(i) for i in indices),
         labels=tuple(int(label) for label in labels[indices]),
-        class_names=examples.class_names,
+        class_names=class_names,
         digest=digest.hexdigest(),
     )

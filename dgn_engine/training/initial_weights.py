@@ -12,8 +12,8 @@ from dgn_engine.config import RunConfig
 from dgn_engine.data import Report
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
-from dgn_engine.model.importing.from_file import matched_gates
-from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
+from dgn_engine.model.importing.from_file import matched
+from dgn_engine.model.importing.match_layers import LayerMatching
 from dgn_engine.protocol.events import WeightsTaken
 from dgn_engine.regimes import Regime, all_regimes
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
@@ -55,11 +55,11 @@ def read_initial_weights(
                 f"gating.gates_from needs {takers}, not {regime.name}: its gates are not copied."
             )
         report(f"reading {config.gating.gates_from}", None)
-        gates = matched_gates(read_tensors(Path(config.gating.gates_from)), architecture)
+        gates = matched(read_tensors(Path(config.gating.gates_from)), architecture)
     if config.training.weights_from:
         report(f"reading {config.training.weights_from}", None)
         listing = read_tensors(Path(config.training.weights_from))
-        values = match_layers(listing, architecture, "values")
+        values = matched(listing, architecture, "values")
     for match in (gates, values):
         if match is not None and not match.fits:
             raise UserError(match.verdict)

@@ -32,6 +32,7 @@ _CHANGES = (
     events.WeightsTaken,
     events.Rewired,
     events.SettingChanged,
+    events.ProbeSetChanged,
 )  # after these the next frame is recorded
 
 

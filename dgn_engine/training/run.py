@@ -19,7 +19,7 @@ from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
 from dgn_engine.regimes import find_regime, only_regime
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
-from dgn_engine.training.device_data import choose_probe_set, to_device
+from dgn_engine.training.device_data import choose_probe_set, chosen_on_device, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
 from dgn_engine.training.evaluation_schedule import EvaluationSchedule
 from dgn_engine.training.ignored_settings import (
@@ -97,9 +97,8 @@ class Run:
         self.learning_rate = config.training.learning_rate
         self.evaluation = EvaluationSchedule(self.trainer, emit, live)
         self.probe_schedule = ProbeSchedule(emit, fewer=live)
-        self.probe_set = choose_probe_set(examples, config.probe_examples, config.seed)
-        rows = self._probe_rows = torch.tensor(self.probe_set.indices, device=self.device)
-        self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
+        self._took_probe_examples(choose_probe_set(examples, config.probe_examples, config.seed))
+        self._first_probe_examples = len(self.probe_set.indices)
         self.diverged = False
         self.before_change: Callable[[str], None] = lambda _change: None  # of weights, by a user
         self.snapshot: Snapshot | None = None  # of this moment, while a change is carried out
@@ -111,6 +110,7 @@ class Run:
         """The event that opens the run."""
         trainer = self.trainer
         rotation, shift = turned(trainer.network.routes)
+        first = self._first_probe_examples
         return events.RunStarted(
             run=self.number,
             config=self.config,
@@ -129,6 +129,7 @@ class Run:
             paused=paused,
             rotation=rotation,
             shift=shift,
+            began_with=0 if first == len(self.probe_set.indices) else first,
         )
 
     def ignored(
@@ -193,6 +194,24 @@ class Run:
         trainer = self.trainer
         network = trainer.network_at(self._probe_rows)
         return ProbeContext(network, self._probe_x, self._probe_y, trainer.regime, compared)
+
+    def choose_probe_examples(self, wanted: int) -> None:
+        """Choose so many probe examples, at least 2, as a run that begins with them does."""
+        before, config = self.config, replace(self.config, probe_examples=wanted)  # validates
+        if wanted == before.probe_examples:
+            return
+        names = self.probe_set.class_names
+        chosen = chosen_on_device(self.trainer.data, names, wanted, config.seed)
+        self.config = config
+        self._took_probe_examples(chosen)
+        count = len(chosen.indices)
+        self.probe_schedule.begin_anew(0 if count == self._first_probe_examples else count)
+
+    def _took_probe_examples(self, chosen: events.ProbeSet) -> None:
+        self.probe_set = chosen
+        rows = self._probe_rows = torch.tensor(chosen.indices, device=self.device)
+        data = self.trainer.data
+        self._probe_x, self._probe_y = data.train_x[rows], data.train_y[rows]
 
     def announce_change(self, change: str) -> None:
         """Let the weights be recorded before they are changed: 'FR-II', 'weights of x.pt'."""

@@ -45,6 +45,7 @@ def capture(run: Run) -> Snapshot | None:
             "epsilon": network.gate.epsilon,
             "value_input": network.value_input,
             "pace": run.pace,
+            "probe_examples": run.config.probe_examples,
         },
         "pretrain_steps": run.pretrain_steps,
         "total_steps": run.total_steps,
@@ -90,7 +91,11 @@ def go_back(run: Run, snapshot: Snapshot) -> None:
         **then,
         **counters,
         "draws": then["draws"],
-        "dials": {**then["dials"], "pace": run.pace},
+        "dials": {
+            **then["dials"],
+            "pace": run.pace,
+            "probe_examples": run.config.probe_examples,
+        },
         "pretrain_steps": pretraining and pretraining + run.step_count - snapshot.step,
         "total_steps": run.total_steps,
         "awaited": None,
@@ -119,6 +124,7 @@ def _restore(run: Run, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) 
     trainer.optimizer.set_learning_rate(float(dials["learning_rate"]))
     run.learning_rate = float(dials["learning_rate"])
     run.pace = float(dials["pace"])
+    run.choose_probe_examples(int(dials.get("probe_examples", run.config.probe_examples)))
     run.pretrain_steps = int(state["pretrain_steps"])
     run.total_steps = int(state["total_steps"])
     awaited = state["awaited"]

@@ -58,6 +58,16 @@ def test_the_viewer_imports_without_a_display_and_without_torch() -> None:
     assert roots_after(statement).isdisjoint(HEAVY)
 
 
+def test_the_window_is_put_together_before_torch_and_matplotlib_are_loaded() -> None:
+    """They take seconds: the engine's thread loads torch while the window is already there."""
+    assert roots_after("import dgn_viewer.application").isdisjoint({*HEAVY, "matplotlib", "scipy"})
+
+
+def test_recorded_runs_are_listed_without_torch() -> None:
+    statement = "import dgn_engine.storage.runs.run_reader, dgn_engine.storage.runs.index"
+    assert roots_after(statement).isdisjoint({*HEAVY, *QT})
+
+
 def test_looking_for_system_libraries_needs_nothing_but_python() -> None:
     """`make run` asks for them before anything is installed."""
     loaded = roots_after("import dgn_viewer.system_libraries")

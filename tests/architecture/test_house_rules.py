@@ -43,8 +43,10 @@ NOUNS = {  # of the field or the platform, though they end in -ing
 # Where a function imports one of our modules, and why the module does not.
 LATE_IMPORTS = {
     "app/dgn_viewer/__main__.py": "arguments and libraries are checked before Qt is loaded",
-    "app/dgn_viewer/shell/export.py": "matplotlib is loaded by the first export",
+    "app/dgn_viewer/figure_command.py": "`dgn --help` answers before numpy is loaded",
+    "app/dgn_viewer/shell/export": "matplotlib is loaded by the first export, in its thread",
     "dgn_engine/cli/": "`dgn --help` answers before torch is loaded",
+    "dgn_engine/data/__init__.py": "torch is loaded where images are resized",
     "dgn_engine/data/_cifar.py": "torchvision is loaded by the data sets that need it",
     "dgn_engine/data/_idx.py": "torchvision is loaded by the data sets that need it",
     "dgn_engine/data/folder.py": "Pillow is loaded by the data set that needs it",

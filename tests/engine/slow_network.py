@@ -153,9 +153,11 @@ class SlowNetwork:
         if self.row.open:
             return torch.ones(())
         if self.row.soft:
-            # Without an overflow on either side: where a gate is saturated, its slope is 0.
-            grown = torch.exp(-self.state.beta * q.abs())
-            gate = (1.0 if float(q.detach()) > 0.0 else grown) / (1.0 + grown)
+            # Without an overflow on either side: where a gate is saturated, its slope is 0. Not by
+            # |q|, whose derivative at 0 would hide the slope (1 + ε)β/4 of the gate there.
+            positive = float(q.detach()) > 0.0
+            grown = torch.exp(self.state.beta * (-q if positive else q))
+            gate = (1.0 if positive else grown) / (1.0 + grown)
             return (1.0 + self.config.gating.epsilon) * gate
         return torch.ones(()) if float(q.detach()) > 0.0 else torch.zeros(())
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QApplication, QFileDialog, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import OpenFile, Purpose
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.shell.export_dialog import ExportDialog
 from dgn_viewer.window import Window
 
 LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
@@ -38,9 +39,21 @@ def answer_dialog(window: Window, path: Path) -> None:
     dialog.deleteLater()
 
 
+def save_export(window: Window, path: Path, qtbot: QtBot) -> None:
+    """Save from the open export dialog under this name, and close it."""
+    dialog = window.findChild(ExportDialog)
+    assert isinstance(dialog, ExportDialog)
+    asked = dialog.save()
+    assert asked is not None
+    asked.fileSelected.emit(str(path))
+    asked.close()
+    qtbot.waitUntil(lambda: " saved in " in dialog.said.text())
+    dialog.close()
+
+
 def press(window: Window, text: str) -> None:
-    """Press the button of a notice."""
-    buttons = [b for card in window.notices.cards for b in card.findChildren(QPushButton)]
+    """Press the button of a notice, where it is shown."""
+    buttons = [*window.notice_line.offers(), *window.question.answers()]
     next(button for button in buttons if button.text() == text).click()
 
 

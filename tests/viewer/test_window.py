@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QComboBox
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
-from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, Watch
+from dgn_engine.protocol.commands import Command, Pause, SetLearningRate, SwapRegime, Watch
 from dgn_engine.protocol.events import Failed, Refused, SettingsIgnored
 from dgn_engine.training import probe_schedule
 from dgn_viewer.application import Viewer
 from dgn_viewer.notices import Notice, in_form_words, notice_of
+from dgn_viewer.scene.chart_settings import ChartSettings
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.settings import Settings
 from dgn_viewer.style.theme import DARK, LIGHT
@@ -101,10 +103,26 @@ def test_the_layout_comes_back_at_the_next_start(
     first = make_viewer()
     first.window.docks.toggle("overlap")
     first.window.choose_theme("dark")
+    kept = {"loss": ChartSettings(last=200, smoothing=0.9)}
+    first.window.docks.hosts["training"].charts.put(kept)
     first.close()
     second = make_viewer()
+    assert second.window.docks.hosts["training"].charts.settings() == kept
     assert not second.window.docks.is_open("overlap")
     assert second.window.docks.is_open("ntk")
+
+
+def test_shift_f10_opens_the_menu_of_the_panel_in_front(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    docks = window.docks
+    qtbot.waitUntil(lambda: isinstance(docks.hosts["training"].shown(), Scene))
+    docks.show("training")
+    QTest.keyClick(window, Qt.Key.Key_F10, Qt.KeyboardModifier.ShiftModifier)
+    menu = QApplication.activePopupWidget()
+    assert menu is not None
+    assert menu.objectName() == "chart_menu"
+    assert menu.parent() is docks.hosts["training"].scene_view()
+    menu.close()
 
 
 def test_broken_settings_keep_their_good_keys(tmp_path: Path) -> None:
@@ -159,22 +177,49 @@ def test_a_notice_names_settings_as_the_form_does() -> None:
 def test_a_failure_shows_its_traceback_one_click_away(viewer: Viewer) -> None:
     notices = viewer.window.notices
     notices.on_event(Failed("Training stopped by a fault", "Traceback: line 1\nline 2"))
-    card = notices.cards[-1]
-    card.details_button.click()
-    assert card._details.isVisible()
-    card.copy_button.click()
+    line, rows = viewer.window.notice_line, viewer.window.notice_list
+    line.details.click()
+    row = rows.rows()[0]
+    assert not row.details.isHidden()
+    row.buttons()["Copy"].click()
     assert "line 2" in viewer.application.clipboard().text()
-    card.close_button.click()
-    assert notices.cards == ()
+    line.close_button.click()
+    assert line.entry is None
     assert notices.recent[-1].kind == "failed"
 
 
-def test_a_notice_stays_inside_the_window(viewer: Viewer, qtbot: QtBot) -> None:
+def test_no_notice_covers_a_panel_before_its_list_is_opened(viewer: Viewer, qtbot: QtBot) -> None:
     window = viewer.window
-    window.notices.tell(Notice("failed", "words " * 60, "line\n" * 100))
-    window.notices.cards[-1].details_button.click()
-    window.resize(1100, 700)
-    qtbot.waitUntil(lambda: window.rect().contains(window.notices.geometry()))
+    window.resize(1024, 700)
+    for kind in ("info", "refused", "failed"):
+        window.notices.tell(Notice(kind, f"{kind} " * 60, "line\n" * 100))  # type: ignore[arg-type]  # a kind
+    line = window.notice_line
+    qtbot.waitUntil(lambda: line.isVisible() and window.width() == 1024)
+    assert line.mapTo(window, line.rect().topLeft()).y() >= window.status.y()
+    assert window.notice_list.isHidden()
+    window.registry["view.notices"].trigger()
+    qtbot.waitUntil(lambda: window.rect().contains(window.notice_list.geometry()))
+    assert window.notice_list.geometry().bottom() < window.status.y()
+    qtbot.keyClick(window.notice_list, Qt.Key.Key_Escape)
+    assert window.notice_list.isHidden()
+
+
+def test_a_notice_leads_to_its_step_on_every_time_axis(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    qtbot.waitUntil(lambda: window.history.step > 60)
+    viewer.pump.send(SwapRegime("FL"))
+    qtbot.waitUntil(lambda: any("→ FL" in notice.text for notice in window.notices.recent))
+    qtbot.waitUntil(lambda: [b.text() for b in window.notice_line.offers()] == ["Undo"])
+    (mark,) = window.history.view({}).marks
+    training = window.docks.hosts["training"].scene_view()
+    qtbot.waitUntil(lambda: "loss" in training.shown_charts())
+    window.registry["view.notices"].trigger()
+    window.notice_list.rows()[0].buttons()["Go to step"].click()
+    low, high = training.visible_range("loss")[0]
+    assert low <= mark.x <= high
+    assert not training.is_following("loss")
+    window.notice_line.offers()[0].click()
+    qtbot.waitUntil(lambda: window.run_state.regime == "DL")
 
 
 def test_a_fault_in_a_slot_becomes_a_notice_and_the_window_lives_on(
@@ -230,21 +275,29 @@ def test_the_status_bar_says_where_the_run_is(viewer: Viewer, qtbot: QtBot) -> N
     qtbot.waitUntil(lambda: "% of a core" in status.text("viewer"))
 
 
-def test_cnn4_shows_what_is_too_expensive_when_it_is_asked_for(
+def test_cnn4_shows_a_picture_in_every_kernel_panel_and_refines_it(
     make_viewer: Callable[..., Viewer], qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe_schedule, "TOO_LONG", 1e-9)
+    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
     net = NetConfig("cnn4", (("channels", 4),))
     training = TrainingConfig(learning_rate=1e-3, pace=20.0)
     viewer = make_viewer(RunConfig(net=net, training=training, probe_examples=20))
-    host = viewer.window.docks.hosts["overlap"]
-    qtbot.waitUntil(lambda: host.state() == "costly")
-    offer = next(b for b in host.findChildren(QPushButton) if b.text() == "Compute anyway")
-    assert offer.isVisible()
-    qtbot.mouseClick(offer, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
-    qtbot.waitUntil(lambda: host.state() == "live")
-    assert viewer.window.docks.hosts["ntk"].state() == "costly"
+    hosts = viewer.window.docks.hosts
+    kernels = [hosts[name] for name in ("overlap", "spectrum", "ntk")]
+    qtbot.waitUntil(
+        lambda: all(isinstance(host.shown(), Scene) for host in kernels), timeout=60_000
+    )
+    qtbot.waitUntil(lambda: all("exact" in host.footer() for host in kernels), timeout=60_000)
+    dial = hosts["ntk"].findChild(QComboBox, "probe_examples")
+    assert isinstance(dial, QComboBox)
+    assert dial.isVisible()
+    assert dial.currentText() == "20 examples"
+    dial.setCurrentIndex(0)
+    dial.activated.emit(0)
+    qtbot.waitUntil(lambda: viewer.window.run_state.probe_examples == 8)
+    seen = "8 probe examples, exact"
+    qtbot.waitUntil(lambda: all(seen in host.footer() for host in kernels), timeout=60_000)
 
 
 def test_the_status_bar_says_at_once_where_a_run_stands(viewer: Viewer, qtbot: QtBot) -> None:

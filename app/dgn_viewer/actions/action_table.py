@@ -15,13 +15,17 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry, RegimeEntry
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.registry import ActionSpec
+from dgn_viewer.docks.layout_presets import PRESETS
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.experiments.papers import paper_title, place_in_paper
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.notices import Notices
 from dgn_viewer.scene.panel_spec import PanelSpec
+from dgn_viewer.shell.event_walk import EventWalk
 from dgn_viewer.shell.experiment_runner import ExperimentRunner
 from dgn_viewer.shell.export import PanelExport
 from dgn_viewer.shell.file_dialogs import FileDialogs
+from dgn_viewer.shell.recent_files import MOST, RecentFiles
 from dgn_viewer.shell.recorded_runs import RecordedRuns
 from dgn_viewer.shell.run_control import RunControl
 
@@ -36,30 +40,46 @@ class Submenu:
     entries: tuple[str, ...]
 
 
-MENUS: Mapping[str, tuple[str | Submenu, ...]] = {
+@dataclass(frozen=True)
+class Grouped:
+    """A family of actions in submenus, one for each of their groups."""
+
+    family: str
+
+
+MENUS: Mapping[str, tuple[str | Submenu | Grouped, ...]] = {
     "File": (
-        "file.new_run", "file.open_checkpoint", "file.compare_run", "file.close_comparison",
+        "file.new_run", "file.open_configuration", Submenu("Open recent", ("recent.*",)), SEPARATOR,
+        "file.open_checkpoint", "file.compare_run", "file.close_comparison",
         "file.save_configuration", "file.save_weights", "file.open_run", "file.open_session",
         "file.save_session", "file.go_back", "file.open_result", SEPARATOR,
         "file.export_panel", "file.export_all", SEPARATOR, "file.quit",
     ),
-    "Edit": ("edit.undo", "edit.redo"),
-    "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR, "run.start_engine"),
+    "Edit": ("edit.undo", "edit.redo", SEPARATOR, "edit.settings"),
+    "Run": ("run.toggle", "run.step", "run.epoch", "run.reset", SEPARATOR,
+            "run.train_on", "run.train_on_gates", SEPARATOR, "run.start_engine"),
     "Gates": ("regime.*",),
     "Experiments": (
-        "experiment.*", SEPARATOR, "experiments.gate_information", SEPARATOR,
+        Grouped("experiment.*"), SEPARATOR, "experiments.gate_information", SEPARATOR,
         "experiments.show", "experiments.stop",
     ),
     "View": (
-        "view.palette", Submenu("Panels", ("panel.*",)), SEPARATOR, "view.reset_layout", SEPARATOR,
-        Submenu("Theme", ("view.theme.*",)), SEPARATOR, "view.notices",
+        "view.palette", Submenu("Panels", ("panel.*",)), SEPARATOR, "view.maximise",
+        Submenu("Layout", ("view.layout.*", SEPARATOR, "view.reset_layout")), SEPARATOR,
+        Submenu("Theme", ("view.theme.*",)), SEPARATOR, "view.previous_event", "view.next_event",
+        "view.follow", SEPARATOR, "view.next_part",
+        "view.previous_part", SEPARATOR, "view.notices", "view.chart_menu",
     ),
-    "Help": ("help.panel", "help.shortcuts"),
+    "Help": (
+        "help.guide", "help.tour", "help.panel", "help.shortcuts", SEPARATOR, "help.about",
+    ),
 }  # fmt: skip
 TOOLBAR_FIRST = ("run.toggle", "run.step", "run.epoch", "run.reset")
 TOOLBAR_LAST = ("file.new_run", "file.open_checkpoint", "view.palette")
 RECORDED_BANNER = ("run.toggle", "file.go_back")
-INSPECTED_BANNER = ("file.new_run", "file.close_comparison")
+INSPECTED_BANNER = (
+    "run.train_on", "run.train_on_gates", "file.new_run", "file.close_comparison",
+)  # fmt: skip
 
 _THEMES = (("light", "Light"), ("dark", "Dark"), ("system", "As the system"))
 
@@ -81,6 +101,12 @@ class Parts:
     choose_theme: Callable[[str], None]
     open_palette: Callable[[], None]
     show_shortcuts: Callable[[], None]
+    open_settings: Callable[[], None]
+    open_guide: Callable[[], None]
+    start_tour: Callable[[], None]
+    walk: Callable[[int], None]
+    events: EventWalk
+    show_program: Callable[[], None]
     start_engine: Callable[[], None]
     quit: Callable[[], object]
 
@@ -89,7 +115,13 @@ def menu_of(name: str) -> str:
     """The title of the menu, or of the submenu, that holds an action."""
     for title, entries in MENUS.items():
         for entry in entries:
-            inner = entry.entries if isinstance(entry, Submenu) else (entry,)
+            match entry:
+                case Submenu(entries=inner):
+                    pass
+                case Grouped(family=family):
+                    inner = (family,)
+                case _:
+                    inner = (entry,)
             if any(fnmatchcase(name, one) for one in inner):
                 return entry.title if isinstance(entry, Submenu) else title
     raise KeyError(name)
@@ -97,6 +129,10 @@ def menu_of(name: str) -> str:
 
 def _is_theme(parts: Parts, name: str, _now: RunState) -> bool:
     return parts.theme_choice() == name
+
+
+def _is_layout(docks: PanelDocks, name: str, _now: RunState) -> bool:
+    return docks.preset == name
 
 
 def _ready(now: RunState) -> bool:
@@ -125,6 +161,10 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         if name := docks.front():
             parts.inspector.show_about(docks.hosts[name].spec)
 
+    def chart_menu() -> None:
+        if name := docks.front():
+            docks.hosts[name].charts.open_menu()
+
     # id, text, what it does, shortcuts, icon, tip, when it is enabled
     return (
         row("run.toggle", "Run", run.toggle, ("Space",), "run",
@@ -137,11 +177,19 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Train to the end of this epoch, then pause", _has_run),
         row("run.reset", "Reset", lambda: send(do.Reset()), ("Ctrl+R",), "reset",
             "Begin again with the same settings and seed", _has_run),
+        row("run.train_on", "Train on from here", partial(run.train_on, 0), (), "",
+            "Begin a run with the weights of the network that is inspected, and its own gates",
+            _trains_on(0), why_not=_why_not_on(0)),
+        row("run.train_on_gates", "Train on, gates fixed", partial(run.train_on, 1), (), "",
+            "Begin a run with its weights whose gates stand still as they are (FL)",
+            _trains_on(1), why_not=_why_not_on(1)),
         row("run.start_engine", "Start the engine again", parts.start_engine, (), "",
             "After the engine has stopped: the same run, paused, where its folder has it",
             lambda now: now.phase == "stopped"),
         row("file.new_run", "New run…", parts.inspector.show_run_settings, ("Ctrl+N",), "new",
             "Choose data, network and gating, and begin a new run", _ready),
+        row("file.open_configuration", "Open configuration…", files.open_configuration,
+            ("Ctrl+Shift+N",), "open", "Begin a new run with the settings of a TOML file", _ready),
         row("file.open_checkpoint", "Open checkpoint…", files.open_checkpoint, ("Ctrl+O",), "open",
             "Gates or weights of a file into this run, or its network beside it or alone", _ready),
         row("file.compare_run", "Compare with a recorded run…", files.compare_run,
@@ -180,6 +228,8 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
         row("edit.redo", "Redo", lambda: send(do.Redo()), ("Ctrl+Shift+Z", "Ctrl+Y"), "redo",
             "Do again what was undone last",
             lambda now: bool(now.has_run and now.redo), text_now=lambda n: _named("Redo", n.redo)),
+        row("edit.settings", "Settings…", parts.open_settings, ("Ctrl+,",), "settings",
+            "The run at start, theme, how much watching may cost, shortcuts"),
         row("experiments.gate_information", "Gate information of a checkpoint…",
             experiments.gate_information, (), "",
             "Train value networks with its gates and with random ones, on this run's data",
@@ -190,18 +240,72 @@ def fixed_actions(parts: Parts) -> tuple[ActionSpec, ...]:
             "Put away what it is at; it can be continued", lambda _: experiments.running),
         row("view.palette", "Command palette…", parts.open_palette, ("Ctrl+Shift+P",), "search",
             "Find any action by its name"),
+        row("view.maximise", "Maximise panel", docks.toggle_maximised, ("Ctrl+Shift+M",),
+            "maximise", "Let the panel in front fill the window; again, or Esc: as it was before",
+            text_now=lambda _: "Restore panels" if docks.maximised else "Maximise panel",
+            icon_now=lambda _: "restore" if docks.maximised else "maximise"),
+        *(row(f"view.layout.{name}", f"{preset.title} layout", partial(docks.arrange, name), (), "",
+              preset.about, checked=partial(_is_layout, docks, name))
+          for name, preset in PRESETS.items()),
         row("view.reset_layout", "Reset layout", docks.arrange, (), "",
             "Put every panel back to where it was at first"),
+        row("view.chart_menu", "Menu of the chart", chart_menu, ("Shift+F10", "Menu"), "",
+            "Range, smoothing, colours and values of a chart of the panel in front"),
+        row("view.previous_event", "Previous event", partial(parts.events.go, -1), ("Alt+PgUp",),
+            "", "Show the steps around the event before on every time axis", _shows_run),
+        row("view.next_event", "Next event", partial(parts.events.go, 1), ("Alt+PgDown",), "",
+            "Show the steps around the next swap, permutation, drop or dial", _shows_run),
+        row("view.follow", "Follow again", parts.events.follow, ("Alt+End",), "",
+            "Show all steps on every time axis, up to the newest", _shows_run),
+        row("view.next_part", "Next panel", partial(parts.walk, 1), ("F6", "Ctrl+Tab"), "",
+            "Give the keyboard to the next part: the strip, each panel, the inspector"),
+        row("view.previous_part", "Previous panel", partial(parts.walk, -1),
+            ("Shift+F6", "Ctrl+Shift+Tab"), "", "Give the keyboard to the part before"),
         row("view.notices", "Recent notices", parts.notices.show_recent, (), "",
-            "Show the last notices again"),
+            "What happened lately, and what can still be done about it"),
         *(row(f"view.theme.{name}", title, partial(parts.choose_theme, name), (), "",
               f"{title} theme", checked=partial(_is_theme, parts, name))
           for name, title in _THEMES),
         row("help.panel", "About this panel", about_panel, ("F1",), "about",
             "What the panel in front shows, with its formulas"),
+        row("help.guide", "User guide", parts.open_guide, ("Shift+F1",), "",
+            "The guide, with its contents and a search, in a window of its own"),
+        row("help.tour", "Tour", parts.start_tour, (), "",
+            "Six callouts that point at the live run, and can act on it", _shows_run_and_ready),
+        row("help.about", "About dgn-viewer", parts.show_program, (), "",
+            "Versions, papers and licences"),
         row("help.shortcuts", "Keyboard shortcuts", parts.show_shortcuts, ("?",), "",
             "Every shortcut in one list"),
     )  # fmt: skip
+
+
+def recent_actions(recent: RecentFiles) -> tuple[ActionSpec, ...]:
+    """One row for each of the files and runs that were opened last."""
+    return tuple(
+        ActionSpec(
+            f"recent.{place + 1}",
+            "Open recent",
+            partial(recent.open, place),
+            tip="Open it again",
+            enabled=partial(_can_open, recent, place),
+            visible=partial(_is_recent, recent, place),
+            text_now=partial(_recent_text, recent, place),
+            fixed=False,
+        )
+        for place in range(MOST)
+    )
+
+
+def _can_open(recent: RecentFiles, place: int, now: RunState) -> bool:
+    return now.ready and recent.is_there(place)
+
+
+def _is_recent(recent: RecentFiles, place: int, _now: RunState) -> bool:
+    return place < len(recent.items)
+
+
+def _recent_text(recent: RecentFiles, place: int, _now: RunState) -> str:
+    return recent.text(place) or "Open recent"
 
 
 def panel_actions(docks: PanelDocks, panels: Mapping[str, PanelSpec]) -> tuple[ActionSpec, ...]:
@@ -257,18 +361,32 @@ def _regime_action(
 
 
 def experiment_actions(
-    entries: tuple[ExperimentEntry, ...], open_page: Callable[[ExperimentEntry], None]
+    entries: tuple[ExperimentEntry, ...],
+    open_page: Callable[[ExperimentEntry], None],
+    made: Callable[[str], str],
 ) -> tuple[ActionSpec, ...]:
-    """One row per experiment of the papers; it opens the page that begins it."""
+    """One row per experiment of the papers; it opens the page that begins it. `made(id)`: the day
+    of its newest result, or ''.
+    """
     return tuple(
         ActionSpec(
             f"experiment.{entry.id}",
-            f"{entry.paper}: {entry.title}…",
+            f"{entry.title}…",
             partial(open_page, entry),
-            tip=entry.about,
+            tip=f"{entry.paper}. {entry.about}",
+            text_now=partial(_experiment_text, entry, made),
+            group=paper_title(entry.paper),
         )
         for entry in entries
     )
+
+
+def _experiment_text(entry: ExperimentEntry, made: Callable[[str], str], _now: RunState) -> str:
+    """'Table 2: FLNPF beside FRNPF… · about 4 min ✓ result of 2026-11-02'."""
+    place, day = place_in_paper(entry.paper), made(entry.id)
+    title = f"{place}: {entry.title}" if place else entry.title
+    cost = "" if entry.quick_cost in ("", "not measured") else f" · about {entry.quick_cost}"
+    return f"{title}…{cost}{f' · ✓ result of {day}' if day else ''}".replace("&", "&&")
 
 
 def _toggle_text(now: RunState) -> str:
@@ -277,9 +395,25 @@ def _toggle_text(now: RunState) -> str:
     return "Continue" if now.recorded is not None else "Run"
 
 
+def _trains_on(place: int) -> Callable[[RunState], bool]:
+    """Whether the network that is inspected can be trained in the regime at this place."""
+    return lambda now: now.training is not None and place < len(now.training.regimes)
+
+
+def _why_not_on(place: int) -> Callable[[RunState], str]:
+    def why(now: RunState) -> str:
+        if now.training is None:
+            return "" if not now.inspected else "It is still being read."
+        if place < len(now.training.regimes):
+            return ""
+        return now.training.remark or "Its own gates are those that it can be trained with."
+
+    return why
+
+
 def _not_trained(now: RunState) -> str:
     name = now.inspected
-    return f"Inspecting {name}: not training. Begin a new run to train." if name else ""
+    return f"Inspecting {name}: not training. Train on from here, or begin a run." if name else ""
 
 
 def _named(word: str, what: str) -> str:

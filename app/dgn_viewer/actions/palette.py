@@ -60,6 +60,7 @@ class Palette(QFrame):
 
     def _make_list(self) -> QTreeWidget:
         result = QTreeWidget(self)
+        result.setAccessibleName("Actions found")
         result.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         result.setColumnCount(2)
         result.setHeaderHidden(True)
@@ -76,7 +77,7 @@ class Palette(QFrame):
         self.list.clear()
         found: list[tuple[int, ActionSpec]] = []
         for spec in self._actions.specs:
-            if spec.id == "view.palette":
+            if spec.id == "view.palette" or not self._actions[spec.id].isVisible():
                 continue
             text = self._text(spec)
             if matches(query, text):

@@ -17,6 +17,7 @@ class ShortcutSheet(QFrame):
     def __init__(self, actions: Actions, window: QWidget) -> None:
         super().__init__(window)
         self.setObjectName("sheet")
+        self.setAccessibleName("Keyboard shortcuts")
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self._window = window
         self._actions = actions
@@ -32,7 +33,7 @@ class ShortcutSheet(QFrame):
         return tuple(
             (self._actions[spec.id].shortcut().toString(native), self._actions[spec.id].text())
             for spec in self._actions.specs
-            if spec.shortcuts
+            if not self._actions[spec.id].shortcut().isEmpty()
         )
 
     def open(self) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 from PySide6.QtCore import QRect, Qt
 from PySide6.QtWidgets import QDockWidget, QMainWindow, QTabBar
 
+from dgn_viewer.docks.panel_frame import PanelFrame
+
 Docks = Mapping[str, QDockWidget]
 _DEEPEST = 20
 _WHOLE = 10_000  # of which shares are parts
@@ -60,13 +62,13 @@ def arranged(window: QMainWindow, docks: Docks, layout: Any) -> bool:
             window.splitDockWidget(first, dock, Qt.Orientation.Vertical)
             dock.hide()
             if isinstance(floating, dict) and _is_rect(floating.get(name)):
-                _float(window, dock, floating[name])
+                _float(dock, floating[name])
     _place(window, docks, tree)
     for name in shown:
         docks[name].show()
     if (room := window.layout()) is not None:
         room.activate()  # so that the docks have places that can be changed
-    _share_out(window, docks, tree)
+    share_out(window, docks, tree)
     for head in _fronts(tree):
         docks[head].raise_()
     return True
@@ -192,15 +194,23 @@ def _place(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
         _place(window, docks, part)
 
 
-def _share_out(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
-    """Qt shares what room there is out by the ratio of the sizes."""
-    parts = node.get("parts", ())
-    if not parts:
-        return
-    sizes = [math.ceil(_WHOLE * share) for share in node["shares"]]
-    window.resizeDocks([docks[_head(part)] for part in parts], sizes, _direction(node))
-    for part in parts:
-        _share_out(window, docks, part)
+def share_out(window: QMainWindow, docks: Docks, node: dict[str, Any]) -> None:
+    """Sizes by the shares of a node, those of what is closed left out.
+
+    Qt shares what room there is out by the ratio of the sizes.
+    """
+    shares = node.get("shares", ())
+    seen = [
+        (part, share, open_[0])
+        for part, share in zip(node.get("parts", ()), shares, strict=True)
+        if (open_ := [name for name in _names(part) if not docks[name].isHidden()])
+    ]
+    heads = [docks[head] for _, _, head in seen]
+    sizes = [math.ceil(_WHOLE * share) for _, share, _ in seen]
+    if len(heads) > 1:
+        window.resizeDocks(heads, sizes, _direction(node))
+    for part, _, _ in seen:
+        share_out(window, docks, part)
 
 
 def _direction(node: dict[str, Any]) -> Qt.Orientation:
@@ -215,13 +225,8 @@ def _is_rect(rect: Any) -> bool:
     )
 
 
-def _float(window: QMainWindow, dock: QDockWidget, numbers: list[int]) -> None:
+def _float(dock: QDockWidget, numbers: list[int]) -> None:
     """On the screen of the window, wherever it was on another one."""
-    screen = window.screen().availableGeometry()
-    rect = QRect(*numbers)
-    rect.setSize(rect.size().boundedTo(screen.size()).expandedTo(dock.minimumSizeHint()))
-    rect.moveLeft(max(screen.left(), min(rect.left(), screen.right() - rect.width())))
-    rect.moveTop(max(screen.top(), min(rect.top(), screen.bottom() - rect.height())))
-    dock.setFloating(True)
-    dock.setGeometry(rect)
-    dock.show()
+    if isinstance(dock, PanelFrame):
+        dock.float_at(QRect(*numbers))
+        dock.show()

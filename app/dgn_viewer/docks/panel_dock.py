@@ -9,36 +9,43 @@ import traceback
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QContextMenuEvent
 from PySide6.QtWidgets import (
     QComboBox,
-    QSizePolicy,
     QStackedWidget,
     QToolButton,
     QWidget,
 )
 
-from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED, ProbeRequest
+from dgn_engine.protocol.commands import (
+    CancelReading,
+    GoOnReading,
+    ProbeRequest,
+    SetProbeExamples,
+)
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.setting import OptionValue
+from dgn_viewer.docks.chart_controls import ChartControls
 from dgn_viewer.docks.panel_message import (
-    ComparisonButton,
     PanelMessage,
     State,
-    WholeButton,
-    expected_compared_seconds,
-    expected_seconds,
     footer,
+    is_pending,
     message,
-    readings_of,
 )
+from dgn_viewer.docks.reading_controls import ProbeExamplesDial, RefinementBar
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.scene_view import SceneView
 from dgn_viewer.scene.elements import Empty, Scene, Shown
+from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import Option, PanelSpec, View, choice
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.elided_box import ElidedBox
 from dgn_viewer.widgets.layouts import column, row
 
+CHART = "chart"  # the option of every panel that names the chart below a tab
+LEAST_HEIGHT = 48  # pixels: in a low window a panel gives way
 _LATE = 3.0  # a reading is stale when it is this many intervals late …
 _PATIENCE = 2.0  # … and at least this many seconds
 _log = logging.getLogger(__name__)
@@ -50,6 +57,7 @@ class PanelDock(QWidget):
     choices_changed = Signal()
     about_requested = Signal(str)
     export_requested = Signal(str)
+    command_wanted = Signal(object)  # for the engine
 
     def __init__(
         self,
@@ -64,11 +72,11 @@ class PanelDock(QWidget):
         self.spec = spec
         self.setObjectName(f"panel_{panel_id}")
         self.setAccessibleName(spec.title)
+        self.setMinimumHeight(LEAST_HEIGHT)
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)  # wherever it is clicked it is in front
         self._clock = clock
         self._view = View()
         self._choices: dict[str, str] = {}
-        self._anyway = False  # the user wants what is held too expensive, in this run
         self._shown: Shown | None = None
         self._state: State = "waiting"
         self._last_fault = ""
@@ -82,16 +90,22 @@ class PanelDock(QWidget):
         self._export.clicked.connect(self._ask_export)
         self._scene = SceneView(theme)
         self._scene.chosen.connect(self.set_choice)
+        self.charts = ChartControls(self._scene, save=self._ask_export, about=self._ask_about)
+        self.charts.changed.connect(lambda: self.show_view(self._view, self._every))
+        self._scene.chart_chosen.connect(lambda key: self.set_choice(CHART, key))
         self._message = PanelMessage()
-        self._message.accepted.connect(self._compute_anyway)
+        self._message.accepted.connect(self._go_on)
         self._pages = QStackedWidget()
         self._pages.addWidget(self._message)
         self._pages.addWidget(self._scene)
         self._footer = TextLine(theme)
-        self._all = WholeButton(self.spec)
-        self._all.clicked.connect(self._compute_anyway)
-        self._offer = ComparisonButton(self.spec)
-        self._offer.clicked.connect(self._compute_compared)
+        self._dial = ProbeExamplesDial(self.spec)
+        self._dial.chosen.connect(lambda n: self.command_wanted.emit(SetProbeExamples(n)))
+        self._progress = RefinementBar(self.spec)
+        self._progress.cancelled.connect(
+            lambda: self.command_wanted.emit(CancelReading(self.spec.probes))
+        )
+        self._progress.resumed.connect(self._go_on)
         self._lay_out()
         self.set_theme(theme)
         self.show_view(self._view)
@@ -101,8 +115,8 @@ class PanelDock(QWidget):
     def show_view(self, view: View, every: float = 0.0) -> None:
         """Draw the view with this panel's own choices; `every`: seconds between drawings."""
         self._every = every
-        if view.run is not self._view.run:
-            self._anyway = False
+        if view.run is not self._view.run:  # it has other steps
+            self.scene_view().follow_steps()
         self._view = dataclasses.replace(view, choices=dict(self._choices))
         now = self._clock()
         for probe in self.spec.probes:
@@ -116,7 +130,7 @@ class PanelDock(QWidget):
             self._fill_combos()
             shown = self.spec.draw(self._view)
             if isinstance(shown, Scene):
-                self._scene.show_scene(shown)
+                shown = self.charts.show(shown, self._drawn_with, self._other_choices())
         except Exception as error:  # the panel's last line of defence: the window lives on
             self._fail(error)
             return
@@ -132,17 +146,16 @@ class PanelDock(QWidget):
             case Empty():
                 self._facts.set_facts(())
                 self._footer.set_text("")
-                said = message(self._state, self.spec, self._view, shown, self._anyway)
+                said = message(self._state, self.spec, self._view, shown)
                 self._message.say(*said[:2], offer=said[2])
                 self._pages.setCurrentWidget(self._message)
-        self._all.show_view(self._view, isinstance(shown, Scene), self._anyway)
-        self._offer.show_view(self._view, isinstance(shown, Scene))
+        self._dial.show_view(self._view)
+        self._progress.show_view(self._view, isinstance(shown, Scene))
         self._export.setEnabled(isinstance(shown, Scene))
 
     def requests(self) -> tuple[ProbeRequest, ...]:
         """What the engine has to measure for this panel as it is set now."""
-        asked = ((ANYWAY, self._anyway), (ANYWAY_COMPARED, self._offer.wanted))
-        options: list[tuple[str, OptionValue]] = [(name, True) for name, yes in asked if yes]
+        options: list[tuple[str, OptionValue]] = []
         for option in self.spec.options:
             if option.engine and (value := choice(self._view, option)):
                 options.append((option.id, int(value) if value.isdecimal() else value))
@@ -152,8 +165,13 @@ class PanelDock(QWidget):
         return dict(self._choices)
 
     def set_choice(self, option_id: str, value: str) -> None:
-        """Choose; unknown options are a fault of ours, unknown values fall back to the default."""
-        if option_id not in self._combos:
+        """Choose; unknown options are a fault of ours, unknown values fall back to the default.
+
+        `CHART` is an option of every panel: the key of the chart where only one has room.
+        """
+        if option_id == CHART:
+            self._scene.choose_chart(value)
+        elif option_id not in self._combos:
             raise ValueError(f"panel {self.panel_id!r} has no option {option_id!r}")
         if self._choices.get(option_id) == value:
             return
@@ -162,7 +180,7 @@ class PanelDock(QWidget):
         self.choices_changed.emit()
 
     def shown(self) -> Shown | None:
-        """What the panel shows now; None after a fault."""
+        """What the panel shows now, as the user set its charts; None after a fault."""
         return self._shown
 
     def view(self) -> View:
@@ -183,20 +201,26 @@ class PanelDock(QWidget):
     def set_theme(self, theme: Theme) -> None:
         self._about.setIcon(icon("about", theme, colour=theme.muted))
         self._export.setIcon(icon("export", theme, colour=theme.muted))
-        for part in (self._facts, self._footer, self._scene):
+        for part in (self._facts, self._footer, self._progress, self._scene):
             part.set_theme(theme)
         self.setAutoFillBackground(True)
         palette = self.palette()
         palette.setColor(self.backgroundRole(), theme.panel)
         self.setPalette(palette)
 
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        """The menu key; the right button belongs to the chart that it is pressed on."""
+        if event.reason() == QContextMenuEvent.Reason.Keyboard:
+            self.charts.open_menu()
+        event.accept()
+
     # Inside
 
     def _lay_out(self) -> None:
         combos = self._combos.values()
-        header = row((self._facts, 1), *combos, self._about, self._export, spacing=4)
-        below = row((self._footer, 1), self._all, self._offer)
-        column(header, (self._pages, 1), below, into=self, margins=(8, 4, 8, 4), spacing=2)
+        header = row((self._facts, 1), *combos, self._dial, self._about, self._export, spacing=4)
+        below = row((self._footer, 1), self._progress)
+        column(header, (self._pages, 1), below, into=self, margins=(8, 2, 8, 2), spacing=0)
 
     def _button(self, tip: str) -> QToolButton:
         button = QToolButton()
@@ -206,12 +230,9 @@ class PanelDock(QWidget):
         return button
 
     def _combo(self, option: Option) -> QComboBox:
-        combo = QComboBox()
+        combo = ElidedBox(option.label)
         combo.setObjectName(option.id)
-        combo.setToolTip(option.label)
         combo.setAccessibleName(f"{self.spec.title}: {option.label}")
-        combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
-        combo.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         combo.setMaxVisibleItems(16)
         combo.setVisible(False)
         combo.activated.connect(lambda _: self.set_choice(option.id, str(combo.currentData())))
@@ -237,30 +258,36 @@ class PanelDock(QWidget):
     def _state_of(self, shown: Shown, now: float) -> State:
         readings = readings_of(self.spec, self._view)
         if isinstance(shown, Empty):
-            if expected_seconds(self.spec, self._view) > 0:
-                return "costly"
+            if is_pending(self.spec, self._view):
+                return "reading"
             return "unavailable" if any(reading.absent for reading in readings) else "waiting"
         if self._view.paused:
             return "paused"
         return "stale" if any(self._late(reading, now) for reading in readings) else "live"
 
     def _late(self, reading: Reading, now: float) -> bool:
+        if reading.progress < 1.0 or reading.cancelled:
+            return False  # it says so
         since = now - self._arrived[reading.probe][1]
         return self._view.step > reading.step and since > max(_LATE * reading.interval, _PATIENCE)
 
-    def _compute_anyway(self) -> None:
-        """Request the costly reading of the run, and that of the compared network."""
-        self._anyway = True
-        self._offer.wanted = expected_compared_seconds(self.spec, self._view) > 0
-        self._ask_anew()
+    def _go_on(self) -> None:
+        self.command_wanted.emit(GoOnReading(self.spec.probes))
 
-    def _compute_compared(self) -> None:
-        self._offer.wanted = True
-        self._ask_anew()
+    def _other_choices(self) -> list[tuple[str, str]]:
+        """What could be drawn instead without asking the engine."""
+        return [
+            (option.id, value)
+            for option in self.spec.options
+            if not option.engine
+            for value, _ in option.values(self._view)
+        ]
 
-    def _ask_anew(self) -> None:
-        self.show_view(self._view, self._every)
-        self.choices_changed.emit()
+    def _drawn_with(self, option: str, value: str) -> Scene | None:
+        """What the panel would draw with another choice."""
+        choices = {**self._choices, option: value}
+        shown = self.spec.draw(dataclasses.replace(self._view, choices=choices))
+        return shown if isinstance(shown, Scene) else None
 
     def _fail(self, error: Exception) -> None:
         details = "".join(traceback.format_exception(error))
@@ -268,7 +295,7 @@ class PanelDock(QWidget):
         self._state = "failed"
         sentence = (
             f"{self.spec.title} could not be drawn at step {self._view.step:,} "
-            f"({type(error).__name__}). Training goes on; the next frame tries again."
+            f"({type(error).__name__}). The next frame tries again."
         )
         self._facts.set_facts(())
         self._message.say("This panel failed", sentence, details)

@@ -2,84 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from PySide6.QtCore import QByteArray, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QDockWidget,
-    QFrame,
-    QLabel,
-    QMainWindow,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtCore import QByteArray, QEvent, QObject, QTimer, Signal
+from PySide6.QtWidgets import QApplication, QMainWindow, QWidget
 
-from dgn_viewer.docks.dock_layout import arranged, described
+from dgn_viewer.docks.dock_layout import arranged, described, share_out
+from dgn_viewer.docks.layout_presets import OVERVIEW, PRESETS, Node, outline, preset_tree
+from dgn_viewer.docks.maximised_panel import MaximisedPanel
 from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.scene.panel_spec import PanelSpec
-from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import Theme
-from dgn_viewer.widgets.layouts import row
 
-# Qt shares what room there is out by the ratio of sizes.
-_WIDTHS = [560, 440]  # of the left and of the right column
-_EVEN = 100  # of each panel in a column
-_HEIGHT = 20
-
-
-class DockTitle(QFrame):
-    """Drags and double clicks are left to the dock, which moves and floats itself.
-
-    `pressed`: anywhere on the title. The accent colour marks the panel in front.
-    """
-
-    pressed = Signal()
-
-    def __init__(self, dock: QDockWidget) -> None:
-        super().__init__(dock)
-        self.setObjectName("dock_title")
-        self.setProperty("front", False)
-        self.setFixedHeight(_HEIGHT)
-        self._name = name = QLabel(dock.windowTitle(), self)
-        name.setProperty("role", "heading")
-        self._float = self._button(f"Float {dock.windowTitle()}, or dock it again")
-        self._float.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
-        self._close = self._button(f"Close {dock.windowTitle()}")
-        self._close.clicked.connect(dock.close)
-        row((name, 1), self._float, self._close, into=self, margins=(8, 0, 4, 0), spacing=4)
-
-    def set_theme(self, theme: Theme) -> None:
-        self._float.setIcon(icon("float", theme, colour=theme.muted))
-        self._close.setIcon(icon("close", theme, colour=theme.muted))
-
-    def mark(self, front: bool) -> None:
-        """Show whether commands mean this panel."""
-        if front != self.property("front"):
-            self.setProperty("front", front)
-            for part in (self, self._name):  # the style sheet is read anew only when asked
-                part.style().unpolish(part)
-                part.style().polish(part)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        self.pressed.emit()
-        super().mousePressEvent(event)  # ignored, so that the dock takes it for a drag
-
-    def _button(self, tip: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setToolTip(tip)
-        button.setAccessibleName(tip)
-        button.setIconSize(QSize(12, 12))
-        return button
+_AROUND = 200  # pixels of the window's height that are no docks, before it is laid out
 
 
 class PanelDocks(QObject):
-    """Docks by panel id. `changed`: a panel was opened, closed, or went behind another tab."""
+    """Docks by panel id.
+
+    `changed`: a panel was opened, closed, or went behind another tab. `arranged`: panels were
+    given their sizes, and what lies beside them may have been squeezed.
+    """
 
     changed = Signal()
+    arranged = Signal()
 
     def __init__(self, window: QMainWindow, specs: Mapping[str, PanelSpec], theme: Theme) -> None:
         super().__init__(window)
@@ -88,28 +37,42 @@ class PanelDocks(QObject):
         self._seen: set[str] = set()
         self._front = ""
         self._comparing = False
-        self._before = QByteArray()
+        self._before: tuple[QByteArray, str, Node | None] | None = None  # the comparison
+        self._settling = False
+        self._preset = ""  # the layout that is shown, until the user changes it
+        self._tree: Node | None = None  # as the preset was last arranged
+        self._sizes: dict[frozenset[str], Node] = {}  # that these panels had together
         self.hosts: dict[str, PanelDock] = {}
-        self._docks: dict[str, QDockWidget] = {}
+        self._docks: dict[str, PanelFrame] = {}
         self._titles: dict[str, DockTitle] = {}
         for name, spec in specs.items():
             self._add(name, spec, theme)
+        self._large = MaximisedPanel(window, self._docks)
+        self._refitting = QTimer(self)
+        self._refitting.setSingleShot(True)
+        self._refitting.setInterval(0)
+        self._refitting.timeout.connect(self._refit)
+        window.installEventFilter(self)
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._on_focus)
 
     def _add(self, name: str, spec: PanelSpec, theme: Theme) -> None:
-        dock = QDockWidget(spec.title, self.window)
+        dock = PanelFrame(spec.title, self.window)
         dock.setObjectName(f"panel.{name}")
         host = PanelDock(name, spec, theme)
         dock.setWidget(host)
         title = DockTitle(dock)
         dock.setTitleBarWidget(title)
         title.pressed.connect(lambda: self.choose(name))
+        title.maximised.connect(lambda: self.toggle_maximised(name))
         self._titles[name] = title
+        dock.closing.connect(self._keep_sizes)
         dock.visibilityChanged.connect(lambda seen, name=name: self._on_visibility(name, seen))
         self.hosts[name] = host
         self._docks[name] = dock
+
+    # Which panels are seen
 
     def visible(self) -> tuple[str, ...]:
         """Panels that are visible: open and not behind another tab."""
@@ -117,20 +80,25 @@ class PanelDocks(QObject):
 
     def is_open(self, name: str) -> bool:
         """Whether the panel has a place in the layout, perhaps behind another tab."""
-        return not self._docks[name].isHidden()
+        return name in self._large.open if self._large.name else not self._docks[name].isHidden()
 
     def toggle(self, name: str) -> None:
+        """Close a panel that is seen, else bring it to the front."""
         dock = self._docks[name]
-        if name in self._seen:
-            dock.hide()
+        covered = dock.isFloating() and not dock.isActiveWindow()
+        if name in self._seen and not covered and not self._large.name:
+            dock.close()
         else:
             self.show(name)
 
     def show(self, name: str) -> None:
-        dock = self._docks[name]
-        dock.show()
-        dock.raise_()
+        if self._large.name != name:
+            self.restore()
+        closed = self._docks[name].isHidden()
+        self._docks[name].come_to_front()
         self.choose(name)
+        if closed:
+            self._give_sizes()
 
     def front(self) -> str:
         """The panel that a command means: the one last clicked or focused, else the first seen."""
@@ -142,74 +110,222 @@ class PanelDocks(QObject):
         self._front = name
         self._mark_front()
 
-    def arrange(self) -> None:
-        """The default layout: two columns, each from the top in the panels' order."""
-        window = self.window
-        columns = [
-            [self._docks[name] for name, spec in self._specs.items() if spec.area == area]
-            for area in ("left", "right")
-        ]
-        columns = [column for column in columns if column]
-        for dock in self._docks.values():
-            dock.setFloating(False)
-            window.removeDockWidget(dock)
-        heads = [column[0] for column in columns]
-        for head in heads[:1]:
-            window.addDockWidget(Qt.DockWidgetArea.LeftDockWidgetArea, head)
-        for before, head in itertools.pairwise(heads):
-            window.splitDockWidget(before, head, Qt.Orientation.Horizontal)
-        for column in columns:
-            for above, below in itertools.pairwise(column):
-                window.splitDockWidget(above, below, Qt.Orientation.Vertical)
-        for name, dock in self._docks.items():
-            dock.setVisible(not self._specs[name].compares or self._comparing)
-        self.share_out(columns)
+    def go_to_step(self, step: int) -> bool:
+        """Show this step on the time axes of the panels in sight; False where there are none."""
+        scenes = [self.hosts[name].scene_view() for name in self.visible()]
+        found = [scene.go_to(step, step, back=False) for scene in scenes]
+        return any(found)
+
+    # One panel alone
+
+    @property
+    def maximised(self) -> str:
+        """The panel that fills the window; '' where none does."""
+        return self._large.name
+
+    def toggle_maximised(self, name: str = "") -> None:
+        """Fill the window with this panel (the one in front), or go back to the layout before."""
+        name = name or self.front()
+        if self._large.name or not name:
+            self.restore()
+            return
+        with self._settled():
+            self._large.enter(name)
+        self.choose(name)
+        self._titles[name].show_maximised(True)
+
+    def restore(self) -> None:
+        """The layout that there was before a panel was maximised."""
+        name = self._large.name
+        if name:
+            with self._settled():
+                self._large.leave()
+            self._titles[name].show_maximised(False)
+            self.arranged.emit()
+
+    # Layouts
+
+    @property
+    def preset(self) -> str:
+        """The layout that is shown by name; '' after the user has changed it."""
+        return self._preset if self._is_preset() else ""
+
+    def arrange(self, preset: str = OVERVIEW) -> None:
+        """Arrange the panels as the preset says, at the size that the window has."""
+        self.restore()
+        tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
+        if tree is None:
+            return
+        front = self.front()
+        with self._settled():
+            arranged(self.window, self._docks, {"tree": tree})
+            for name, spec in self._specs.items():
+                if spec.compares and not self._comparing:
+                    self._docks[name].hide()
+        self._preset, self._tree, self._before = preset, tree, None
+        share_out(self.window, self._docks, tree)
+        if front and not self._docks[front].isHidden():
+            self._docks[front].raise_()
+        self.arranged.emit()
+
+    def adopt(self, preset: str) -> bool:
+        """Take the layout that was restored for this preset; whether it is."""
+        if preset not in PRESETS:
+            return False
+        self._preset = preset
+        self._tree = preset_tree(PRESETS[preset], self._specs, self._wanted(preset), self._height())
+        self._refitting.start()
+        return True
 
     def compare(self, on: bool) -> None:
         """Open the panels that belong to a comparison; closed, the layout is as it was before."""
         if on == self._comparing:
             return
+        self.restore()
         self._comparing = on
         if on:
-            self._before = self.window.saveState()
+            self._before = self.window.saveState(), self._preset, self._tree
             for name, dock in self._docks.items():
                 dock.setVisible(self._specs[name].compares or not dock.isHidden())
             self.share_out()
-        else:
-            self.window.restoreState(self._before)
+        elif self._before is not None:
+            state, self._preset, self._tree = self._before
+            self.window.restoreState(state)
+            self.arranged.emit()
+        else:  # another layout was chosen meanwhile
+            for name, dock in self._docks.items():
+                dock.setVisible(not self._specs[name].compares and not dock.isHidden())
 
-    def share_out(self, columns: list[list[QDockWidget]] | None = None) -> None:
-        """Give the columns their widths and the panels of a column equal heights."""
-        columns = columns or [
-            [self._docks[name] for name, spec in self._specs.items() if spec.area == area]
-            for area in ("left", "right")
-        ]
-        window = self.window
-        columns = [[dock for dock in column if not dock.isHidden()] for column in columns]
-        if len(columns) == 2 and all(columns):
-            heads = [column[0] for column in columns]
-            window.resizeDocks(heads, _WIDTHS, Qt.Orientation.Horizontal)
-        for column in columns:
-            window.resizeDocks(column, [_EVEN] * len(column), Qt.Orientation.Vertical)
+    def share_out(self) -> None:
+        """Give columns and panels their shares, as tabs where the window is low."""
+        if (room := self.window.layout()) is not None:
+            room.activate()
+        self._refit()
+        if self._tree is not None:
+            share_out(self.window, self._docks, self._tree)
+        self.arranged.emit()
 
     def layout(self) -> dict[str, Any]:
-        return described(self.window, self._docks)
+        """As `dock_layout.described` has it; that of before while a panel is maximised."""
+        return self._large.layout if self._large.name else described(self.window, self._docks)
 
     def put_layout(self, layout: Any) -> bool:
         """Arrange the panels so; False where that makes no sense, and nothing is changed."""
-        return arranged(self.window, self._docks, layout)
+        self.restore()
+        done = arranged(self.window, self._docks, layout)
+        if done:
+            self._preset, self._tree = "", None
+            self.arranged.emit()
+        return done
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.window and event.type() == QEvent.Type.Resize and self._preset:
+            self._refitting.start()
+        elif watched is self.window and event.type() == QEvent.Type.WindowActivate:
+            self._raise_floating()
+        return False
 
     def set_theme(self, theme: Theme) -> None:
         for host in self.hosts.values():
             host.set_theme(theme)
         for title in self._titles.values():
             title.set_theme(theme)
+        for dock in self._docks.values():
+            dock.set_theme(theme)
+
+    # Inside
+
+    def _wanted(self, preset: str) -> tuple[str, ...]:
+        """Panels that the preset is to show now."""
+        specs = self._specs.items()
+        known = {name for name, spec in specs if not spec.compares or self._comparing}
+        if preset == OVERVIEW:
+            return tuple(name for name in self._specs if name in known)
+        columns = PRESETS[preset].columns
+        named = {name for _, groups in columns for group in groups for name in group}
+        return tuple(n for n in self._specs if n in known and (n in named or self.is_open(n)))
+
+    def _height(self) -> float:
+        """Of the room for docks."""
+        rects = [
+            dock.geometry()
+            for dock in self._docks.values()
+            if dock.isVisible() and not dock.isFloating() and not dock.visibleRegion().isEmpty()
+        ]
+        if not rects:
+            return float(self.window.height() - _AROUND)
+        return float(max(r.bottom() for r in rects) + 1 - min(r.top() for r in rects))
+
+    def _is_preset(self) -> bool:
+        """Whether the panels stand as the preset has put them."""
+        if not self._preset or self._tree is None:
+            return False
+        now, specs = self.layout(), self._specs.items()
+        wanted = {name for name, spec in specs if not spec.compares or self._comparing}
+        same = outline(now["tree"], self._specs) == outline(self._tree, wanted)
+        return same and not now["floating"]
+
+    def _refit(self) -> None:
+        """The same preset for the size that the window has now."""
+        if self._large.name or not self._preset:
+            return
+        wanted = self._wanted(self._preset)
+        tree = preset_tree(PRESETS[self._preset], self._specs, wanted, self._height())
+        if outline(tree, wanted) == outline(self._tree, wanted) or not self._is_preset():
+            return
+        before = self._before
+        self.arrange(self._preset)
+        self._before = before
+
+    def _keep_sizes(self) -> None:
+        """What these panels have together, for when one of them is opened again."""
+        if not self._large.name and (tree := self.layout()["tree"]) is not None:
+            self._sizes[self._open()] = tree
+
+    def _give_sizes(self) -> None:
+        """A panel was opened: the sizes that the same ones had, else those of the preset."""
+        if (room := self.window.layout()) is not None:
+            room.activate()
+        names = self._open()
+        tree = self._sizes.get(names, self._tree)
+        if tree is not None and outline(tree, names) == outline(self.layout()["tree"], names):
+            share_out(self.window, self._docks, tree)
+
+    def _open(self) -> frozenset[str]:
+        """Panels that have a place in the window."""
+        docks = self._docks.items()
+        return frozenset(n for n, dock in docks if not (dock.isHidden() or dock.isFloating()))
+
+    def _raise_floating(self) -> None:
+        """Floating panels are not lost behind the window when it comes to the front."""
+        for dock in self._docks.values():
+            if dock.isFloating() and dock.isVisible():
+                dock.raise_()
+
+    @contextmanager
+    def _settled(self) -> Iterator[None]:
+        """Many panels come and go at once: that is told once, when it is over."""
+        before = set(self._seen)
+        self._settling = True
+        try:
+            yield
+        finally:
+            self._settling = False
+            if self._seen != before:
+                self._mark_front()
+                self.changed.emit()
 
     def _on_visibility(self, name: str, seen: bool) -> None:
-        if seen != (name in self._seen):
-            (self._seen.add if seen else self._seen.discard)(name)
-            self._mark_front()
-            self.changed.emit()
+        if seen == (name in self._seen):
+            return
+        (self._seen.add if seen else self._seen.discard)(name)
+        if self._settling:
+            return
+        if name == self._large.name and self._docks[name].isHidden():  # it was closed
+            self.restore()
+            self._docks[name].hide()
+        self._mark_front()
+        self.changed.emit()
 
     def _on_focus(self, _before: QWidget | None, now: QWidget | None) -> None:
         if name := self._panel_of(now):

@@ -8,37 +8,28 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QLabel, QPlainTextEdit, QPushButton, QWidget
 
-from dgn_engine.protocol.frames import MISFIT, Reading
+from dgn_engine.protocol.frames import MISFIT
 from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.scene.panel_readings import before, readings_of, remarks
 from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.widgets.layouts import column, push_button, row
 
-State = Literal["waiting", "live", "paused", "unavailable", "costly", "stale", "failed"]
+State = Literal["waiting", "live", "paused", "unavailable", "reading", "stale", "failed"]
 
 _AT_ONCE = 0.1  # seconds; shorter intervals of drawing are not worth a word
 
 
-def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
-    """The readings that the panel is made of, as far as they have come."""
-    found = (view.readings.get(probe) for probe in spec.probes)
-    return tuple(reading for reading in found if reading is not None)
+def is_pending(spec: PanelSpec, view: View) -> bool:
+    """No picture yet, but one is being made."""
+    return any(reading.pending for reading in readings_of(spec, view))
 
 
-def expected_seconds(spec: PanelSpec, view: View) -> float:
-    """Seconds of the reading that was left out as too expensive; 0 where none was."""
-    return max((reading.too_expensive for reading in readings_of(spec, view)), default=0.0)
-
-
-def message(
-    state: State, spec: PanelSpec, view: View, empty: Empty, anyway: bool
-) -> tuple[str, str, str]:
-    """Heading, sentence, and what a button offers; `anyway`: the costly reading was asked for."""
-    if state == "costly":
-        cost = f"About {in_seconds(expected_seconds(spec, view))} a reading; training waits for it."
-        if anyway:
-            return "Computing", cost, ""
-        why = f"{cost} Fewer probe examples or smaller images cost less."
-        return "Too expensive at this size", why, "Compute anyway"
+def message(state: State, spec: PanelSpec, view: View, empty: Empty) -> tuple[str, str, str]:
+    """Heading, sentence, and what a button offers."""
+    if state == "reading":
+        return "Reading", empty.reason, ""
+    if any(reading.cancelled for reading in readings_of(spec, view)):
+        return "No picture yet", empty.reason, "Go on"
     faults = {r.facts["fault"] for r in readings_of(spec, view) if r.absent and "fault" in r.facts}
     if view.diverged is not None:
         why = empty.reason if faults else "The loss is no longer finite."
@@ -62,22 +53,26 @@ def footer(state: State, spec: PanelSpec, view: View, scene: Scene, every: float
         parts = ["not training", *([f"assuming {assuming}"] if assuming else [])]
     if view.diverged is not None:
         parts = [f"diverged at step {view.diverged:,}"]
-    parts.append(f"step {scene.step:,}")
+    parts.append(", ".join(filter(None, (f"step {scene.step:,}", before(spec, view)))))
     readings = readings_of(spec, view)
     intervals = [reading.interval for reading in readings[:1]]
     longest = max([*intervals, every if every > _AT_ONCE else 0.0])
-    if longest > 0 and not view.paused:
+    refined = any(reading.progress < 1.0 for reading in readings)  # its bar says when
+    if longest > 0 and not (view.paused or refined):
         parts.append(f"every {in_seconds(longest)}")
-    parts.extend(dict.fromkeys(reading.remark for reading in readings if reading.remark))
-    parts.extend(_remarks_of_b(spec, view))
+    parts.extend(remarks(spec, view))
+    parts.extend(_gaps(spec, view, scene))
     return " · ".join([*parts, scene.note] if scene.note else parts)
 
 
-def _remarks_of_b(spec: PanelSpec, view: View) -> tuple[str, ...]:
-    """What the readings of B leave out, where those of A do not leave out the same."""
-    ours = {reading.remark for reading in readings_of(spec, view)}
-    found = (reading.remark for reading in compared_readings(spec, view))
-    return tuple(f"B: {remark}" for remark in dict.fromkeys(found) if remark and remark not in ours)
+def _gaps(spec: PanelSpec, view: View, scene: Scene) -> tuple[str, ...]:
+    """Where the panel's traces are broken: it was closed, and nobody else asked for them."""
+    gaps = [gap for probe in spec.probes for gap in view.gaps.get(probe, ())]
+    if not gaps or not any(chart.timed for chart in scene.charts):
+        return ()
+    start, end = gaps[-1]
+    more = ", nor some steps before" if len(gaps) > 1 else ""
+    return (f"not measured from step {start:,} to {end:,}{more}",)
 
 
 def in_seconds(seconds: float) -> str:
@@ -104,6 +99,7 @@ class PanelMessage(QWidget):
             label.setTextFormat(Qt.TextFormat.PlainText)
         self._sentence.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._details = QPlainTextEdit()
+        self._details.setAccessibleName("Details of the fault")
         self._details.setReadOnly(True)
         self._details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
@@ -135,63 +131,3 @@ class PanelMessage(QWidget):
 
     def _copy_details(self) -> None:
         QGuiApplication.clipboard().setText(self._details.toPlainText())
-
-
-class WholeButton(QPushButton):
-    """'All examples': reads the whole probe set where a panel shows fewer to take no longer."""
-
-    def __init__(self, spec: PanelSpec) -> None:
-        super().__init__("All examples")
-        self.setObjectName("compute_whole")
-        self.setProperty("role", "small")
-        self._spec = spec
-        self.setVisible(False)
-
-    def show_view(self, view: View, picture: bool, anyway: bool) -> None:
-        """`anyway`: it was pressed, and the reading has not come yet."""
-        expected = max((r.whole for r in readings_of(self._spec, view)), default=0.0)
-        self.setText("Computing…" if anyway else "All examples")
-        self.setToolTip(f"About {in_seconds(expected)} a reading; training waits for it.")
-        self.setEnabled(not anyway)
-        self.setVisible(picture and expected > 0)
-
-
-class ComparisonButton(QPushButton):
-    """'Compute B anyway': requests the costly reading, until something else is compared."""
-
-    def __init__(self, spec: PanelSpec) -> None:
-        super().__init__()
-        self.setObjectName("compute_compared")
-        self.setProperty("role", "small")
-        self._spec = spec
-        self._name = ""
-        self.wanted = False  # the costly reading of B was asked for
-        self.setVisible(False)
-
-    def show_view(self, view: View, picture: bool) -> None:
-        """`picture`: A is shown; else the panel's message speaks of what A costs."""
-        name = view.compared.name if view.compared is not None else ""
-        if name != self._name:
-            self._name, self.wanted = name, False
-        expected = expected_compared_seconds(self._spec, view)
-        self.setText("Computing B…" if self.wanted else self._offered(view))
-        self.setToolTip(f"About {in_seconds(expected)} a reading of {name}; training waits for it.")
-        self.setEnabled(not self.wanted)
-        self.setVisible(picture and expected > 0)
-
-    def _offered(self, view: View) -> str:
-        dear = any(reading.too_expensive for reading in compared_readings(self._spec, view))
-        return "Compute B anyway" if dear else "All examples of B"
-
-
-def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
-    """The readings of B that the panel is made of."""
-    known = view.compared.readings if view.compared is not None else {}
-    found = (known.get(probe) for probe in spec.probes)
-    return tuple(reading for reading in found if reading is not None)
-
-
-def expected_compared_seconds(spec: PanelSpec, view: View) -> float:
-    """Seconds of the reading of B that was left out, or cut down to fewer examples; 0: none was."""
-    found = compared_readings(spec, view)
-    return max((reading.too_expensive or reading.whole for reading in found), default=0.0)

@@ -12,6 +12,7 @@ from dgn_viewer.scene.typeset import html, plain
 from dgn_viewer.style.theme import Theme
 
 _GAP = 16.0
+_MORE = "…"  # facts that there is no room for: its tip has them
 
 
 class TextLine(QWidget):
@@ -48,7 +49,7 @@ class TextLine(QWidget):
         type_.paint(painter, base, shown, QColor(self._theme.muted))
 
     def _type(self) -> TextStyle:
-        return TextStyle(self.font().family(), 11)
+        return TextStyle(self.font().family(), 11, numbers=self._theme.numbers)
 
 
 class FactsLine(QWidget):
@@ -78,26 +79,35 @@ class FactsLine(QWidget):
         names, values = self._types()
         painter = QPainter(self)
         base = (self.height() - values.height) / 2 + values.ascent
-        for fact, left, _ in self._places():
+        places = self._places()
+        for fact, left, _ in places:
             name = QPointF(left, base)
             names.paint(painter, name, fact.name, QColor(self._theme.muted))
             value = QPointF(left + names.width(fact.name) + 5, base)
             values.paint(painter, value, fact.value, QColor(self._theme.text))
+        more = places[-1][2] + _GAP / 2 if places else 0.0
+        if self.rest() and more + names.width(_MORE) <= self.width():
+            names.paint(painter, QPointF(more, base), _MORE, QColor(self._theme.muted))
 
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             x = event.pos().x()
             under = [fact for fact, left, right in self._places() if left <= x <= right]
-            QToolTip.showText(event.globalPos(), under[0].about if under else "", self)
+            QToolTip.showText(event.globalPos(), under[0].about if under else self.rest(), self)
             return True
         return super().event(event)
 
     def shown(self) -> tuple[str, ...]:
         return tuple(fact.name for fact, _, _ in self._places())
 
+    def rest(self) -> str:
+        """The facts that there is no room for, as rich text; '' where all are shown."""
+        hidden = self._facts[len(self._places()) :]
+        return "<br>".join(f"{html(fact.name)} <b>{html(fact.value)}</b>" for fact in hidden)
+
     def _types(self) -> tuple[TextStyle, TextStyle]:
-        family = self.font().family()
-        return TextStyle(family, 12), TextStyle(family, 13, bold=True)
+        family, numbers = self.font().family(), self._theme.numbers
+        return TextStyle(family, 12), TextStyle(family, 13, True, numbers)
 
     def _places(self) -> list[tuple[Fact, float, float]]:
         names, values = self._types()

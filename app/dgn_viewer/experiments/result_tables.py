@@ -18,6 +18,7 @@ class RowTable(QTableWidget):
 
     def __init__(self) -> None:
         super().__init__(0, len(HEADS))
+        self.setAccessibleName("Measured")
         self.setHorizontalHeaderLabels(list(HEADS))
         self.verticalHeader().hide()
         self.verticalHeader().setDefaultSectionSize(_ROW)

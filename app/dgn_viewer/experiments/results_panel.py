@@ -16,7 +16,8 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
 from dgn_engine.sweep.schedule import OVER
-from dgn_viewer.docks.panel_docks import DockTitle
+from dgn_viewer.docks.chart_controls import ChartControls
+from dgn_viewer.docks.panel_frame import DockTitle, PanelFrame
 from dgn_viewer.experiments.claim_list import ClaimList
 from dgn_viewer.experiments.result_figures import scene_of
 from dgn_viewer.experiments.result_tables import RowTable
@@ -70,6 +71,8 @@ class ResultsPanel(QFrame):
         self.rows = RowTable()
         self.claims = ClaimList()
         self.figures = SceneView(theme)
+        self._charts = ChartControls(self.figures)
+        self._charts.changed.connect(self._show_figures)
         self.notes = plain_label(role="small", selectable=True)
         self._message = plain_label(role="muted", selectable=True)
         self._pages = QStackedWidget()
@@ -101,6 +104,8 @@ class ResultsPanel(QFrame):
 
     def show_document(self, document: Document, trouble: str = "") -> None:
         """Show a result, perhaps of an experiment that was interrupted."""
+        if self._document is None or self._document.name != document.name:
+            self._charts.put_all({})  # another experiment has other figures
         self._document = document
         source = (document.paper, document.name, document.scale, document.protocol)
         self._head(document.title, " · ".join(filter(None, source)))
@@ -163,9 +168,13 @@ class ResultsPanel(QFrame):
         if document.figures:
             self.figures.setFixedHeight(_FIGURE * len(document.figures))
             self.figures.show()
-            self.figures.show_scene(scene_of(document.figures))
+            self._show_figures()
         self.notes.setText(_notes(document))
         self.notes.setVisible(bool(self.notes.text()))
+
+    def _show_figures(self) -> None:
+        figures = self._document.figures if self._document is not None else ()
+        self._charts.show(scene_of(figures))
 
     @property
     def _parts(self) -> tuple[QWidget, ...]:
@@ -185,19 +194,18 @@ class ResultsPanel(QFrame):
         column(self._pages, into=self)
 
 
-class ResultsDock(QDockWidget):
+class ResultsDock(PanelFrame):
     """The Results panel left of `neighbour`; hidden until it is opened."""
 
     def __init__(self, window: QMainWindow, neighbour: QDockWidget, theme: Theme) -> None:
         super().__init__("Results", window)
-        self._window = window
         self.panel = ResultsPanel(theme)
         self.setObjectName("dock.results")
         self.setAllowedAreas(
             Qt.DockWidgetArea.LeftDockWidgetArea | Qt.DockWidgetArea.RightDockWidgetArea
         )
         self.setWidget(self.panel)
-        self._title = DockTitle(self)
+        self._title = DockTitle(self, fills=False)
         self.setTitleBarWidget(self._title)
         window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, self)
         window.splitDockWidget(self, neighbour, Qt.Orientation.Horizontal)
@@ -206,10 +214,11 @@ class ResultsDock(QDockWidget):
     def open(self) -> None:
         if self.isHidden():
             self.show()
-            self._window.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)
-        self.raise_()
+            self.window_.resizeDocks([self], [_WIDTH], Qt.Orientation.Horizontal)
+        self.come_to_front()
 
     def set_theme(self, theme: Theme) -> None:
+        super().set_theme(theme)
         self.panel.set_theme(theme)
         self._title.set_theme(theme)
 

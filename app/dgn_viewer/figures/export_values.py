@@ -49,7 +49,8 @@ def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
     """Every array of the scene under its chart's name.
 
     A curve: `CHART.CURVE.x` and `.y`; a matrix: `CHART.values` with `CHART.rows` and
-    `CHART.columns`, what each stands for; `CHART.axes`: names of x and y; `about`: JSON.
+    `CHART.columns`, what each stands for, and of an estimate `CHART.values_error`; `CHART.axes`:
+    names of x and y; `about`: JSON.
     """
     about = context.as_dict() | {"facts": {plain(f.name): f.value for f in scene.facts}}
     if scene.note:
@@ -57,30 +58,44 @@ def arrays(scene: Scene, context: Provenance) -> dict[str, Array]:
     found: dict[str, Array] = {"about": np.array(json.dumps(about, ensure_ascii=False))}
     for chart in scene.charts:
         found[f"{chart.key}.axes"] = np.array([_name(chart, "x"), _name(chart, "y")])
-        for index, curve in enumerate(chart.curves):
+        for index, curve in enumerate(raw_curves(chart)):
             name = _curve_name(curve, index)
             found[f"{chart.key}.{name}.x"] = curve.x
             found[f"{chart.key}.{name}.y"] = curve.y
         if chart.matrix is not None:
             rows, columns = _headings(chart.matrix)
             found[f"{chart.key}.values"] = chart.matrix.values
+            if chart.matrix.error is not None:
+                found[f"{chart.key}.values_error"] = chart.matrix.error
             found[f"{chart.key}.rows"] = np.array(rows)
             found[f"{chart.key}.columns"] = np.array(columns)
     return found
 
 
-def csv_text(chart: Chart) -> str:
+def raw_curves(chart: Chart) -> tuple[Curve, ...]:
+    """The curves whose numbers are exported: smoothed lines are for the eye."""
+    return tuple(curve for curve in chart.curves if not curve.smoothed)
+
+
+def csv_text(chart: Chart, between: str = ",") -> str:
     """A matrix with its headings, or curves one after the other: name, x, y."""
     text = io.StringIO()
-    out = csv.writer(text, lineterminator="\n")
+    out = csv.writer(text, delimiter=between, lineterminator="\n")
     if chart.matrix is not None:
         rows, columns = _headings(chart.matrix)
         out.writerow([f"{chart.matrix.row_name} \\ {chart.matrix.column_name}", *columns])
         for heading, values in zip(rows, chart.matrix.values.tolist(), strict=True):
             out.writerow([heading, *values])
+        if chart.matrix.error is not None:
+            out.writerow([])
+            out.writerow(["standard error", *columns])
+            for heading, values in zip(rows, chart.matrix.error.tolist(), strict=True):
+                out.writerow([heading, *values])
         return text.getvalue()
-    out.writerow(["curve", _name(chart, "x"), _name(chart, "y")])
-    for index, curve in enumerate(chart.curves):
+    weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
+    shown = f" (raw; shown smoothed {', '.join(f'{w:g}' for w in weights)})" if weights else ""
+    out.writerow(["curve", _name(chart, "x"), f"{_name(chart, 'y')}{shown}"])
+    for index, curve in enumerate(raw_curves(chart)):
         name = _curve_name(curve, index)
         for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
             out.writerow([name, x, y])

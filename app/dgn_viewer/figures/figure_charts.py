@@ -1,153 +1,81 @@
-"""Draws a scene as a matplotlib figure, light on white, ready to be printed."""
+"""Draws one chart of a scene on paper with matplotlib."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Polygon
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from dgn_viewer.figures.provenance import Provenance
-from dgn_viewer.scene.axes import Range, chart_range, thinned
-from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins, arrange, spread
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp, Scene
+from dgn_viewer.figures.chart_margins import BAR, KEY, ChartFit, drawn_range, x_ticks, y_ticks
+from dgn_viewer.figures.figure_style import FigureStyle
+from dgn_viewer.figures.paper import FRAME, WHITE, Paper
+from dgn_viewer.figures.set_text import LINE, fitting, settable, width_of
+from dgn_viewer.scene.axes import Range, thinned
+from dgn_viewer.scene.chart_layout import Box, ChartPlace, spread
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Ramp
 from dgn_viewer.scene.mark_labels import mark_names
-from dgn_viewer.scene.ticks import Tick, axis_label, axis_ticks, bar_ticks, spaced
+from dgn_viewer.scene.ticks import Tick, bar_ticks
 from dgn_viewer.scene.typeset import plain
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import LIGHT
 
-WIDTH = 504.0  # points: 7 inches, the text width of a page
-PAPER = "#FFFFFF"
-TITLE, LABEL, SMALL = 9.0, 7.5, 6.5  # type sizes in points
-_EDGE = 8.0
-_LETTER = 0.56  # mean width of a letter as a share of its size
-_BAR = 6.0
 _POINTS = 4000  # of a curve on paper; exported numbers hold all of them
+_FAINT = 0.4  # opacity of raw values behind a smoothed line
 _DASHES = {"solid": "-", "dash": (0, (4, 2)), "dot": (0, (1, 1.5)), "dashdot": "-."}
 
-
-@contextmanager
-def print_style() -> Iterator[None]:
-    """Fonts that stay text: embedded as TrueType in PDF, as letters in SVG."""
-    settings: Any = {
-        "pdf.fonttype": 42,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "dgn-viewer",
-        "font.family": "DejaVu Sans",
-        "mathtext.fontset": "dejavusans",
-        "hatch.linewidth": 0.5,
-        "path.simplify": False,
-    }
-    with rc_context(settings):
-        yield
+CORNER = 9.0  # points: the hatched corner of an estimate
 
 
-def draw_figure(scene: Scene, context: Provenance) -> Figure:
-    """The figure of a scene; call inside `print_style`, in which it has to be saved as well."""
-    lines = _caption(scene, context)
-    below = len(lines) * (SMALL + 3.0) + 6.0
-    rows = {chart.row for chart in scene.charts}
-    low = {chart.row for chart in scene.charts if chart.small}
-    inner = 190.0 * max(len(rows - low), 1) + 70.0 * len(low)
-    height = inner + below + 2 * _EDGE
-    figure = Figure(figsize=(WIDTH / 72.0, height / 72.0), facecolor=PAPER)
-    margins = {chart.key: _margins(chart) for chart in scene.charts}
-    places = arrange(scene.charts, margins, WIDTH - 2 * _EDGE, inner)
-    page = _Page(figure, height)
-    for chart in scene.charts:
-        _draw_chart(page, chart, places[chart.key])
-    for index, line in enumerate(lines):
-        y = height - below - _EDGE + 4.0 + (index + 1) * (SMALL + 3.0)
-        page.text(_EDGE, y, line, SMALL, LIGHT.muted)
-    return figure
-
-
-class _Page:
-    """A figure measured in points from its left top corner, as scenes are arranged."""
-
-    def __init__(self, figure: Figure, height: float) -> None:
-        self.figure = figure
-        self.height = height
-
-    def axes(self, box: Box) -> Axes:
-        """Axes whose data area is this box."""
-        share = (
-            (box.x + _EDGE) / WIDTH,
-            1.0 - (box.y + _EDGE + box.height) / self.height,
-            box.width / WIDTH,
-            box.height / self.height,
-        )
-        axes = self.figure.add_axes(share)
-        axes.tick_params(length=0, pad=3, labelsize=LABEL, labelcolor=LIGHT.muted)
-        for spine in axes.spines.values():
-            spine.set_color("#9AA1AC")
-            spine.set_linewidth(0.5)
-        return axes
-
-    def text(self, x: float, y: float, words: str, size: float, colour: str, **more: str) -> None:
-        """Words on the page, their base line at y."""
-        self.figure.text(x / WIDTH, 1.0 - y / self.height, words, size=size, color=colour, **more)  # type: ignore[arg-type]  # matplotlib's Text properties
-
-
-def _caption(scene: Scene, context: Provenance) -> list[str]:
-    facts = ", ".join(f"{fact.name} = {fact.value}" for fact in scene.facts)
-    lines = [context.caption, facts, scene.note]
-    return [line for line in lines if line]
-
-
-def _wide(words: str, size: float = LABEL) -> float:
-    return len(plain(words)) * size * _LETTER
-
-
-def _drawn(chart: Chart) -> tuple[Range, Range]:
-    """What the chart shows, in drawn coordinates (powers of ten on logarithmic axes)."""
-    x, y = chart_range(chart)
-    return _powers(x, chart.x), _powers(y, chart.y)
-
-
-def _powers(reach: Range, axis: Axis) -> Range:
-    return (float(np.log10(reach[0])), float(np.log10(reach[1]))) if axis.log else reach
-
-
-def _margins(chart: Chart) -> Margins:
-    if chart.small:
-        return Margins(1.0, LABEL + 5.0, 1.0, 3.0)
-    x, y = _drawn(chart)
-    left = max((_wide(text) for _, text in axis_ticks(chart.y, y, 5)), default=0.0) + 5.0
-    left += LABEL + 4.0 if chart.y.label else 0.0
-    top = TITLE + 7.0 + (LABEL + 3.0 if chart.marks else 0.0)
-    bottom = (LABEL + 5.0 if axis_ticks(chart.x, x, 5) else 3.0) + (LABEL + 4.0)
-    right = 6.0
-    if chart.matrix is not None and chart.matrix.bar:
-        ticks = max((_wide(text) for _, text in bar_ticks(chart)), default=0.0)
-        right += 4.0 + _BAR + 4.0 + ticks + 4.0 + LABEL
-    names = [curve.name for curve in chart.curves if curve.name]
-    if names:
-        right += max(_wide(name) for name in names) + 4.0
-    return Margins(left, top, right, bottom)
-
-
-def _draw_chart(page: _Page, chart: Chart, place: ChartPlace) -> None:
-    box, room = place.box, place.room
-    axes = page.axes(box)
-    axes.set_gid(chart.key)
-    size = LABEL if chart.small else TITLE
-    top = box.y + _EDGE - room.top + size + (1.0 if not chart.small else 2.0)
-    weight = "normal" if chart.small else "bold"
-    page.text(box.x + _EDGE, top, chart.title, size, LIGHT.text, weight=weight)
+def draw_chart(paper: Paper, name: str, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
+    """Draw at a place measured from the paper's left top; `name`: of its axes in the file."""
+    box, room, style = place.box, place.room, paper.style
+    axes = paper.axes(box, name)
+    _draw_title(paper, chart, place, fit)
     if chart.matrix is not None:
-        _draw_matrix(page, axes, chart, chart.matrix, box)
+        _draw_matrix(paper, axes, chart, chart.matrix, box, fit)
     else:
-        _draw_curves(axes, chart, box)
-    _set_axes(axes, chart, box)
-    _draw_marks(axes, chart, box)
+        _draw_curves(axes, chart)
+    if chart.small:
+        axes.xaxis.set_major_locator(NullLocator())
+        axes.yaxis.set_major_locator(NullLocator())
+        return
+    _set_axes(axes, chart, box, fit, style)
+    if fit.key:
+        _draw_key(paper, chart, Box(box.x, box.y - room.top, box.width, room.top), fit)
+    _draw_marks(axes, chart, place, style)
+
+
+def _draw_title(paper: Paper, chart: Chart, place: ChartPlace, fit: ChartFit) -> None:
+    style, box = paper.style, place.box
+    size = style.small if chart.small else style.size
+    weight = "normal" if chart.small else "bold"
+    left = box.x if chart.small else box.x - place.room.left
+    if chart.chosen:
+        weight = "bold"
+    for index, line in enumerate(fit.title):
+        y = box.y - place.room.top + size + index * size * LINE
+        paper.text(left, y, line, size, LIGHT.text, weight=weight)
+
+
+def _draw_key(paper: Paper, chart: Chart, room: Box, fit: ChartFit) -> None:
+    """Names of curves above the frame, each behind a piece of its line."""
+    small = paper.style.small
+    curves = {curve.name: curve for curve in chart.curves if not curve.faint}
+    y = room.y + len(fit.title) * paper.style.size * LINE + small
+    for row in fit.key:
+        x = room.x
+        for name in row:
+            curve, height = curves[name], 1.0 - (y - small * 0.35) / paper.height
+            ends = [x / paper.width, (x + KEY - 4.0) / paper.width]
+            paper.figure.add_artist(
+                Line2D(ends, [height, height], **_line(curve))  # type: ignore[arg-type]  # as in axes.plot
+            )
+            paper.text(x + KEY, y, name, small, LIGHT.text)
+            x += KEY + width_of(name, small) + 8.0
+        y += small * LINE
 
 
 def _colours(ramp: Ramp) -> ListedColormap:
@@ -155,30 +83,45 @@ def _colours(ramp: Ramp) -> ListedColormap:
     return ListedColormap(table.tolist(), name=f"dgn-{ramp}")  # NaN is transparent
 
 
-def _draw_matrix(page: _Page, axes: Axes, chart: Chart, matrix: Matrix, box: Box) -> None:
+def _draw_matrix(
+    paper: Paper, axes: Axes, chart: Chart, matrix: Matrix, box: Box, fit: ChartFit
+) -> None:
     colours = _colours(matrix.ramp)
     axes.imshow(
-        np.ma.masked_invalid(matrix.values.astype(np.float64)),
-        cmap=colours,
-        vmin=matrix.low,
-        vmax=matrix.high,
-        interpolation="none",
-        aspect="auto",
-    )
+        np.ma.masked_invalid(matrix.values.astype(np.float64)), cmap=colours,
+        vmin=matrix.low, vmax=matrix.high, interpolation="none", aspect="auto",
+    )  # fmt: skip
     if not chart.small:
         for value in chart.y.lines:
-            axes.axhline(value, color=PAPER, linewidth=0.5)
+            axes.axhline(value, color=WHITE, linewidth=0.5)
         for value in chart.x.lines:
-            axes.axvline(value, color=PAPER, linewidth=0.5)
+            axes.axvline(value, color=WHITE, linewidth=0.5)
     for column in matrix.dead_columns:
         axes.axvspan(
             column - 0.5, column + 0.5, facecolor="none", edgecolor=LIGHT.muted,
             hatch="//////", linewidth=0.0,
         )  # fmt: skip
+    if matrix.estimated:
+        wide, high = (min(CORNER / side, 1 / 3) for side in (box.width, box.height))
+        corners = ((1.0 - wide, 1.0), (1.0, 1.0), (1.0, 1.0 - high))
+        axes.add_patch(
+            Polygon(corners, transform=axes.transAxes, facecolor=WHITE, edgecolor=LIGHT.muted,
+                    hatch="//////", linewidth=0.5, zorder=4, gid=f"{axes.get_gid()}.estimated")
+        )  # fmt: skip
     if not matrix.bar or chart.small:
         return
-    bar = page.axes(Box(box.x + box.width + 6.0, box.y, _BAR, box.height))
-    bar.set_gid(f"{chart.key}.bar")
+    style = paper.style
+    below, above = (BAR if beyond else 0.0 for beyond in matrix.beyond)
+    tall = box.height - below - above
+    room = Box(box.x + box.width + 6.0, box.y + above, BAR, tall)
+    bar = paper.axes(room, f"{axes.get_gid()}.bar")
+    for size, base, tip, value in ((above, 1.0, 1.0, 1.0), (below, 0.0, -1.0, 0.0)):
+        if size:  # values lie beyond this end
+            corners = ((0.0, base), (1.0, base), (0.5, base + tip * size / tall))
+            bar.add_patch(
+                Polygon(corners, transform=bar.transAxes, clip_on=False, linewidth=0.5,
+                        facecolor=colours(value), edgecolor=FRAME)
+            )  # fmt: skip
     bar.imshow(
         np.linspace(1.0, 0.0, ramps.EMPTY)[:, None], cmap=colours, interpolation="none",
         aspect="auto", extent=(0.0, 1.0, matrix.low, matrix.high),
@@ -187,51 +130,50 @@ def _draw_matrix(page: _Page, axes: Axes, chart: Chart, matrix: Matrix, box: Box
     bar.yaxis.tick_right()
     _fix_ticks(bar, "y", bar_ticks(chart))
     bar.yaxis.set_label_position("right")
-    bar.set_ylabel(matrix.bar, size=LABEL, color=LIGHT.muted, labelpad=3)
+    bar.set_ylabel(
+        "\n".join(map(settable, fit.bar)), size=style.size, color=LIGHT.muted, labelpad=2
+    )
 
 
-def _draw_curves(axes: Axes, chart: Chart, box: Box) -> None:
-    for curve in chart.curves:
-        x, y = thinned(curve.x, curve.y, -np.inf, np.inf, _POINTS)
-        axes.plot(
-            x,
-            y,
-            color=LIGHT.role(curve.role),
-            linestyle=_DASHES[curve.dash],
-            linewidth=1.4 if curve.thick else 0.8,
-            marker="o" if curve.marker else None,
-            markersize=2.0,
-            gid=f"{chart.key}.{plain(curve.name) or 'curve'}",
-        )
+def _line(curve: Curve) -> dict[str, object]:
+    return {
+        "color": LIGHT.role(curve.role),
+        "alpha": _FAINT if curve.faint else None,
+        "linestyle": _DASHES[curve.dash],
+        "linewidth": 1.4 if curve.thick else 0.8,
+        "marker": "o" if curve.marker else None,
+        "markersize": 2.0,
+    }
+
+
+def _draw_curves(axes: Axes, chart: Chart) -> None:
+    for index, curve in enumerate(chart.curves):
+        x, y = thinned(curve.x, curve.y, -np.inf, np.inf, _POINTS, chart.x.log)
+        name = f"{axes.get_gid()}.{plain(curve.name) or f'curve {index}'}"
+        name += ".smoothed" if curve.smoothed else ""
+        axes.plot(x, y, **_line(curve), gid=name)  # type: ignore[arg-type]  # matplotlib's Line2D properties
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.grid(axis="y", color=LIGHT.line, linewidth=0.4)
     axes.set_axisbelow(True)
 
 
-def _set_axes(axes: Axes, chart: Chart, box: Box) -> None:
-    if chart.small:
-        axes.xaxis.set_major_locator(NullLocator())
-        axes.yaxis.set_major_locator(NullLocator())
-        return
-    x, y = _drawn(chart)
+def _set_axes(axes: Axes, chart: Chart, box: Box, fit: ChartFit, style: FigureStyle) -> None:
+    x, y = drawn_range(chart)
     if chart.matrix is None:
         for which, axis, reach in (("x", chart.x, x), ("y", chart.y, y)):
             if axis.log:
                 getattr(axes, f"set_{which}scale")("log")
             low, high = (10.0 ** reach[0], 10.0 ** reach[1]) if axis.log else reach
             getattr(axes, f"set_{which}lim")(low, high)
-        _draw_ends(axes, chart, y, box)
-    columns = axis_ticks(chart.x, x, max(2, min(5, int(box.width / 40))))
-    places = [(value - x[0]) / (x[1] - x[0]) * box.width for value, _ in columns]
-    kept = spaced(columns, places, [_wide(text) / 2 + 1.5 for _, text in columns])
-    _fix_ticks(axes, "x", [columns[index] for index in kept], chart.x.log)
-    rows = axis_ticks(chart.y, y, 5 if box.height > 70 else 3)
-    places = [(value - y[0]) / (y[1] - y[0]) * box.height for value, _ in rows]
-    kept = spaced(rows, places, [LABEL * 0.6] * len(rows))
-    _fix_ticks(axes, "y", [rows[index] for index in kept], chart.y.log)
-    axes.set_xlabel(axis_label(chart.x), size=LABEL, color=LIGHT.muted, labelpad=2)
-    axes.set_ylabel(axis_label(chart.y), size=LABEL, color=LIGHT.muted, labelpad=2)
+        if not fit.key:
+            _draw_ends(axes, chart, y, box, style)
+    _fix_ticks(axes, "x", x_ticks(chart, box, style, fit.turned), chart.x.log)
+    if fit.turned:
+        axes.tick_params(axis="x", labelrotation=90)
+    _fix_ticks(axes, "y", y_ticks(chart, box, style), chart.y.log)
+    axes.set_xlabel(settable(fit.x_label), size=style.size, color=LIGHT.muted, labelpad=2)
+    axes.set_ylabel(settable(fit.y_label), size=style.size, color=LIGHT.muted, labelpad=2)
 
 
 def _fix_ticks(
@@ -241,39 +183,55 @@ def _fix_ticks(
     places = [10.0**value if log else value for value, _ in ticks]
     axis.set_major_locator(FixedLocator(places))
     axis.set_minor_locator(NullLocator())
-    axis.set_ticklabels([text for _, text in ticks])
+    axis.set_ticklabels([settable(text) for _, text in ticks])
 
 
-def _draw_marks(axes: Axes, chart: Chart, box: Box) -> None:
-    """Upright dashed lines, named above the frame."""
-    (low, high), _ = _drawn(chart)
+def _draw_marks(axes: Axes, chart: Chart, place: ChartPlace, style: FigureStyle) -> None:
+    """Upright lines, named once in the lane of events below."""
+    (low, high), _ = drawn_range(chart)
     span = (high - low) or 1.0
-    marks = [mark for mark in chart.marks if low <= mark.x <= high]
-    for mark in marks:
+    placed = [(_drawn_x(mark.x, chart.x), mark) for mark in chart.marks]
+    marks = [(x, mark) for x, mark in placed if low <= x <= high]
+    for _, mark in marks:
         axes.axvline(mark.x, color=LIGHT.muted, linewidth=0.6, linestyle=(0, (3, 2)))
-    inside = [((mark.x - low) / span * box.width, mark.label) for mark in marks]
-    for name in mark_names(inside, _wide, box.width):
-        place = (name.left / box.width, 1.0 + 4.0 / box.height)
+    box, room = place.box, place.room
+    if not room.lane:
+        return
+    inside = [((x - low) / span * box.width, mark.label) for x, mark in marks]
+    end = box.width
+    for name in mark_names(inside, lambda words: width_of(words, style.small), box.width):
+        words = fitting(name.text, style.small, end - name.left)  # a crowd may be wider
+        end = name.left - 4.0
         axes.text(
-            *place, name.text, transform=axes.transAxes, size=LABEL, color=LIGHT.text
+            name.left / box.width, (3.0 - room.bottom) / box.height, settable(words),
+            transform=axes.transAxes, size=style.small, color=LIGHT.text,
+            gid=f"{axes.get_gid()}.event",
         )  # fmt: skip
 
 
-def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box) -> None:
+def _drawn_x(x: float, axis: Axis) -> float:
+    """A place on the axis as drawn; NaN where a logarithmic axis has none for it."""
+    if not axis.log:
+        return x
+    return float(np.log10(x)) if x > 0 else float("nan")
+
+
+def _draw_ends(axes: Axes, chart: Chart, y: Range, box: Box, style: FigureStyle) -> None:
     """Names of curves at the right of the frame instead of a legend."""
     ends: list[tuple[Curve, float]] = []
     for curve in chart.curves:
         finite = curve.y[np.isfinite(curve.y)]
-        if not curve.name or finite.size == 0 or (chart.y.log and finite[-1] <= 0):
+        if not curve.name or curve.faint or finite.size == 0 or (chart.y.log and finite[-1] <= 0):
             continue
         value = float(np.log10(finite[-1])) if chart.y.log else float(finite[-1])
         if y[0] <= value <= y[1]:
             ends.append((curve, (value - y[0]) / (y[1] - y[0]) * box.height))
     if not ends:
         return
-    places = spread([place for _, place in ends], LABEL + 2.0, LABEL / 2, box.height - LABEL / 2)
+    half = style.small / 2
+    places = spread([place for _, place in ends], style.small * LINE, half, box.height - half)
     for (curve, _), place in zip(ends, places, strict=True):
         axes.text(
-            1.0 + 4.0 / box.width, place / box.height, curve.name, transform=axes.transAxes,
-            size=LABEL, color=LIGHT.role(curve.role), va="center",
+            1.0 + 4.0 / box.width, place / box.height, settable(curve.name),
+            transform=axes.transAxes, size=style.small, color=LIGHT.role(curve.role), va="center",
         )  # fmt: skip

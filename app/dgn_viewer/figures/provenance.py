@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.scene.panel_readings import before, remarks
+from dgn_viewer.scene.panel_spec import PanelSpec, View
 from dgn_viewer.scene.run_text import data_in_words, net_in_words
 
 
@@ -18,11 +20,24 @@ class Provenance:
     network: str = ""
     seed: int | None = None
     step: int = 0
+    before: str = ""  # 'before FR-II': it is of the network as it was before this
+    examples: str = ""  # '64 probe examples, exact'
 
     @property
     def caption(self) -> str:
-        """'NPK spectrum · step 12,480 · DL · digits · fc 64×5 · seed 0'."""
-        parts = [self.title, f"step {self.step:,}", self.regime, self.data, self.network]
+        """'NTK · step 7 · 64 probe examples, exact · DL · digits · fc 64×5 · seed 0'."""
+        return " · ".join(part for part in (self.picture, self.run) if part)
+
+    @property
+    def picture(self) -> str:
+        """What panels of one run do not have in common: title, step and probe examples."""
+        step = ", ".join(filter(None, (f"step {self.step:,}", self.before)))
+        return " · ".join(part for part in (self.title, step, self.examples) if part)
+
+    @property
+    def run(self) -> str:
+        """What the panels of one run have in common."""
+        parts = [self.regime, self.data, self.network]
         if self.seed is not None:
             parts.append(f"seed {self.seed}")
         return " · ".join(part for part in parts if part)
@@ -31,12 +46,21 @@ class Provenance:
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
 
-def context_of(view: View, title: str, step: int) -> Provenance:
-    """The context of data of one step, seen in this view."""
+@dataclass(frozen=True)
+class FigurePanel:
+    """What one panel shows, ready for a figure. `name`: the panel's id, for files and axes."""
+
+    name: str
+    scene: Scene
+    context: Provenance
+
+
+def context_of(view: View, spec: PanelSpec, step: int) -> Provenance:
+    """The context of what a panel shows of one step, seen in this view."""
+    said = before(spec, view), " · ".join(remarks(spec, view))
     run = view.run
     if run is None:
-        return Provenance(title, view.regime, step=step)
+        return Provenance(spec.title, view.regime, "", "", None, step, *said)
     config = run.config
-    return Provenance(
-        title, view.regime, data_in_words(config.data), net_in_words(run), config.seed, step
-    )
+    about = data_in_words(config.data), net_in_words(run), config.seed
+    return Provenance(spec.title, view.regime, *about, step, *said)

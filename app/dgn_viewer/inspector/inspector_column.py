@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
+    QMainWindow,
     QToolButton,
     QWidget,
 )
 
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import CloseFile, Command, CompareFile, ListRuns
+from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
+from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.inspector.pages.about_page import AboutPage
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
 from dgn_viewer.inspector.pages.file_page import FilePage
+from dgn_viewer.inspector.pages.program_page import ProgramPage
 from dgn_viewer.inspector.pages.run_page import RunPage
 from dgn_viewer.inspector.pages.runs_page import RunsPage
+from dgn_viewer.inspector.pages.settings_page import SettingsPage
 from dgn_viewer.scene.panel_spec import PanelSpec
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import LIGHT, Theme
@@ -29,7 +34,9 @@ from dgn_viewer.widgets.layouts import column, row, scrolling
 
 WIDTH = 400
 _LEAST_WIDTH = 352
-Page = AboutPage | ExperimentPage | FilePage | RunPage | RunsPage
+_SHARE = 0.45  # of the window, that the column may have
+_SPLITTER = 8  # pixels beside the column in which the mouse takes the splitter
+Page = AboutPage | ExperimentPage | FilePage | ProgramPage | RunPage | RunsPage | SettingsPage
 
 
 class Inspector(QFrame):
@@ -37,6 +44,8 @@ class Inspector(QFrame):
 
     page_opened = Signal()
     closed = Signal()
+    run_export_wanted = Signal(object)  # a `RecordedRun`
+    run_trash_wanted = Signal(tuple)  # folders of runs
 
     def __init__(self, send: Callable[[Command], None]) -> None:
         super().__init__()
@@ -45,6 +54,9 @@ class Inspector(QFrame):
         self._send = send
         self._theme = LIGHT
         self.run_page = RunPage(send)  # kept: what was filled in stays filled in
+        self.runs_page = RunsPage(send, LIGHT)  # kept: what is ticked stays drawn
+        self.runs_page.export_wanted.connect(self.run_export_wanted)
+        self.runs_page.trash_wanted.connect(self.run_trash_wanted)
         self.page: Page | None = None
         self.state = RunState()
         self._title = ElidedLabel()
@@ -62,9 +74,9 @@ class Inspector(QFrame):
         self._open(self.run_page)
 
     def show_runs(self) -> None:
-        self._open(RunsPage(self._send, self._theme))
+        self._open(self.runs_page)
 
-    def show_page(self, page: ExperimentPage) -> None:
+    def show_page(self, page: ExperimentPage | ProgramPage | SettingsPage) -> None:
         """A page that somebody else has made."""
         self._open(page)
 
@@ -82,8 +94,10 @@ class Inspector(QFrame):
         match event:
             case events.FileListed():
                 self._on_listed(event)
-            case events.RunsListed() if isinstance(self.page, RunsPage):
-                self.page.show_runs(event)
+            case CheckProgress() | NetworkChecked() if isinstance(self.page, FilePage):
+                self.page.on_event(event)
+            case RunsListed():
+                self.runs_page.show_runs(event)
             case events.RunShown() if isinstance(self.page, RunsPage):
                 self._send(ListRuns())  # the run before has ended
             case events.RunContinued() if isinstance(self.page, RunsPage):
@@ -97,13 +111,15 @@ class Inspector(QFrame):
         self._theme = theme
         self._close.setIcon(icon("close", theme))
         self.setStyleSheet(f"#inspector, #inspector_page {{ background: {theme.panel}; }}")
-        self.run_page.set_theme(theme)
-        if self.page is not None and self.page is not self.run_page:
+        for kept in (self.run_page, self.runs_page):
+            kept.set_theme(theme)
+        if self.page not in (None, self.run_page, self.runs_page):
+            assert self.page is not None
             self.page.set_theme(theme)
 
     def leave(self) -> None:
         """Close the page; a listed file is forgotten."""
-        if isinstance(self.page, FilePage):
+        if isinstance(self.page, (FilePage, RunsPage)):
             self.page.leave()
         self._put_away()
 
@@ -125,9 +141,8 @@ class Inspector(QFrame):
         else:
             catalogue, run = self.state.catalogue, self.state.run
             known = catalogue.data if catalogue is not None else ()
-            data = tuple((entry.id, entry.title) for entry in known if entry.available)
             data_now = run.config.data if run is not None else None
-            self._open(FilePage(self._send, listed, self._theme, data, data_now))
+            self._open(FilePage(self._send, listed, self._theme, known, data_now))
 
     def _shows(self, ticket: int) -> bool:
         return isinstance(self.page, FilePage) and self.page.listed.ticket == ticket
@@ -148,34 +163,90 @@ class Inspector(QFrame):
         self.closed.emit()
 
     def _take_down(self) -> None:
-        """Take the page out; only the form of a new run is kept."""
+        """Take the page out; only the form of a new run and the table of runs are kept."""
         widget = self._place.takeWidget()
         self.page = None
         if widget is not None:
             widget.hide()
-            if widget is self.run_page:
+            if widget in (self.run_page, self.runs_page):
                 widget.setParent(self)
             else:
                 widget.deleteLater()
 
     def _lay_out(self) -> None:
-        self.run_page.setParent(self)
-        self.run_page.hide()
+        for kept in (self.run_page, self.runs_page):
+            kept.setParent(self)
+            kept.hide()
         head = row((self._title, 1), self._close, margins=(16, 8, 8, 4))
         column(head, (self._place, 1), into=self, spacing=0)
         self.setMinimumWidth(_LEAST_WIDTH)
 
 
 class InspectorDock(QDockWidget):
-    """A column of the window, so that panels are moved aside and not covered."""
+    """A column of the window, so that panels are moved aside and not covered.
 
-    def __init__(self, inspector: Inspector, window: QWidget) -> None:
+    It is as wide as its page wants, or as the user has drawn it, as far as panels keep their part.
+    """
+
+    def __init__(self, inspector: Inspector, window: QMainWindow) -> None:
         super().__init__("Inspector", window)
         self.setObjectName("dock.inspector")
         self.setTitleBarWidget(QWidget(self))  # the inspector has its own
         self.setAllowedAreas(Qt.DockWidgetArea.RightDockWidgetArea)
         self.setFeatures(QDockWidget.DockWidgetFeature.NoDockWidgetFeatures)
         self.setWidget(inspector)
-        inspector.page_opened.connect(self.show)
+        self._window = window
+        self._wanted = WIDTH
+        self._drawn: dict[int, int] = {}  # by what the page wants, what the user has given it
+        self._drawing = False
+        self._inspector = inspector
+        window.installEventFilter(self)
+        inspector.page_opened.connect(self._on_page)
         inspector.closed.connect(self.hide)
         self.hide()
+
+    def _on_page(self) -> None:
+        self._wanted = wanted_width(self._inspector.page)
+        self.show()
+        self.fit()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A wider window is wider for the panels; the splitter beside the column is the user's."""
+        if watched is not self._window:
+            return False
+        match event.type():
+            case QEvent.Type.Resize | QEvent.Type.Show:
+                self.fit()
+            case QEvent.Type.MouseButtonPress if isinstance(event, QMouseEvent):
+                beside = self.x() - event.position().x()
+                if self.isVisible() and 0 < beside <= _SPLITTER:
+                    self._drawing = True
+                    self.setMaximumWidth(self._most())
+            case QEvent.Type.MouseButtonRelease if self._drawing:
+                self._drawing = False
+                self._drawn[self._wanted] = self.width()
+                self.fit()
+        return False
+
+    def _most(self) -> int:
+        """The widest: panels keep their part of the window, and at least what they need."""
+        beside = self._window.minimumSizeHint().width() - self.minimumWidth()
+        width = self._window.width()
+        return max(self.minimumSizeHint().width(), min(round(_SHARE * width), width - beside))
+
+    def fit(self) -> None:
+        """Take the width that is due. Qt shares room out by the ratio of sizes that may not be
+        laid out yet, but it heeds the least and the most.
+        """
+        if not self.isVisible() or self._drawing:
+            return
+        least = self.minimumWidth()
+        self.setFixedWidth(min(self._drawn.get(self._wanted, self._wanted), self._most()))
+        if (room := self._window.layout()) is not None:
+            room.activate()
+        self.setMinimumWidth(least)  # so that the window may be made small
+
+
+def wanted_width(page: Page | None) -> int:
+    """Pixels that a page would like to have."""
+    return page.wanted_width if isinstance(page, RunsPage) else WIDTH

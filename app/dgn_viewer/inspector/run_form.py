@@ -6,12 +6,14 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QWidget
 
-from dgn_engine.config import PARTS, SETTINGS, RunConfig
+from dgn_engine.config import PARTS, SETTINGS, NetConfig, RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, DataEntry, NetEntry
 from dgn_engine.setting import Conditions, Setting, meets
+from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.collapsible import Collapsible
 from dgn_viewer.widgets.form_fields import PathField, PickBox, changes_of, value_of
@@ -166,6 +168,12 @@ class PlugInSection(SettingSection):
         self._show_chosen()
 
     def show_values(self, values: Mapping[str, Any]) -> None:
+        """Fill these in; a network of a file, which no catalogue has, is offered from now on."""
+        name = values["name"]
+        if self.name.findData(name) < 0 and NetConfig(name).of_file:
+            title = f"network of {NetConfig(name).short}"
+            self.name.addItem(title, name)
+            self.name.setItemData(self.name.count() - 1, tip(title), Qt.ItemDataRole.ToolTipRole)
         super().show_values(values)
         self._show_chosen()
         self.options.show_values(dict(values["options"]))

@@ -217,7 +217,7 @@ class StripCanvas(QWidget):
             turn="" if state.own_gates else state.turn_in_words(feature),
             movable=state.movable,
             about=state.about_gates(feature, column),
-            label=f"Gate layer {feature + 1}, used by value layer {column + 1}",
+            label=f"G{feature + 1} over layer {column + 1}",
         )
 
     def resizeEvent(self, event: QResizeEvent) -> None:

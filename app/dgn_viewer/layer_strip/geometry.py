@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF
 HEIGHT = 108
 LABELS = 76  # width of the row names
 TERMINAL = 56  # width of 'x' and of 'ŷ'
-LEAST_PITCH = 48
+LEAST_PITCH = 40
 _WIDEST_BOX = 176
 
 
@@ -28,7 +28,8 @@ class StripGrid:
 
     @property
     def box_width(self) -> float:
-        return min(self.pitch - (28 if self.pitch > 100 else 14), _WIDEST_BOX)
+        between = 28 if self.pitch > 100 else 14 if self.pitch >= 48 else 7
+        return min(self.pitch - between, _WIDEST_BOX)
 
     def middle(self, column: int) -> float:
         return LABELS + TERMINAL + self.pitch * (column + 0.5)

@@ -21,10 +21,12 @@ from dgn_viewer.layer_strip.canvas import StripCanvas
 from dgn_viewer.layer_strip.geometry import HEIGHT
 from dgn_viewer.layer_strip.rotation_menu import RotationMenu, RotationRequests
 from dgn_viewer.layer_strip.strip_state import Order, StripState, Turn, strip_state
+from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.layouts import column, push_button, row
 
-_SIDE = 208  # width of the column of words
+_SIDE = 208  # width of the column of words …
+_NARROW_SIDE = 128  # … and where the chips need the room: the sentence is then in the tip
 
 
 class LayersStrip(QFrame):
@@ -112,7 +114,6 @@ class LayersStrip(QFrame):
     def _show(self) -> None:
         state = self._turning.shown(self._state)
         self.canvas.show_state(state)
-        self._say(self._headline, state.headline())
         self._sentence.setText(state.sentence())
         both = state.permuted and state.turned
         order = "Reset order and turns" if both else "Reset order"
@@ -120,11 +121,13 @@ class LayersStrip(QFrame):
         self.reset.setVisible((state.permuted or state.turned) and state.movable)
         self._fit_height()
 
-    def _say(self, label: QLabel, text: str) -> None:
+    def _say(self, label: QLabel, text: str, more: str, side: int) -> None:
         short = QFontMetricsF(label.font()).elidedText(
-            text, Qt.TextElideMode.ElideMiddle, _SIDE - 24
+            text, Qt.TextElideMode.ElideMiddle, side - 24 if side == _SIDE else 1.7 * side
         )
+        label.setWordWrap(side != _SIDE)  # then it takes two lines
         label.setText(short)
+        label.setToolTip(tip(f"{text}. {more}" if more else text))
         label.setAccessibleName(text)
         label.setVisible(bool(text))
 
@@ -147,7 +150,15 @@ class LayersStrip(QFrame):
         self._fit_height()
 
     def _fit_height(self) -> None:
-        scrolls = self.canvas.minimumWidth() > self.width() - _SIDE
+        """The words give way to the chips, then these scroll."""
+        least = self.canvas.minimumWidth()
+        side = _SIDE if least <= self.width() - _SIDE else _NARROW_SIDE
+        for label in (self._headline, self._sentence):
+            label.setFixedWidth(side - 12)
+        self._sentence.setVisible(side == _SIDE and bool(self._sentence.text()))
+        hidden = self._state.sentence() if side != _SIDE else ""
+        self._say(self._headline, self._state.headline(), hidden, side)
+        scrolls = least > self.width() - side
         self.setFixedHeight(HEIGHT + 1 + (10 if scrolls else 0))
 
 

@@ -75,7 +75,7 @@ def _over_steps(view: View) -> Chart:
     return Chart(
         key="over_steps",
         title="Equal gates, %",
-        x=step_axis(list(curves)),
+        x=step_axis(list(curves), view),
         y=Axis(),
         curves=curves,
         marks=view.marks,

@@ -25,7 +25,9 @@ from dgn_viewer.scene.elements import (
     Shown,
     finite_range,
 )
-from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.estimates import estimate_note, marked
+from dgn_viewer.scene.overlaid import alike, kernel_curves
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.ticks import number
 
 # Part of the kernel, its name, its role (one colour everywhere), its dash.
@@ -37,8 +39,11 @@ _PARTS: tuple[Part, ...] = (
 )
 
 
+_SCALES = {"cross": "by the diagonal of $K^V + K^F$"}
+
+_MEASURES: Values = (("trace", "trace"), ("norm", "norm"))
 SCALE = Option("scale", "Matrices", always(("unit", "unit diagonal"), ("raw", "as computed")))
-MEASURE = Option("measure", "Over steps", always(("trace", "trace"), ("norm", "norm")))
+MEASURE = Option("measure", "Over steps", lambda view: () if _stands(view) else _MEASURES)
 
 
 def draw(view: View) -> Shown:
@@ -51,17 +56,33 @@ def draw(view: View) -> Shown:
     parts = [part for part in _PARTS if part[0] in reading.arrays]
     charts = [_over_steps(view, reading, choice(view, MEASURE), len(parts))]
     scale = _unit(reading) if choice(view, SCALE) == "unit" else _as_computed(reading)
-    labels = reading.arrays["labels"]
     other = compared_reading(view, "ntk")
     both = [part for part in parts if other is not None and part[0] in other.arrays]
     if other is not None and view.compared is not None and both:
         return _with(view, reading, other, b_name(view.compared), charts[0], both[0])
     for column, (part, name, _, _) in enumerate(parts):
         last = column == len(parts) - 1
-        charts.append(_matrix(view, part, name, scale(part), labels, column + 1, last))
+        chart = _matrix(view, part, name, scale(part), reading, column + 1, last)
+        charts.append(_marked(view, chart, reading, part))
+    if parts and _stands(view):
+        charts = [replace(chart, column=chart.column - 1, narrow=None) for chart in charts[1:]]
     why = why_not_compared(view, "ntk") or _nothing_in_common(view, other)
-    note = " ".join(part for part in ("Mean over logits.", _over(reading), why) if part)
+    said = estimate_note(reading), alike(view, "ntk")[1]
+    words = ("Mean over logits.", _over(reading), why, *said)
+    note = " ".join(part for part in words if part)
     return Scene(tuple(charts), _facts(reading), reading.step, note)
+
+
+def _marked(view: View, chart: Chart, reading: Reading, part: str) -> Chart:
+    """With the errors of what is drawn; those of K^X at unit diagonal are not known."""
+    unit = choice(view, SCALE) == "unit"
+    return marked(chart, reading, part, f"{part}_unit_error" if unit else "")
+
+
+def _stands(view: View) -> bool:
+    """Whether there is one moment only, so that nothing is to be seen over steps."""
+    inspected = view.run is not None and bool(view.run.inspected)
+    return inspected and view.compared is None and not view.overlaid
 
 
 def _over(reading: Reading) -> str:
@@ -91,10 +112,12 @@ def _over_steps(view: View, reading: Reading, measure: str, parts: int) -> Chart
         label = f"|{name}|" if signed else name
         marker = bool(series.steps.size == 1)
         curves.append(Curve(label, series.steps, values, role, dash, marker=marker))
+    shown = tuple((part, name) for part, name, _, _ in _PARTS if part in reading.arrays)
+    curves = [*kernel_curves(alike(view, "ntk")[0], measure, shown), *curves]
     return Chart(
         key="over_steps",
         title="Trace" if measure == "trace" else "Frobenius norm",
-        x=step_axis(curves),
+        x=step_axis(curves, view),
         y=Axis(log=True),
         curves=tuple(curves),
         marks=view.marks,
@@ -109,21 +132,44 @@ def _with(
     unit = choice(view, SCALE) == "unit"
     pair = [(_unit(one) if unit else _as_computed(one))(part[0]) for one in (reading, other)]
     reach = max(reach for _, reach in pair)
-    labels = reading.arrays["labels"]
     charts = [
         replace(
-            _matrix(
-                view, part[0], f"{title}, {part[1]}", (values, reach), labels, place + 1, place == 1
+            _marked(
+                view,
+                _matrix(
+                    view,
+                    part[0],
+                    f"{title}, {part[1]}",
+                    (values, reach),
+                    one,
+                    place + 1,
+                    place == 1,
+                ),
+                one,
+                part[0],
             ),
             key=f"{part[0]}_{place}",
         )
-        for place, (title, (values, _)) in enumerate(zip(("A", name), pair, strict=True))
+        for place, (title, (values, _), one) in enumerate(
+            zip(("A", name), pair, (reading, other), strict=True)
+        )
     ]
-    curves = (*traces.curves, *_across(other, choice(view, MEASURE), traces))
+    same = len(reading.arrays["labels"]) == len(other.arrays["labels"])
+    across = tuple(_across(other, choice(view, MEASURE), traces)) if same else ()
+    curves = (*traces.curves, *across)
     traces = replace(traces, curves=curves, narrow=(0, 0, 1, 2))
     over = [f"{who}: {_over(one)}" for who, one in (("A", reading), (name, other)) if _over(one)]
-    note = " ".join(("Mean over logits.", *over, f"Lines across: {name}."))
-    return Scene((traces, *charts), _facts(reading), reading.step, note)
+    lines = (f"Lines across: {name}.",) if across else ()
+    if not same:  # a trace is a sum over the examples
+        lines = (f"No lines of {name}: it is read on another number of examples.",)
+    words = (
+        "Mean over logits.",
+        *over,
+        *lines,
+        estimate_note(reading, other),
+        alike(view, "ntk")[1],
+    )
+    return Scene((traces, *charts), _facts(reading), reading.step, " ".join(filter(None, words)))
 
 
 def _across(other: Reading, measure: str, traces: Chart) -> Iterator[Curve]:
@@ -167,10 +213,10 @@ def _unit(reading: Reading) -> Callable[[str], Scaled]:
 
 
 def _matrix(
-    view: View, part: str, name: str, scaled: Scaled, labels: Array, column: int, last: bool
+    view: View, part: str, name: str, scaled: Scaled, reading: Reading, column: int, last: bool
 ) -> Chart:
-    values, reach = scaled
-    unit = reach == 1.0
+    (values, reach), labels = scaled, reading.arrays["labels"]
+    unit = choice(view, SCALE) == "unit"
     matrix = Matrix(
         name=part,
         values=values,
@@ -178,6 +224,7 @@ def _matrix(
         low=-reach,
         high=reach,
         bar=("normalised" if unit else "kernel value") if last or not unit else "",
+        scale=_SCALES.get(part, "unit diagonal") if unit else "as computed",
     )
     chart = example_pairs(view, labels, part, name, matrix, column, column == 1)
     return replace(chart, narrow=(1, column - 1, 1, 1))

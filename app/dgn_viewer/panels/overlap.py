@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.scene.axes import example_pairs
 from dgn_viewer.scene.compared import b_name, compared_reading, why_not_compared
 from dgn_viewer.scene.elements import Array, Chart, Empty, Fact, Matrix, Scene, Shown
+from dgn_viewer.scene.estimates import errors_of, estimate_note, marked, mean_in_words
+from dgn_viewer.scene.matrix_colours import SPANS, ranged, span_range
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, Values, View, always, choice
 from dgn_viewer.scene.run_text import layer_values
-from dgn_viewer.scene.ticks import number
 
 
 def _parts(view: View) -> Values:
@@ -26,7 +29,9 @@ def _kinds(view: View) -> Values:
 
 KIND = Option("kind", "Sub-networks", _kinds)
 PART = Option("part", "Show", _parts)
-SCALE = Option("scale", "Colours", always(("unit", "0 to 1"), ("contrast", "off the diagonal")))
+# Off the diagonal first: Λ of a convolutional network lies close to 1 everywhere, that of a deep
+# dense one close to 0, and from 0 to 1 both are sheets of one colour.
+SCALE = Option("scale", "Colours", always(("pairs", "off the diagonal"), ("unit", "0 to 1")))
 
 
 def draw(view: View) -> Shown:
@@ -48,12 +53,16 @@ def draw(view: View) -> Shown:
     facts: list[Fact] = []
     for place, (kind, word, name) in enumerate(shown):
         values, last = reading.arrays[f"{kind}{suffix}"], place == len(shown) - 1
-        top = _largest_pair(values) if choice(view, SCALE) == "contrast" else 1.0
-        charts.append(_chart(view, kind, f"{word} {name}", values, labels, place, top, last))
-        facts.append(_mean(kind, name, values))
+        chart = _chart(view, kind, f"{word} {name}", values, labels, place, last or not _unit(view))
+        chart = marked(chart, reading, f"{kind}{suffix}")
+        charts.append(_coloured(view, chart, [values]))
+        facts.append(_mean(kind, name, values, errors_of(reading, f"{kind}{suffix}")))
     if not charts:
         return Empty("This layer has no overlap in the last frame; choose another.")
-    note = " ".join((_note(dict(reading.facts)), why_not_compared(view, "overlap"))).rstrip()
+    parts = [_note(view, dict(reading.facts)), why_not_compared(view, "overlap")]
+    if any(chart.matrix and chart.matrix.estimated for chart in charts):
+        parts.append(estimate_note(reading))
+    note = " ".join(part for part in parts if part)
     return Scene(tuple(charts), tuple(facts), reading.step, note)
 
 
@@ -64,23 +73,30 @@ def _compared(view: View, reading: Reading, kind: str, suffix: str) -> Shown:
     assert other is not None  # else there is no choice of a kind
     pairs = [("A", reading), (b_name(view.compared), other)]
     found = [
-        (name, one.arrays[f"{kind}{suffix}"])
+        (name, one.arrays[f"{kind}{suffix}"], one)
         for name, one in pairs
         if f"{kind}{suffix}" in one.arrays
     ]
     if not found:
         return Empty("This layer has no overlap in the last frame; choose another.")
-    contrast = choice(view, SCALE) == "contrast"
-    top = max(_largest_pair(values) for _, values in found) if contrast else 1.0
-    labels = reading.arrays["labels"]
+    every = [values for _, values, _ in found]
     charts = [
-        _chart(view, f"{kind}_{place}", name, values, labels, place, top, place == len(found) - 1)
-        for place, (name, values) in enumerate(found)
+        _coloured(view, marked(chart, one, f"{kind}{suffix}"), every)
+        for place, (name, values, one) in enumerate(found)
+        for last in (place == len(found) - 1,)
+        for labels in (one.arrays["labels"],)  # B may be read on fewer examples than A
+        for chart in (_chart(view, f"{kind}_{place}", name, values, labels, place, last),)
     ]
-    facts = tuple(_mean(kind, name.partition(" ")[0], values) for name, values in found)
+    facts = tuple(
+        _mean(kind, name.partition(" ")[0], values, errors_of(one, f"{kind}{suffix}"))
+        for name, values, one in found
+    )
     lacking = (name for name, one in pairs if f"{kind}{suffix}" not in one.arrays)
     missing = "".join(f" {name} has no such layer." for name in lacking)
-    return Scene(tuple(charts), facts, reading.step, _note(dict(reading.facts)) + missing)
+    note = f"{_note(view, dict(reading.facts))}{missing}"
+    if any(chart.matrix and chart.matrix.estimated for chart in charts):
+        note = f"{note} {estimate_note(reading, other)}"
+    return Scene(tuple(charts), facts, reading.step, note)
 
 
 def _chart(
@@ -90,18 +106,30 @@ def _chart(
     values: Array,
     labels: Array,
     column: int,
-    top: float,
-    last: bool,
+    bar: bool,
 ) -> Chart:
     matrix = Matrix(
         name=kind,
         values=values,
         ramp="sequential",
         low=0.0,
-        high=top,
-        bar="normalised overlap" if last or top < 1.0 else "",
+        high=1.0,
+        bar="normalised overlap" if bar else "",
+        scale="unit diagonal",
     )
     return example_pairs(view, labels, kind, title, matrix, column, column == 0)
+
+
+def _unit(view: View) -> bool:
+    return choice(view, SCALE) == "unit"
+
+
+def _coloured(view: View, chart: Chart, every: list[Array]) -> Chart:
+    """The chart in the range of pairs of all these matrices, or from 0 to 1 as it is."""
+    reach = None if _unit(view) else span_range(every, "pairs")
+    if reach is None or chart.matrix is None:
+        return chart
+    return replace(chart, matrix=ranged(chart.matrix, *reach, every))
 
 
 def _pairs(values: Array) -> Array:
@@ -110,22 +138,19 @@ def _pairs(values: Array) -> Array:
     return others[np.isfinite(others)]
 
 
-def _largest_pair(values: Array) -> float:
-    """The largest overlap of two different examples: in deep networks far below 1."""
-    pairs = _pairs(values)
-    return float(pairs.max()) if pairs.size and pairs.max() > 0 else 1.0
+def _mean(kind: str, name: str, values: Array, errors: Array | None) -> Fact:
+    value = mean_in_words(_pairs(values), None if errors is None else _pairs(errors))
+    about = f"Mean {kind} overlap of two different examples."
+    if errors is not None:
+        about += " An estimate: ± is at most one standard error."
+    return Fact(f"mean {name}", value, about)
 
 
-def _mean(kind: str, name: str, values: Array) -> Fact:
-    pairs = _pairs(values)
-    value = number(float(f"{pairs.mean():.3g}")) if pairs.size else "–"
-    return Fact(f"mean {name}", value, f"Mean {kind} overlap of two different examples.")
-
-
-def _note(facts: dict[str, str]) -> str:
+def _note(view: View, facts: dict[str, str]) -> str:
     sensitive = facts.get("gate") or facts.get("kappa") or ""
     parts = ["Unit diagonal; empty where an example has no active or sensitive path"]
-    return "; ".join([*parts, sensitive] if sensitive else parts) + "."
+    colours = "" if _unit(view) else f" Colours: {SPANS['pairs']}."
+    return "; ".join([*parts, sensitive] if sensitive else parts) + "." + colours
 
 
 PANEL = PanelSpec(

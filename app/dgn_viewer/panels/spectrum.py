@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,10 @@ from dgn_viewer.scene.elements import (
     Shown,
     finite_range,
 )
+from dgn_viewer.scene.estimates import errors_of, estimate_note, marked
+from dgn_viewer.scene.overlaid import spectrum_curves, spectrum_steps
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
+from dgn_viewer.scene.readout import with_error
 from dgn_viewer.scene.ticks import number
 
 SHOWN = ("spectrum", "alignment", "kernel")
@@ -40,9 +44,29 @@ def draw(view: View) -> Shown:
     if other is not None and view.compared is not None:
         return _with(view, reading, other, b_name(view.compared), shown)
     second = {"spectrum": _cumulative, "alignment": _alignment, "kernel": _kernel}
-    charts = (_eigenvalues(reading), second[shown](view, reading))
-    note = " ".join(part for part in (_note(reading), why_not_compared(view, "npk")) if part)
+    charts = (
+        _over(_eigenvalues(reading), spectrum_curves(view.overlaid, "eigenvalues")),
+        second[shown](view, reading),
+    )
+    more = (why_not_compared(view, "npk"), spectrum_steps(view.overlaid))
+    note = " ".join(part for part in (_note(reading), *more) if part)
     return Scene(charts, _facts(reading), reading.step, note)
+
+
+def _over(chart: Chart, others: Iterable[Curve]) -> Chart:
+    """The chart with other curves behind its own, in axes that reach as far as all of them."""
+    behind = tuple(others)
+    if not behind:
+        return chart
+    longest = max(float(curve.x[-1]) for curve in (*behind, *chart.curves))
+    x = replace(chart.x, limits=(0.5, longest + 0.5))
+    y = chart.y
+    if chart.y.log and y.limits is not None:
+        counted = [curve.y[curve.y > y.limits[0] / 1e3] for curve in behind]
+        highest = [float(values.max()) for values in counted if values.size]
+        lowest = [float(values.min()) for values in counted if values.size]
+        y = replace(y, limits=(min([y.limits[0], *lowest]), max([y.limits[1], *highest])))
+    return replace(chart, curves=(*behind, *chart.curves), x=x, y=y)
 
 
 def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -> Scene:
@@ -69,11 +93,14 @@ def _with(view: View, reading: Reading, other: Reading, name: str, shown: str) -
     else:
         charts = (_overlaid(_eigenvalues(reading), _eigenvalues(other)), _overlaid(ours, theirs))
     note = _note(reading) if shown == "kernel" else f"Dashed: {name}. {_note(reading)}"
+    if other.error:
+        note = f"{note} B: {other.facts.get('estimate', '')}. {estimate_note(other)}"
     return Scene(charts, _facts_of_both(reading, other), reading.step, note)
 
 
 def _overlaid(ours: Chart, theirs: Chart) -> Chart:
-    """The curves of both in the axes of A, which reach as far as both do."""
+    """The curves of both in the axes of A, which reach as far as both do; B may be read on more
+    examples."""
     limits = [axis.limits for axis in (ours.y, theirs.y) if axis.limits is not None]
     reach = (min(a for a, _ in limits), max(b for _, b in limits)) if limits else None
     curves = (
@@ -83,7 +110,9 @@ def _overlaid(ours: Chart, theirs: Chart) -> Chart:
         ),
         *(replace(c, name=f"A {c.name}".strip()) for c in ours.curves),
     )
-    return replace(ours, curves=curves, y=replace(ours.y, limits=reach))
+    across = [axis.limits for axis in (ours.x, theirs.x) if axis.limits is not None]
+    x = replace(ours.x, limits=max(across, key=lambda limits: limits[1], default=None))
+    return replace(ours, curves=curves, x=x, y=replace(ours.y, limits=reach))
 
 
 def _facts_of_both(reading: Reading, other: Reading) -> tuple[Fact, ...]:
@@ -111,9 +140,22 @@ def _eigenvalues(reading: Reading) -> Chart:
         title="Eigenvalues $ρ_i$",
         x=_rank_axis(reading),
         y=Axis(log=True, limits=_reach(values, reading.scalars.get("cutoff", 0.0))),
-        curves=(Curve("", _index(reading), values, role="text", marker=values.size <= 128),),
+        curves=(
+            *_band(reading),
+            Curve("", _index(reading), values, role="text", marker=values.size <= 128),
+        ),
         narrow=(0, 0, 1, 1),
     )
+
+
+def _band(reading: Reading) -> tuple[Curve, ...]:
+    """Of an estimate, one standard error above and below the eigenvalues that stand above it."""
+    errors = errors_of(reading, "eigenvalues")
+    if errors is None:
+        return ()
+    values, index = reading.arrays["eigenvalues"], _index(reading)
+    ends = (("+ error", values + errors), ("− error", values - errors))
+    return tuple(Curve(name, index, end, "muted", "dot", faint=True) for name, end in ends)
 
 
 def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
@@ -126,7 +168,8 @@ def _reach(values: Array, cutoff: float) -> tuple[float, float] | None:
 
 
 def _cumulative(view: View, reading: Reading) -> Chart:
-    return Chart(
+    others = () if view.compared is not None else spectrum_curves(view.overlaid, "cumulative")
+    chart = Chart(
         key="cumulative",
         title="Cumulative energy",
         x=_rank_axis(reading),
@@ -138,6 +181,7 @@ def _cumulative(view: View, reading: Reading) -> Chart:
         column=1,
         narrow=(1, 0, 1, 1),
     )
+    return _over(chart, others)
 
 
 def _aligned(reading: Reading) -> tuple[Curve, ...]:
@@ -177,9 +221,10 @@ def _kernel(view: View, reading: Reading) -> Chart:
         low=-reach if signed else 0.0,
         high=reach,
         bar="share of the trace",
+        scale="trace 1",
     )
     chart = example_pairs(view, labels, "kernel", "Kernel $H$ / trace $H$", matrix, 1)
-    return replace(chart, narrow=(1, 0, 1, 1))
+    return marked(replace(chart, narrow=(1, 0, 1, 1)), reading, "npk")
 
 
 def _facts(reading: Reading) -> tuple[Fact, ...]:
@@ -196,6 +241,15 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
         ("$ρ$ min", "rho_min", "Smallest eigenvalue of H / trace H."),
     )
     scalars = reading.scalars
+    errors = errors_of(reading, "eigenvalues")
+    if errors is not None:
+        largest, error = float(reading.arrays["eigenvalues"][0]), float(errors[0])
+        shown = with_error(largest, error) if np.isfinite(largest) else "below its error"
+        about = "Largest eigenvalue of H / trace H; ± bounds one standard error (Weyl)."
+        return (
+            Fact("$ρ$ max", shown, about),
+            Fact("ν", "not from an estimate", "ν and the rank hang on the smallest eigenvalues."),
+        )
     return tuple(
         Fact(name, number(float(f"{scalars[key]:.3g}")), about)
         for name, key, about in wanted
@@ -204,6 +258,9 @@ def _facts(reading: Reading) -> tuple[Fact, ...]:
 
 
 def _note(reading: Reading) -> str:
+    if reading.error:
+        seen = reading.facts.get("estimate", "")
+        return f"$H$ scaled to trace 1; {seen}. {estimate_note(reading)}"
     cutoff = reading.scalars.get("cutoff")
     text = "$H$ scaled to trace 1"
     if cutoff is not None:

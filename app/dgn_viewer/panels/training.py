@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from dgn_viewer.scene.axes import step_axis
 from dgn_viewer.scene.compared import b_name, compared_view
 from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Scene, Shown, finite_range
+from dgn_viewer.scene.overlaid import scalar_curves
 from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, always, choice
 
 SCALE = Option("scale", "Loss", always(("linear", "linear"), ("log", "logarithmic")))
@@ -19,7 +22,7 @@ def draw(view: View) -> Shown:
     loss, accuracy = _both(view, "loss", 1.0), _both(view, "accuracy", 100.0)
     if not loss and not accuracy:
         return Empty("Loss and accuracy on training batches and on the test set, from step 1 on.")
-    x = step_axis((*loss, *accuracy))
+    x = step_axis((*loss, *accuracy), view)
     charts = (
         Chart(
             key="loss",
@@ -41,15 +44,18 @@ def draw(view: View) -> Shown:
             narrow=(1, 0, 1, 1),
         ),
     )
-    own = [int(series.steps[-1]) for series in view.series.values() if series.steps.size]
+    scores = (series for (source, _), series in view.series.items() if source == "training")
+    own = [int(series.steps[-1]) for series in scores if series.steps.size]
     return Scene(charts, _facts(view), max(own, default=0), _note(view))
 
 
 def _both(view: View, quantity: str, scale: float) -> tuple[Curve, ...]:
-    """The curves of the run over those of the compared run (B), which are dashed."""
+    """The curves of the run over those of other runs and of the compared one (B), all dashed."""
     compared = compared_view(view)
     others = () if compared is None else _curves(compared, quantity, scale)
+    names = (f"test_{quantity}", f"train_{quantity}")
     return (
+        *scalar_curves(view.overlaid, "training", names, scale),
         *(replace(c, name=f"B {c.name}", role="compared", dash="dash") for c in others),
         *_curves(view, quantity, scale),
     )
@@ -87,15 +93,38 @@ def _reach(curves: tuple[Curve, ...]) -> tuple[float, float] | None:
 def _facts(view: View) -> tuple[Fact, ...]:
     facts: list[Fact] = []
     accuracy = view.series.get(("training", "test_accuracy"))
-    if accuracy is not None and accuracy.values.size:
-        facts.append(Fact("test", f"{accuracy.values[-1]:.2%}", "Accuracy on the whole test set."))
+    tested = accuracy is not None and bool(accuracy.values.size)
+    if accuracy is not None and tested:
+        last = f"{accuracy.values[-1]:.2%} at step {accuracy.steps[-1]:,}"
+        last += _before(view, "test_accuracy")
+        if view.tested:
+            facts.append(Fact("test", last, "Accuracy on the whole test set."))
+        else:
+            facts.append(_no_test(view, f" The last one: {last}."))
         best = finite_range(accuracy.values)[1]
-        facts.append(Fact("best", f"{best:.2%}", "Best test accuracy of this run so far."))
+        at = accuracy.steps[accuracy.values == best][:1].tolist()
+        where = f", at step {at[0]:,}" if at else ""
+        about = f"Best test accuracy of this run so far{where}."
+        facts.append(Fact("best", f"{best:.2%}", about))
+    elif not view.tested:
+        facts.append(_no_test(view))
     loss = view.series.get(("training", "train_loss"))
     if loss is not None and loss.values.size:
         about = "Mean loss over the training batches since the last measurement."
-        facts.append(Fact("train loss", f"{loss.values[-1]:.4g}", about))
+        value = f"{loss.values[-1]:.4g}" if np.isfinite(loss.values[-1]) else "not finite"
+        facts.append(Fact("train loss", value + _before(view, "train_loss"), about))
     return tuple(facts)
+
+
+def _no_test(view: View, last: str = "") -> Fact:
+    about = f"{view.regime} has gates for the training examples only: nothing is tested.{last}"
+    return Fact("test", f"none in {view.regime}", about)
+
+
+def _before(view: View, score: str) -> str:
+    """', before FR-II': the score is of the network as it was before this."""
+    later = view.outdated.get(score)
+    return f", before {later.label}" if later is not None else ""
 
 
 def _note(view: View) -> str:
@@ -105,6 +134,8 @@ def _note(view: View) -> str:
     note = f"{which.capitalize()} loss; train: mean over batches, test: the whole test set."
     if view.compared is not None and view.compared.series:
         note += f" Dashed: {b_name(view.compared)}."
+    if view.overlaid:
+        note += " Named lines: recorded runs, on the test set where it was measured."
     return note
 
 

@@ -17,6 +17,7 @@ from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.chart_layout import Margins
 from dgn_viewer.scene.elements import Axis, Chart
+from dgn_viewer.scene.mark_labels import LANE
 from dgn_viewer.scene.ticks import axis_label, axis_ticks, bar_ticks, spaced
 from dgn_viewer.style import ramps
 from dgn_viewer.style.theme import Theme
@@ -33,6 +34,11 @@ def drawn_values(values: Any, axis: Axis) -> Any:
         return values
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(values > 0, np.log10(values), np.nan)
+
+
+def drawn_at(value: float, axis: Axis) -> float:
+    """The drawn coordinate of one value; NaN where a logarithmic axis has no place for it."""
+    return float(drawn_values(np.float64(value), axis))
 
 
 def drawn_range(reach: Range, axis: Axis) -> Range:
@@ -54,15 +60,15 @@ class ChartStyle:
 
     @property
     def title(self) -> TextStyle:
-        return TextStyle(self.family, 12, bold=True)
+        return TextStyle(self.family, 12, True, self.theme.numbers)
 
     @property
     def small_title(self) -> TextStyle:
-        return TextStyle(self.family, 11)
+        return TextStyle(self.family, 11, numbers=self.theme.numbers)
 
     @property
     def label(self) -> TextStyle:
-        return TextStyle(self.family, 11)
+        return TextStyle(self.family, 11, numbers=self.theme.numbers)
 
     def colour(self, token: str, alpha: float = 1.0) -> QColor:
         """A token of the theme ('line', 'muted', …) as a colour."""
@@ -107,8 +113,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         left += max(*labels, style.label.width("0.00") if chart.y.ticks is None else 0.0) + PAD
     if chart.y.label:
         left += line + 2.0
-    top = style.title.height + 8.0 if chart.title else 8.0
-    top += line if chart.marks else 0.0
+    top = style.title.height + 8.0 if chart.title else 6.0
     bottom = line + PAD if axis_ticks(chart.x, x, 5) else PAD
     if chart.matrix is not None and chart.x.label:
         bottom += line
@@ -119,7 +124,7 @@ def margins(chart: Chart, style: ChartStyle, x: Range, y: Range) -> Margins:
         # The names of the curves stand there, and below them that of the axis.
         words = [axis_label(chart.x), *(curve.name for curve in chart.curves)]
         right += max(style.label.width(word) for word in words) + 2 * PAD
-    return Margins(left, top, right, bottom)
+    return Margins(left, top, right, bottom, LANE if chart.timed else 0.0)
 
 
 def paint_frame(
@@ -180,7 +185,8 @@ def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area
     most = max(2, min(5, int(box.width() / 56)))
     ticks = axis_ticks(chart.x, plot_area.x, most)
     base = box.bottom() + PAD + type_.ascent
-    limit = box.right() + PAD
+    # No label leaves its chart: that of a neighbour would run into it.
+    first, limit = box.left() - PAD, box.right() + PAD
     label = type_.shortened(axis_label(chart.x), box.width() + 40)
     if label and chart.matrix is None:  # at the end of the axis, which saves a line
         type_.paint(painter, QPointF(box.right() + PAD + 2, base), label, style.colour("muted"))
@@ -191,10 +197,10 @@ def _paint_columns(painter: QPainter, chart: Chart, style: ChartStyle, plot_area
         type_.paint(painter, below, label, style.colour("muted"))
     widths = [type_.width(text) for _, text in ticks]
     places = [
-        min(plot_area.across(value), limit - wide / 2)
+        min(max(plot_area.across(value), first + wide / 2), limit - wide / 2)
         for (value, _), wide in zip(ticks, widths, strict=True)
     ]
-    for index in spaced(ticks, places, [wide / 2 + 2.0 for wide in widths]):
+    for index in spaced(ticks, places, [wide / 2 + PAD for wide in widths]):
         point = QPointF(places[index] - widths[index] / 2, base)
         type_.paint(painter, point, ticks[index][1], style.colour("muted"))
 
@@ -204,9 +210,16 @@ def _paint_bar(painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF) 
     if matrix is None:
         return
     bar = QRectF(box.right() + 2 * PAD, box.top(), BAR, box.height())
-    painter.drawImage(bar, _ramp_image(ramps.table(matrix.ramp, style.theme).tobytes()))
+    below, above = matrix.beyond
+    bar = bar.adjusted(0, BAR if above else 0, 0, -BAR if below else 0)
+    table = ramps.table(matrix.ramp, style.theme)
+    painter.drawImage(bar, _ramp_image(table.tobytes()))
     painter.setPen(QPen(style.colour("line"), 1))
     painter.drawRect(bar)
+    if above:
+        _paint_arrow(painter, bar.topLeft(), bar.topRight(), -BAR, table[ramps.EMPTY - 1])
+    if below:
+        _paint_arrow(painter, bar.bottomLeft(), bar.bottomRight(), BAR, table[0])
     plot_area = PlotArea(bar, (0.0, 1.0), (matrix.low, matrix.high))
     ticks = bar_ticks(chart)
     widest = 0.0
@@ -221,6 +234,16 @@ def _paint_bar(painter: QPainter, chart: Chart, style: ChartStyle, box: QRectF) 
     if type_.width(matrix.bar) <= 1.5 * box.height():  # a stump of a word says nothing
         label = type_.shortened(matrix.bar, box.height() + 8)
         _paint_upright(painter, type_, label, bar.right() + PAD + widest + PAD, box, style)
+
+
+def _paint_arrow(
+    painter: QPainter, left: QPointF, right: QPointF, tall: float, colour: Any
+) -> None:
+    """The end of a colour bar that values lie beyond, in the colour that they have."""
+    tip = QPointF((left.x() + right.x()) / 2, left.y() + tall)
+    painter.setBrush(QColor(*(int(part) for part in colour[:3])))
+    painter.drawPolygon([left, tip, right])
+    painter.setBrush(Qt.BrushStyle.NoBrush)
 
 
 def _apart(places: Sequence[float], least: float) -> list[int]:
@@ -255,7 +278,7 @@ def _paint_upright(
 def frame_state(chart: Chart, style: ChartStyle, plot_area: PlotArea, room: Margins) -> State:
     """What `paint_frame` reads: everything but the values, the marks and the names of curves."""
     matrix = chart.matrix
-    bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar) if matrix else None
+    bar = (matrix.ramp, matrix.low, matrix.high, matrix.bar, matrix.beyond) if matrix else None
     return (chart.title, chart.small, chart.chosen, chart.x, chart.y, bar, style, plot_area, room)
 
 

@@ -17,14 +17,15 @@ from dgn_viewer.plots.chart_frame import (
     State,
     drawn_range,
     frame_state,
-    margins,
     undrawn,
 )
 from dgn_viewer.plots.chart_notes import follow_box, paint_cursor, paint_follow, paint_notes
 from dgn_viewer.plots.data_items import CurveItems, PictureItem
+from dgn_viewer.plots.event_lane import EventLane
 from dgn_viewer.scene.axes import Range, chart_range
 from dgn_viewer.scene.chart_layout import Box, ChartPlace, Margins
 from dgn_viewer.scene.elements import Chart
+from dgn_viewer.scene.mark_labels import Chip
 
 
 class _Field(pg.ViewBox):  # type: ignore[misc]  # pyqtgraph is untyped
@@ -68,10 +69,11 @@ class ChartItem(QGraphicsObject):
         self.chart = chart
         self.style = style
         self.following = True
-        self._wanted = Margins()
         self._room = Margins()
         self._place: tuple[Box, Margins] | None = None
         self._pointed: QPointF | None = None
+        self._lane: tuple[tuple[object, ...], EventLane | None] = ((), None)
+        self._pointed_steps: tuple[float, float] | None = None
         self._outer = QRectF()
         self._box = QRectF(0, 0, 10, 10)
         self._full: tuple[Range, Range] = ((0.0, 1.0), (0.0, 1.0))
@@ -115,13 +117,6 @@ class ChartItem(QGraphicsObject):
         self._curves.show(self.chart, self.style)
         self._showing = False
         self._repaint()
-
-    def wanted_room(self) -> Margins:
-        """Room for labels; grows with them but does not shrink, so that frames do not dance."""
-        fresh = margins(self.chart, self.style, *self._full)
-        left, right = max(fresh.left, self._wanted.left), max(fresh.right, self._wanted.right)
-        self._wanted = Margins(left, fresh.top, right, fresh.bottom)
-        return self._wanted
 
     def place(self, place: ChartPlace) -> None:
         """Put the data there (scene coordinates)."""
@@ -189,6 +184,9 @@ class ChartItem(QGraphicsObject):
         """Notes on top of the data (called by the item that lies above them)."""
         plot_area = self.plot_area()
         paint_notes(painter, self.chart, self.style, plot_area)
+        lane = self.lane()
+        if lane is not None:
+            lane.paint(painter, self._pointed_steps)
         if not self.following:
             paint_follow(painter, self.style, plot_area)
         if self._pointed is not None and not self.chart.small:
@@ -203,6 +201,32 @@ class ChartItem(QGraphicsObject):
         if place != self._pointed:
             self._pointed = place
             self._notes.update()
+
+    # The lane of events
+
+    def lane(self) -> EventLane | None:
+        """The lane below this chart as it stands; None where another chart of its column has it."""
+        below = self._room.bottom
+        key = (self.chart.marks, self.chart.x, self.plot_area(), self.style, below)
+        if key != self._lane[0]:
+            there = self._room.lane > 0
+            lane = EventLane(self.chart, self.style, self.plot_area(), below) if there else None
+            self._lane = (key, lane)
+        return self._lane[1]
+
+    def point_at_chip(self, chip: Chip | None) -> None:
+        """Show which chip is under the pointer."""
+        steps = None if chip is None else chip.steps
+        if steps != self._pointed_steps:
+            self._pointed_steps = steps
+            self._notes.update()
+
+    def show_steps(self, low: float, high: float) -> None:
+        """Zoom the time axis; values keep their range. `follow` goes back."""
+        self.following = False
+        reach = drawn_range((max(low, 1e-9) if self.chart.x.log else low, high), self.chart.x)
+        self.field.setXRange(*reach, padding=0)
+        self._repaint()
 
     # Inside
 
@@ -244,7 +268,8 @@ class ChartItem(QGraphicsObject):
             self._framed = framed
             self.update()
         matrix = chart.matrix
-        noted = (framed, self.following, chart.marks, matrix and matrix.dead_columns)
+        drawn_on = matrix and (matrix.dead_columns, matrix.estimated)
+        noted = (framed, self.following, chart.marks, drawn_on)
         if chart.curves or noted != self._noted:
             self._noted = noted
             self._notes.update()

@@ -6,15 +6,15 @@ import math
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRectF, Qt
-from PySide6.QtGui import QBrush, QPainter, QPen
+from PySide6.QtGui import QBrush, QPainter, QPen, QPolygonF
 
-from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea
+from dgn_viewer.plots.chart_frame import PAD, ChartStyle, PlotArea, drawn_at
 from dgn_viewer.plots.rich_text import TextStyle
 from dgn_viewer.scene.chart_layout import spread
 from dgn_viewer.scene.elements import Chart, Curve
-from dgn_viewer.scene.mark_labels import mark_names
 
 FOLLOW = "follow"
+CORNER = 16.0  # pixels: the hatched corner of an estimate
 
 
 def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
@@ -22,7 +22,8 @@ def paint_notes(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
     painter.save()
     painter.setClipRect(plot_area.box)
     _paint_lines(painter, chart, style, plot_area)
-    _paint_dead(painter, chart, style, plot_area)
+    paint_dead(painter, chart, style, plot_area)
+    paint_estimated(painter, chart, style, plot_area)
     painter.restore()
     _paint_marks(painter, chart, style, plot_area)
     _paint_ends(painter, chart, style, plot_area)
@@ -71,7 +72,8 @@ def _paint_lines(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: 
     painter.drawLines(lines)
 
 
-def _paint_dead(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+def paint_dead(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
+    """Hatch the units that are closed for every example."""
     if chart.matrix is None:
         return
     painter.setPen(Qt.PenStyle.NoPen)
@@ -81,23 +83,45 @@ def _paint_dead(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: P
         painter.drawRect(QRectF(left, plot_area.box.top(), right - left, plot_area.box.height()))
 
 
+def paint_estimated(
+    painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea
+) -> None:
+    """Hatch the upper right corner of a matrix whose entries have an error."""
+    if chart.matrix is None or not chart.matrix.estimated:
+        return
+    box = plot_area.box
+    side = min(CORNER, box.width() / 3, box.height() / 3)
+    corner = QPolygonF(
+        [
+            QPointF(box.right() - side, box.top()),
+            QPointF(box.right(), box.top()),
+            QPointF(box.right(), box.top() + side),
+        ]
+    )
+    painter.setPen(QPen(style.colour("muted"), 1))
+    painter.setBrush(style.colour("panel"))
+    painter.drawPolygon(corner)
+    painter.setBrush(QBrush(style.colour("text"), Qt.BrushStyle.BDiagPattern))
+    painter.drawPolygon(corner)
+
+
 def _paint_marks(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
-    """Upright dashed lines, named above the frame."""
+    """Thin upright lines; the lane of events below names them."""
     low, high = plot_area.x
-    marks = [(plot_area.across(m.x), m.label) for m in chart.marks if low <= m.x <= high]
-    type_, box = style.label, plot_area.box
-    painter.setPen(QPen(style.colour("muted", 0.8), 1, Qt.PenStyle.DashLine))
-    for place, _ in marks:
+    box = plot_area.box
+    painter.setPen(QPen(style.colour("muted", 0.55), 1, Qt.PenStyle.DotLine))
+    places = (drawn_at(mark.x, chart.x) for mark in chart.marks)
+    for place in {round(plot_area.across(x)) for x in places if low <= x <= high}:
         painter.drawLine(QLineF(place, box.top() - 3, place, box.bottom()))
-    inside = [(place - box.left(), label) for place, label in marks]
-    for name in mark_names(inside, type_.width, box.width()):
-        base = QPointF(box.left() + name.left, box.top() - 5)
-        type_.paint(painter, base, name.text, style.colour("text"))
 
 
 def _paint_ends(painter: QPainter, chart: Chart, style: ChartStyle, plot_area: PlotArea) -> None:
     """Each curve's name at the right of the frame, at the height where the curve leaves it."""
-    named = [(curve, _end(curve, chart, plot_area)) for curve in chart.curves if curve.name]
+    named = [
+        (curve, _end(curve, chart, plot_area))
+        for curve in chart.curves
+        if curve.name and not curve.faint
+    ]
     shown = [(curve, place) for curve, place in named if place is not None]
     if not shown:
         return

@@ -21,6 +21,7 @@ _DASHES = {
     "dashdot": Qt.PenStyle.DashDotLine,
 }
 _MOST_POINTS = 2000
+FAINT = 0.4  # opacity of raw values behind a smoothed line
 _SMOOTH_POINTS = 800  # longer curves are drawn without antialias (57 ms against 0.5 ms)
 
 
@@ -40,6 +41,7 @@ class CurveItems:
                 self._field.removeItem(store.pop(gone))
         for index, curve in enumerate(chart.curves):
             self._show_one(_key(index, curve), curve, chart, style)
+            self._lines[_key(index, curve)].setZValue(index)  # the last is in front
 
     def _show_one(self, key: str, curve: Curve, chart: Chart, style: ChartStyle) -> None:
         line = self._lines.get(key)
@@ -48,9 +50,9 @@ class CurveItems:
             self._field.addItem(line, ignoreBounds=True)
         (low, high), _ = self._field.viewRange()
         seen = undrawn(low, chart.x), undrawn(high, chart.x)
-        x, y = thinned(curve.x, curve.y, *seen, _MOST_POINTS)
+        x, y = thinned(curve.x, curve.y, *seen, _MOST_POINTS, chart.x.log)
         x, y = drawn_values(x, chart.x), drawn_values(y, chart.y)
-        colour = style.colour(curve.role)
+        colour = style.colour(curve.role, FAINT if curve.faint else 1.0)
         pen = pg.mkPen(colour, width=2 if curve.thick else 1, style=_DASHES[curve.dash])
         line.setData(x, y, pen=pen, antialias=len(x) <= _SMOOTH_POINTS, connect="finite")
         if curve.marker:
@@ -65,7 +67,7 @@ class CurveItems:
 
 
 def _key(index: int, curve: Curve) -> str:
-    return curve.name or f"#{index}"
+    return f"{curve.name or f'#{index}'}{' ~' if curve.smoothed else ''}"
 
 
 class PictureItem(QGraphicsObject):

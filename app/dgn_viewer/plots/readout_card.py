@@ -43,11 +43,19 @@ class ReadoutCard(QGraphicsObject):
         self.room = room
 
 
+def _fitting(lines: tuple[str, ...], most: int) -> tuple[str, ...]:
+    """The first lines, and how many more there are, where not all have room."""
+    if len(lines) <= most or most < 2:
+        return lines
+    return (*lines[: most - 1], f"… {len(lines) - most + 1} more lines: click to see them apart")
+
+
 def _paint(
     painter: QPainter, style: ChartStyle, place: QPointF, lines: tuple[str, ...], room: QRectF
 ) -> None:
     """Paint the values in a small card next to the cursor, kept inside `room`."""
     type_ = style.label
+    lines = _fitting(lines, int((room.height() - 8) // type_.height))
     wide = max(type_.width(line) for line in lines) + 12
     tall = type_.height * len(lines) + 8
     x, y = place.x() + 12, place.y() + 12

@@ -8,6 +8,7 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter
 
+from dgn_viewer.scene.number_style import written
 from dgn_viewer.scene.typeset import TextRun, runs
 
 _SMALLER = 0.78
@@ -22,6 +23,7 @@ class TextStyle:
     family: str
     pixels: float
     bold: bool = False
+    numbers: str = ""  # how they are written, by example; empty: as in the label
 
     @property
     def height(self) -> float:
@@ -39,9 +41,12 @@ class TextStyle:
         """The label, cut with an ellipsis where it is wider than `width`."""
         if self.width(label) <= width:
             return label
-        text = label.replace("$", "")
-        while text and self.width(text + "…") > width:
-            text = text[:-1]
+        low, high = 0, len(label)  # letters kept: those fit, these do not
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = self.width(_beginning(label, middle) + "…") <= width
+            low, high = (middle, high) if fits else (low, middle)
+        text = _beginning(label, low)
         return f"{text.rstrip()}…" if text else ""
 
     def paint(self, painter: QPainter, place: QPointF, label: str, colour: QColor) -> None:
@@ -53,6 +58,18 @@ class TextStyle:
             painter.setFont(_font(self, run.level, run.italic))
             painter.drawText(QPointF(x, place.y() + shift), run.text)
             x += width
+
+
+def _beginning(label: str, letters: int) -> str:
+    """The first letters of a label, its mathematics closed again."""
+    text = label[:letters]
+    if text.count("$") % 2:
+        before, _, inside = text.rpartition("$")
+        if inside.rfind("{") > inside.rfind("}"):
+            inside = inside[: inside.rfind("{")]
+        inside = inside.rstrip("^_ ")
+        return f"{before}${inside}$" if inside else before
+    return text
 
 
 @lru_cache(maxsize=256)
@@ -75,5 +92,5 @@ def _metrics(type_: TextStyle, level: int, italic: bool) -> QFontMetricsF:
 def _measured(type_: TextStyle, label: str) -> tuple[tuple[TextRun, float], ...]:
     return tuple(
         (run, _metrics(type_, run.level, run.italic).horizontalAdvance(run.text))
-        for run in runs(label)
+        for run in runs(written(label, type_.numbers))
     )

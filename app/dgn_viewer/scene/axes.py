@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,17 +46,45 @@ def _reach(axis: Axis, parts: list[Array], padding: float) -> Range:
     return low - pad, high + pad
 
 
-def thinned(x: Array, y: Array, low: float, high: float, most: int = 2000) -> tuple[Array, Array]:
+def thinned(
+    x: Array, y: Array, low: float, high: float, most: int = 2000, log: bool = False
+) -> tuple[Array, Array]:
     """The part of an ascending curve seen in [low, high] in at most `most` points.
 
-    Each bin keeps its least and its greatest value, so that no spike is lost.
+    Each bin keeps its least and its greatest value, so that no spike is lost. `log`: x is drawn
+    on a logarithmic axis, where its first points have more room: each doubling is thinned alone.
     """
     start = max(int(np.searchsorted(x, low, side="left")) - 1, 0)
     end = min(int(np.searchsorted(x, high, side="right")) + 1, len(x))
     x, y = x[start:end], y[start:end]
     if len(x) <= most:
         return x, y
-    size = math.ceil(len(x) / (most // 2))
+    if log:
+        return _thinned_doublings(x, y, most)
+    return _in_bins(x, y, math.ceil(len(x) / (most // 2)))
+
+
+def _thinned_doublings(x: Array, y: Array, most: int) -> tuple[Array, Array]:
+    first = int(np.searchsorted(x, 0, side="right"))
+    if first == len(x):
+        return x[:0], y[:0]
+    doublings = max(math.ceil(math.log2(float(x[-1]) / float(x[first]))), 1)
+    edges = float(x[first]) * 2.0 ** np.arange(1, doublings)
+    places = [first, *np.searchsorted(x, edges).tolist(), len(x)]
+    pairs = max(most // doublings // 2 - 1, 1)  # and one more for what fills no bin
+    parts: list[tuple[Array, Array]] = []
+    for start, end in pairwise(places):
+        size = max(math.ceil((end - start) / pairs), 1)
+        whole = end - (end - start) % size
+        parts.append(_in_bins(x[start:whole], y[start:whole], size))
+        parts.append(_in_bins(x[whole:end], y[whole:end], end - whole))
+    return np.concatenate([part for part, _ in parts]), np.concatenate([part for _, part in parts])
+
+
+def _in_bins(x: Array, y: Array, size: int) -> tuple[Array, Array]:
+    """The least and the greatest of every `size` points, and the points that fill no bin."""
+    if size <= 2:
+        return x, y
     bins = len(x) // size
     body = y[: bins * size].reshape(bins, size)
     lowest = np.argmin(np.where(np.isnan(body), np.inf, body), axis=1)
@@ -68,11 +97,15 @@ def thinned(x: Array, y: Array, low: float, high: float, most: int = 2000) -> tu
     return x[kept], y[kept]
 
 
-def step_axis(curves: Sequence[Curve]) -> Axis:
-    """From step 0 to the last one; a first point lies inside the frame, where it is visible."""
+def step_axis(curves: Sequence[Curve], view: View | None = None) -> Axis:
+    """From step 0 to the last one; a first point lies inside the frame, where it is visible.
+
+    `view`: of the run whose epochs the lane of events shows.
+    """
     last = max((float(curve.x[-1]) for curve in curves if curve.x.size), default=0.0)
     alone = all(curve.x.size <= 1 for curve in curves)
-    return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)))
+    epoch = view.run.steps_per_epoch if view is not None and view.run is not None else 0
+    return Axis(label="step", limits=(0.0, max(2 * last if alone else last, _LEAST)), epoch=epoch)
 
 
 def class_names(view: View, labels: Array) -> tuple[str, ...]:
@@ -134,4 +167,5 @@ def example_pairs(
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 10 else f"{name[:9]}…"
+    """Cut in the middle: what tells classes apart is often their ends."""
+    return name if len(name) <= 10 else f"{name[:5]}…{name[-4:]}"

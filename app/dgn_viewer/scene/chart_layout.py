@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dgn_viewer.scene.elements import Chart
 
 GAP = 8.0
 NARROW = 440.0  # below this width charts are placed by `Chart.narrow`
 SMALL_ROW = (40.0, 76.0)  # least and most height of an overview's picture
+LEAST_CURVES = (160.0, 90.0)  # width and height of the data below which curves say nothing
+LEAST_MATRIX = (96.0, 96.0)
+TAB_ROW = 20.0  # height of the charts' titles as tabs
+SCROLL = 8.0  # what a scroll bar takes
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,7 @@ class Margins:
     top: float = 0.0
     right: float = 0.0
     bottom: float = 0.0
+    lane: float = 0.0  # of events, below all that; only under the lowest chart of a column
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,113 @@ def arrange(
     return narrow if larger and any(chart.square for chart in charts) else wide
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """The charts that are shown in a room on the screen, and where."""
+
+    charts: tuple[Chart, ...] = ()
+    places: dict[str, ChartPlace] = field(default_factory=dict)
+    tabs: tuple[str, ...] = ()  # keys of all charts where only one has room, below a row of tabs
+    width: float = 0.0  # what is laid out below the tabs: it scrolls where the room is smaller
+    height: float = 0.0
+
+
+def fitted(
+    charts: Sequence[Chart],
+    room: Callable[[Chart], Margins],
+    width: float,
+    height: float,
+    chosen: str = "",
+) -> Fitted:
+    """All large charts where each has its least size, else the chosen one below a row of tabs.
+
+    `room`: what a chart needs around its data. One that is alone and does not fit scrolls.
+    Overviews (`Chart.small`) stand elsewhere. Figures on paper have room: they take `arrange`.
+    """
+    large = _without_overviews(charts)
+    if not large:
+        return Fitted(width=width, height=height)
+    margins = {chart.key: room(chart) for chart in large}
+    for places in (
+        arrange(large, margins, width, height),
+        _placed(large, margins, width, height, narrow=False),
+    ):
+        if all(_large_enough(chart, places[chart.key].box) for chart in large):
+            return Fitted(large, places, (), width, height)
+    if len(large) == 1:
+        return _scrolled(large[0], margins[large[0].key], width, height)
+    keys = tuple(chart.key for chart in large)
+    shown = _alone(large[keys.index(chosen) if chosen in keys else 0], large)
+    found = _scrolled(shown, room(shown), width, height - TAB_ROW)
+    return replace(found, tabs=keys)
+
+
+def _least(chart: Chart) -> tuple[float, float]:
+    """Of its data: width and height; a square datum needs as much area in its own shape."""
+    if chart.matrix is None:
+        return LEAST_CURVES
+    if not chart.square:
+        return LEAST_MATRIX
+    wide = aspect(chart) ** 0.5
+    return LEAST_MATRIX[0] * wide, LEAST_MATRIX[1] / wide
+
+
+def _large_enough(chart: Chart, box: Box) -> bool:
+    width, height = _least(chart)
+    return box.width >= width - 0.01 and box.height >= height - 0.01
+
+
+def _scrolled(chart: Chart, around: Margins, width: float, height: float) -> Fitted:
+    """One chart in the whole room, or in as much as it needs at least."""
+    wide, high = _least(chart)
+    wide = wide + around.left + around.right
+    high = high + around.top + around.bottom + around.lane
+    taken = width - (SCROLL if height < high else 0.0), height - (SCROLL if width < wide else 0.0)
+    width, height = max(taken[0], wide), max(taken[1], high)
+    return Fitted(
+        (chart,), arrange((chart,), {chart.key: around}, width, height), (), width, height
+    )
+
+
+def _alone(chart: Chart, charts: Sequence[Chart]) -> Chart:
+    """The chart below its tab, which has its title: with the scale and the names of the rows that
+    stood at a neighbour.
+    """
+    matrix, y = chart.matrix, chart.y
+    if matrix is not None:
+        for other in charts:
+            near = other.matrix
+            if near is None or (near.ramp, near.low, near.high) != (
+                matrix.ramp, matrix.low, matrix.high,
+            ):  # fmt: skip
+                continue
+            matrix = replace(matrix, bar=matrix.bar or near.bar)
+            if y.ticks == () and not y.label and other.x == chart.x:
+                y = other.y
+    return replace(
+        chart, title="", y=y, matrix=matrix, row=0, column=0, row_span=1, column_span=1, narrow=None
+    )
+
+
+def _without_overviews(charts: Sequence[Chart]) -> tuple[Chart, ...]:
+    """The large charts; rows and columns that only overviews began are closed up."""
+    large = [chart for chart in charts if not chart.small]
+    if len(large) == len(charts):
+        return tuple(large)
+    rows = sorted({at for one in large for at in (one.row, one.row + one.row_span)})
+    columns = sorted({at for one in large for at in (one.column, one.column + one.column_span)})
+    return tuple(
+        replace(
+            one,
+            row=rows.index(one.row),
+            row_span=rows.index(one.row + one.row_span) - rows.index(one.row),
+            column=columns.index(one.column),
+            column_span=columns.index(one.column + one.column_span) - columns.index(one.column),
+        )
+        for one in large
+    )
+
+
 def _seen(places: Mapping[str, ChartPlace]) -> float:
     return sum(place.box.width * place.box.height for place in places.values())
 
@@ -80,7 +192,7 @@ def _placed(
     narrow: bool,
 ) -> dict[str, ChartPlace]:
     cells = {chart.key: _cell(chart, narrow) for chart in charts}
-    aligned = _aligned(charts, cells, margins)
+    aligned = _aligned(charts, cells, _with_lanes(charts, cells, margins))
     heights = _heights(charts, cells, aligned, height)
     widths = _widths(charts, cells, aligned, heights, width)
     lefts = _starts(widths, max(0.0, (width - sum(widths) - GAP * (len(widths) - 1)) / 2))
@@ -99,6 +211,25 @@ def _placed(
         box = Box(box.x, box.y, max(box.width, 8.0), max(box.height, 8.0))
         places[chart.key] = ChartPlace(_squared(chart, box) if chart.square else box, room)
     return places
+
+
+def _with_lanes(
+    charts: Sequence[Chart], cells: Mapping[str, _Cell], margins: Mapping[str, Margins]
+) -> dict[str, Margins]:
+    """A lane of events is shown once in each column: under the lowest of its charts over steps."""
+    found = dict(margins)
+    for chart in charts:
+        own, cell = margins[chart.key], cells[chart.key]
+        if not own.lane:
+            continue
+        lower = any(
+            cells[other.key].column == cell.column and cells[other.key].row > cell.row
+            for other in charts
+            if margins[other.key].lane
+        )
+        lane = 0.0 if lower else own.lane
+        found[chart.key] = replace(own, lane=lane, bottom=own.bottom + lane)
+    return found
 
 
 def _cell(chart: Chart, narrow: bool) -> _Cell:
@@ -194,6 +325,7 @@ def _aligned(
             max(item.top for item in row),
             max(item.right for item in column),
             max(item.bottom for item in row),
+            own.lane,
         )
     return found
 

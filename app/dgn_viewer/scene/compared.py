@@ -35,6 +35,9 @@ def compared_view(view: View) -> View | None:
         series=compared.series,
         marks=(),
         compared=None,
+        outdated={},
+        gaps={},
+        tested=True,
     )
 
 

@@ -7,7 +7,7 @@ data export writes it as CSV or NPZ, so that all of them show the same numbers.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +19,21 @@ Array = NDArray[Any]
 # `typeset` reads it for the screen, matplotlib's mathtext for figures.
 
 # One meaning, one colour; resolved by `theme` for light, dark and paper.
-Role = Literal["value", "feature", "cross", "compared", "accent", "muted", "text"]
+Role = Literal[
+    "value", "feature", "cross", "compared", "accent", "muted", "text",
+    "overlay_1", "overlay_2", "overlay_3", "overlay_4", "overlay_5", "overlay_6",
+]  # fmt: skip
+OVERLAYS: tuple[Role, ...] = (
+    "overlay_1", "overlay_2", "overlay_3", "overlay_4", "overlay_5", "overlay_6",
+)  # fmt: skip
 Dash = Literal["solid", "dash", "dot", "dashdot"]
-# 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0.
-Ramp = Literal["gates", "sequential", "diverging"]
+# 'gates': two luminance-separated tones, 0…1; 'sequential': cividis; 'diverging': centred on 0;
+# the others are chosen by the user: black over blue and yellow to white, white to blue, grey.
+Ramp = Literal["gates", "sequential", "diverging", "cet_cbl1", "cet_l17", "grey"]
+
+MarkKind = Literal[
+    "swap", "permutation", "rotation", "drop", "dial", "undo", "redo", "run", "diverged"
+]
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class Axis:
     limits: tuple[float, float] | None = None
     ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
     lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes
+    epoch: int | None = None  # of an axis of steps: how many an epoch takes, 0 where not known
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,8 @@ class Curve:
     dash: Dash = "solid"
     thick: bool = False
     marker: bool = False
+    faint: bool = False  # the raw values behind a smoothed line: thin, pale, without a name
+    smoothed: float = 0.0  # the weight of the past; drawn, but neither read out nor exported
 
 
 @dataclass(frozen=True)
@@ -66,14 +80,24 @@ class Matrix:
     column_labels: tuple[str, ...] = ()
     dead_columns: tuple[int, ...] = ()  # drawn hatched
     tile: tuple[int, int] | None = None  # a montage: size of a tile; one empty pixel between two
+    scale: str = ""  # how the values are normalised: 'unit diagonal', 'as computed'
+    estimated: bool = False  # drawn with a hatched corner
+    error: Array | None = None  # of an estimate one standard error of each entry, where it is known
+    beyond: tuple[bool, bool] = (
+        False,
+        False,
+    )  # values below `low`, above `high`: arrows on the bar
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A labelled event on a time axis."""
+    """An event on a time axis: a thin line across the charts, a chip in the lane below them."""
 
-    x: float
+    x: float  # its step
     label: str
+    kind: MarkKind = "swap"
+    sentence: str = ""  # all of it, as the event says it
+    time: str = field(default="", compare=False)  # of the day, where it was seen happening
 
 
 @dataclass(frozen=True)
@@ -97,6 +121,11 @@ class Chart:
     click: tuple[str, str] | None = None  # clicking sets this option of the panel to this value
     pick: str = ""  # clicking a column of the matrix sets this option to the column's index
     narrow: tuple[int, int, int, int] | None = None  # row, column, spans where room is narrow
+
+    @property
+    def timed(self) -> bool:
+        """Whether it is drawn over steps, and so has a lane of events below it."""
+        return self.x.epoch is not None
 
 
 @dataclass(frozen=True)

@@ -61,15 +61,15 @@ USES = (
 def offer_of(listed: FileListed, purpose: Purpose) -> FileUseCheck:
     """Whether the file can be used so, and the layers that it would go to."""
     if purpose == "gates":
-        return FileUseCheck(listed.fits, listed.verdict, listed.matches)
+        return FileUseCheck(listed.fits, listed.verdict, listed.matches, listed.with_biases)
     if purpose == "weights":
         return listed.weights
     return listed.network
 
 
 def first_use(listed: FileListed) -> Purpose:
-    """What it was opened for, else the first use that is possible."""
+    """What it was opened for, else the first use that is possible, else one with other data."""
     if listed.purpose:
         return listed.purpose
     possible = (use.purpose for use in USES if offer_of(listed, use.purpose).fits)
-    return next(possible, "gates")
+    return next(possible, "network")

@@ -9,7 +9,7 @@ from typing import Literal
 from dgn_engine.plugins import discover
 from dgn_engine.protocol.events import LayerInfo, Measured, RunStarted
 from dgn_engine.protocol.frames import Array, Reading
-from dgn_viewer.scene.elements import Mark, Shown
+from dgn_viewer.scene.elements import Dash, Mark, Role, Shown
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,33 @@ class ComparedRun:
 
 
 @dataclass(frozen=True)
+class OverlaidRun:
+    """A recorded run whose curves are drawn over those of the run, in one colour and dash.
+
+    `examples[probe]`: of how many probe examples its scalars are. `spectrum`: 'eigenvalues' and
+    'cumulative' of its path kernel, recorded at `spectrum_step`, of what `spectrum_remark` says.
+    """
+
+    name: str
+    role: Role
+    dash: Dash
+    series: Mapping[tuple[str, str], Series] = field(default_factory=dict)
+    spectrum: Mapping[str, Array] = field(default_factory=dict)
+    spectrum_step: int = 0
+    spectrum_remark: str = ""
+    examples: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class View:
     """What a panel is given: live, looking back, comparing and exporting use the same.
 
     `series[(source, name)]`: recorded scalars, source 'training' (train_loss, train_accuracy,
     test_loss, test_accuracy) or a probe's id. `choices`: the panel's options as they are now.
+    `outdated[probe or score]`: what changed the network after its newest reading or value was
+    measured; that is of another network than the one on show. `gaps[probe]`: from which step to
+    which nobody watched it, so that its traces are broken there. `traced[probe]`: of how many
+    probe examples its traces are.
     """
 
     run: RunStarted | None = None
@@ -56,6 +78,12 @@ class View:
     paused: bool = False
     diverged: int | None = None  # the step at which the loss was no longer finite
     compared: ComparedRun | None = None
+    overlaid: tuple[OverlaidRun, ...] = ()
+    probe_examples: int = 0  # that were asked for; 0 where they cannot be chosen
+    outdated: Mapping[str, Mark] = field(default_factory=dict)  # see above
+    gaps: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    traced: Mapping[str, int] = field(default_factory=dict)  # see above
+    tested: bool = True  # whether the regime has gates for test examples
 
 
 Values = tuple[tuple[str, str], ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from dgn_viewer.scene.elements import Chart, Curve, Matrix
@@ -16,7 +18,7 @@ def describe(chart: Chart, x: float, y: float, near: float = 0.0) -> tuple[str, 
     if chart.matrix is not None:
         return _entry(chart.matrix, round(y), round(x))
     marks = (mark for mark in chart.marks if abs(mark.x - x) <= near)
-    named = (f"step {number(mark.x)}: {mark.label}" for mark in marks)
+    named = (f"step {int(mark.x):,}: {mark.label}" for mark in marks)
     return (*_values(chart, x), *named)
 
 
@@ -47,7 +49,19 @@ def _entry(matrix: Matrix, row: int, column: int) -> tuple[str, ...]:
     first = _named(matrix.row_name, row, matrix.row_labels)
     second = _named(matrix.column_name, column, matrix.column_labels)
     shown = "undefined (zero diagonal)" if np.isnan(value) else number(value)
+    if matrix.error is not None and np.isfinite(value):
+        shown = with_error(value, float(matrix.error[row, column]))
     return (first, second, shown)
+
+
+def with_error(value: float, error: float) -> str:
+    """'0.412 ± 0.013': the error with two figures, the value as far as the error reaches."""
+    if not error > 0.0:
+        return number(value)
+    places = 1 - math.floor(math.log10(error))
+    if not -3 <= places <= 6:
+        return f"{value:.3g} ± {error:.1e}"
+    return f"{value:.{max(places, 0)}f} ± {error:.{max(places, 0)}f}"
 
 
 def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
@@ -57,7 +71,10 @@ def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
 def _values(chart: Chart, x: float) -> tuple[str, ...]:
     lines: list[str] = []
     at: float | None = None
+    weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     for curve in chart.curves:
+        if curve.smoothed:  # it is the raw values that are told
+            continue
         index = nearest(curve, x)
         if index is None:
             continue
@@ -67,4 +84,5 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
         lines.append(f"{name}  {number(float(curve.y[index]))}")
     if at is None:
         return ()
-    return (f"{chart.x.label or 'x'} {number(at)}", *lines)
+    raw = f" · raw; lines smoothed {', '.join(f'{w:g}' for w in weights)}" if weights else ""
+    return (f"{chart.x.label or 'x'} {number(at)}{raw}", *lines)

@@ -36,14 +36,26 @@ def data_in_words(data: DataConfig) -> str:
         words += f", {100 * data.label_noise:g} % label noise"
     if data.normalise != "none":
         words += f", normalised {data.normalise}"
+    if data.image_channels:
+        words += f", grey in {data.image_channels} channels"
+    if data.image_size:
+        words += f", resized to {data.image_size}"
     return f"{words}, random pixels" if data.pixels == "random" else words
+
+
+def middle_cut(name: str, most: int = 22) -> str:
+    """A name of at most so many characters: 'resnet18-o…0-best.pth'."""
+    if len(name) <= most:
+        return name
+    head = (most - 1) // 2
+    return f"{name[:head]}…{name[head + 1 - most :]}"
 
 
 def net_in_words(run: RunStarted) -> str:
     """'fc 64×5' (width × weight layers), 'cnn4 128' (channels), 'vconv'."""
     if run.inspected:
         return f"{run.inspected}, assuming {run.assuming}" if run.assuming else run.inspected
-    name, widths = run.config.net.name, {layer.shape[0] for layer in run.layers}
+    name, widths = run.config.net.short, {layer.shape[0] for layer in run.layers}
     kinds = {layer.kind for layer in run.layers}
     if kinds == {"dense"} and len(widths) == 1:
         return f"{name} {widths.pop()}×{len(run.layers) + 1}"

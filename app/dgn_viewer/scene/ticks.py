@@ -154,7 +154,17 @@ def axis_ticks(axis: Axis, drawn: Range, most: int) -> tuple[Tick, ...]:
 
 
 def bar_ticks(chart: Chart) -> tuple[Tick, ...]:
+    """Ticks of the colour bar; an end that values lie beyond is marked as such: '≥ 0.95'."""
     matrix = chart.matrix
     if matrix is None or not matrix.bar:
         return ()
-    return linear_ticks(matrix.low, matrix.high, 3)
+    low, high = matrix.low, matrix.high
+    if not any(matrix.beyond) or not 0 < high - low < math.inf:
+        return linear_ticks(low, high, 3)
+    digits = max(1 - math.floor(math.log10(high - low)), 0)
+    below, above = matrix.beyond
+    first, last = (number(round(value, digits)) for value in (low, high))
+    room = 0.2 * (high - low)
+    between = (tick for tick in linear_ticks(low, high, 3) if low + room < tick[0] < high - room)
+    ends = (low, f"≤ {first}" if below else first), (high, f"≥ {last}" if above else last)
+    return (ends[0], *between, ends[1])

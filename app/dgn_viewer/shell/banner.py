@@ -1,6 +1,6 @@
 """The tinted rows under the toolbar that say what is not an ordinary run.
 
-A network of a file that is inspected, a comparison, a recorded run.
+A network of a file that is inspected, a comparison, a recorded run; a question that waits.
 """
 
 from __future__ import annotations
@@ -10,21 +10,33 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QLabel, QSizePolicy, QToolBar, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QToolBar,
+    QToolButton,
+    QWidget,
+)
 
 from dgn_engine.protocol.run_state import RunState
-from dgn_viewer.scene.run_text import data_in_words
+from dgn_viewer.notices import Notices, Told
+from dgn_viewer.scene.run_text import data_in_words, middle_cut
+from dgn_viewer.shell.notice_line import AnswerRow, answers
 from dgn_viewer.style.stylesheet import mixed
 from dgn_viewer.style.theme import LIGHT, Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import row
+
+_AS_IN_THE_FILE = "Every panel shows this network as it is in the file; nothing changes it"
+_CUTS = (60, 44, 32, 22)  # letters that names have where there is less and less room
 
 
 @dataclass(frozen=True)
 class Message:
     """What a banner says: one sentence, or one about A and one about B; ids of its buttons."""
 
-    texts: tuple[tuple[str, str], ...]  # (text, what its tip adds)
+    texts: tuple[tuple[str, ...], ...]  # (text, what its tip adds, shorter texts where it has some)
     buttons: tuple[str, ...]
 
 
@@ -40,19 +52,27 @@ def inspection(now: RunState) -> Message | None:
         return Message(texts, ("file.close_comparison",))
     if not inspected:
         return None
-    known = ""
-    if run.assuming and run.accuracy is not None:
-        known = f", right on {run.accuracy:.1%} of {run.accuracy_of:,} test examples"
+    known = f", {now.scored.sentence}" if now.scored is not None else ""
     assuming = f", assuming {run.assuming}" if run.assuming else ""
     data = data_in_words(run.config.data)
-    text = f"Inspecting {inspected} on {data}{assuming}{known} – not training"
-    tip = "Every panel shows this network as it is in the file; nothing changes it"
+    text = f"Inspecting {inspected} on {data}{known}{assuming} – not training"
+    shorter = (
+        f"{middle_cut(inspected, most)} on {middle_cut(data, most)}{known} – not training"
+        for most in _CUTS
+    )
+    tip = _AS_IN_THE_FILE
+    if now.scored is not None and not now.scored.unknown:
+        tip += (
+            ". Its n-th output is taken for the n-th class of these data: where the file has its "
+            "classes in another order, it is better than it seems"
+        )
     if run.assuming:
         tip += (
             f". The file does not say its activations: {run.assuming} is assumed. If this is not "
             "the accuracy you know, the reading is wrong"
         )
-    return Message(((text, tip),), ("file.new_run",))
+    buttons = ("run.train_on", "run.train_on_gates", "file.new_run")
+    return Message(((text, tip, *shorter),), buttons)
 
 
 def recording(now: RunState) -> Message | None:
@@ -125,6 +145,49 @@ class Banner(QToolBar):
                 f"color: {theme.panel}; background: {tone}; border-radius: 4px; "
                 "padding: 1px 6px; font-weight: bold;"
             )
+
+
+class QuestionRow(QToolBar):
+    """A notice that something waits for, with its answers; hidden where there is none."""
+
+    def __init__(self, notices: Notices, window: QWidget) -> None:
+        super().__init__("Question", window)
+        self.setObjectName("bar.question")
+        self.setMovable(False)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.PreventContextMenu)
+        self._notices = notices
+        self._entry: Told | None = None
+        self.sentence = ElidedLabel("", least=60)
+        self._answers = AnswerRow()
+        line = QWidget(self)
+        line.setObjectName("banner")
+        line.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        row((self.sentence, 1), self._answers, into=line, margins=(12, 4, 8, 4), spacing=8)
+        self.addWidget(line)
+        notices.changed.connect(self.renew)
+        self.set_theme(LIGHT)
+        self.renew()
+
+    def answers(self) -> list[QPushButton]:
+        """The buttons, the safe one first."""
+        return self._answers.buttons
+
+    def renew(self) -> None:
+        """Ask what is to be asked now."""
+        entry = self._notices.question()
+        self.setVisible(entry is not None)
+        if entry is self._entry:
+            return
+        self._entry = entry
+        self.sentence.say(entry.notice.text if entry is not None else "")
+        self._answers.put([] if entry is None else answers(self._notices, entry))
+
+    def set_theme(self, theme: Theme) -> None:
+        tint = mixed(theme.window, theme.accent, 0.28)
+        self.setStyleSheet(
+            f"QToolBar {{ padding: 0; border: none; background: {tint}; }}"
+            f"#banner {{ background: {tint}; }} #banner QLabel {{ color: {theme.text}; }}"
+        )
 
 
 def _button(action: QAction) -> QToolButton:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from dgn_engine.storage.runs.folder_layout import CONFIG, results_root
 from dgn_viewer.experiments.dgn_process import DgnProcess
 from dgn_viewer.experiments.live_unit import to_watch
 from dgn_viewer.experiments.reproduce_request import ReproduceRequest
+from dgn_viewer.experiments.results_found import results_found
 from dgn_viewer.experiments.results_panel import ResultsDock
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.experiment_page import ExperimentPage
@@ -55,6 +56,7 @@ class ExperimentRunner(QObject):
         self._settings = settings
         self._tell = tell
         self._run_state = run_state
+        self._made: Mapping[str, str] = {}  # the days of results, by experiment
         self.data_root = ""  # where data sets lie; empty: in the places of their own
         self._folder = Path()
         self._command: tuple[str, ...] = ()
@@ -70,6 +72,17 @@ class ExperimentRunner(QObject):
     @property
     def running(self) -> bool:
         return self._process.running
+
+    def look(self) -> None:
+        """See which experiments have a result: the disk is asked when somebody is to choose."""
+        catalogue = self._run_state().catalogue
+        names = [entry.id for entry in catalogue.experiments] if catalogue is not None else []
+        self._made = results_found(results_root(), names)
+        self.changed.emit()
+
+    def made(self, name: str) -> str:
+        """The day of the newest result of an experiment; '' where there is none."""
+        return self._made.get(name, "")
 
     def open_page(self, entry: ExperimentEntry) -> None:
         """Open the page of the inspector on which this experiment is begun."""

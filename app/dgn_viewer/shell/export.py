@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from dgn_engine.errors import UserError
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.docks.panel_docks import PanelDocks
-from dgn_viewer.figures.provenance import Provenance, context_of
+from dgn_viewer.figures.figure_style import FigureStyle
+from dgn_viewer.figures.provenance import FigurePanel, context_of
 from dgn_viewer.notices import Notice
-from dgn_viewer.scene.elements import Empty, Scene
-
-_KINDS = {
-    ".pdf": "PDF figure (*.pdf)",
-    ".svg": "SVG figure (*.svg)",
-    ".png": "PNG figure, 300 dpi (*.png)",
-    ".npz": "NumPy arrays (*.npz)",
-    ".csv": "CSV, one file for each chart (*.csv)",
-}
-_NUMBERS = (".npz", ".csv")
+from dgn_viewer.scene.elements import Scene
+from dgn_viewer.shell.export_dialog import ExportDialog
+from dgn_viewer.shell.figure_thread import FigureThread
 
 
 class ExportSettings(Protocol):
     """What is remembered from one export to the next."""
 
     export_folder: str
+    export_choices: dict[str, Any]
 
 
 class PanelExport:
-    """Exports panels of the window: asks for a name, then writes."""
+    """Opens the export dialog for panels of the window; its figures are drawn in a thread."""
 
     def __init__(
         self,
@@ -45,125 +40,86 @@ class PanelExport:
         self._docks = docks
         self._settings = settings
         self._tell = tell
+        self._thread = FigureThread(window)
 
     def panel(self, name: str) -> None:
-        """Export this panel; '' where there is none."""
-        if name:
-            export_panel(self._window, self._docks.hosts[name], self._settings, self._tell)
+        """Open the dialog with this panel chosen; '' where there is none."""
+        if not name:
+            return
+        hosts = [self._docks.hosts[one] for one in self._docks.visible()]
+        host = self._docks.hosts[name]
+        self._open([host, *(one for one in hosts if one is not host)], (name,))
 
     def visible_panels(self) -> None:
-        """Export every panel that can be seen."""
-        hosts = [self._docks.hosts[name] for name in self._docks.visible()]
-        export_all(self._window, hosts, self._settings, self._tell)
+        """Open the dialog with every panel chosen that can be seen."""
+        names = self._docks.visible()
+        self._open([self._docks.hosts[name] for name in names], names)
 
+    def close(self) -> None:
+        self._thread.close()
 
-def write_panel(host: PanelDock, path: Path) -> tuple[Path, ...]:
-    """Write what a panel shows in the format of the suffix; raises `UserError`."""
-    suffix = path.suffix.lower()
-    if suffix not in _KINDS:
-        known = ", ".join(_KINDS)
-        raise UserError(f"Cannot tell the format of {path.name}; end its name in one of {known}.")
-    shown = host.shown() or Empty("it failed; see its details.")
-    # matplotlib costs a quarter of a second: it is loaded when a figure is asked for.
-    if suffix in _NUMBERS:
-        from dgn_viewer.figures.export_values import save_numbers
-
-        return save_numbers(shown, path, _context(host))
-    from dgn_viewer.figures.save_figure import save_figure
-
-    return (save_figure(shown, path, _context(host)),)
-
-
-def write_panels(hosts: Sequence[PanelDock], path: Path) -> tuple[tuple[Path, ...], list[str]]:
-    """Write each panel next to `path` as NAME-PANEL.SUFFIX; those that show nothing are skipped.
-
-    Returns the files and the titles that were skipped; raises `UserError` where all of them are.
-    """
-    full = [host for host in hosts if isinstance(host.shown(), Scene)]
-    if not full:
-        raise UserError("No open panel shows anything yet; export after the first frame.")
-    written: list[Path] = []
-    for host in full:
-        file = path.with_name(f"{path.stem}-{host.panel_id}{path.suffix}")
-        written.extend(write_panel(host, file))
-    return tuple(written), [host.spec.title for host in hosts if host not in full]
-
-
-def export_panel(
-    parent: QWidget, host: PanelDock, settings: ExportSettings, tell: Callable[[Notice], None]
-) -> QFileDialog:
-    """Ask for a name, without stopping the window, and write the panel; `tell` gets the outcome."""
-
-    def write(path: Path) -> str:
-        return _saved(write_panel(host, path), [])
-
-    name = f"{host.panel_id}-step{_step(host)}"
-    return _ask(parent, f"Export {host.spec.title}", name, write, settings, tell)
-
-
-def export_all(
-    parent: QWidget,
-    hosts: Sequence[PanelDock],
-    settings: ExportSettings,
-    tell: Callable[[Notice], None],
-) -> QFileDialog:
-    """Ask for one name for all panels and write each next to it."""
-
-    def write(path: Path) -> str:
-        return _saved(*write_panels(hosts, path))
-
-    name = f"dgn-step{max((_step(host) for host in hosts), default=0)}"
-    return _ask(parent, "Export all panels", name, write, settings, tell)
-
-
-def _ask(
-    parent: QWidget,
-    title: str,
-    name: str,
-    write: Callable[[Path], str],
-    settings: ExportSettings,
-    tell: Callable[[Notice], None],
-) -> QFileDialog:
-    dialog = QFileDialog(parent, title, settings.export_folder)
-    dialog.setObjectName("export_dialog")
-    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-    dialog.setNameFilters(list(_KINDS.values()))
-    dialog.setDefaultSuffix("pdf")
-    suffixes = {words: suffix for suffix, words in _KINDS.items()}
-    dialog.filterSelected.connect(
-        lambda words: dialog.setDefaultSuffix(suffixes[words].removeprefix("."))
-    )
-    dialog.selectFile(name)
-
-    def save(chosen: str) -> None:
-        path = Path(chosen)
-        try:
-            words = write(path)
-        except UserError as refusal:
-            tell(Notice("refused", str(refusal)))
+    def _open(self, hosts: Sequence[PanelDock], chosen: Sequence[str]) -> None:
+        first = next((host for host in hosts if host.panel_id in chosen), None)
+        if len(chosen) == 1 and first is not None and (why := _why_empty(first)):
+            self._tell(Notice("refused", why))
             return
-        settings.export_folder = str(path.parent)
-        tell(Notice("info", words))
-
-    dialog.fileSelected.connect(save)
-    dialog.finished.connect(dialog.deleteLater)
-    dialog.open()
-    return dialog
-
-
-def _saved(files: tuple[Path, ...], skipped: list[str]) -> str:
-    folder = files[0].parent
-    if len(files) == 1:
-        words = f"{files[0].name} saved in {folder}."
-    else:
-        words = f"{len(files)} files saved in {folder}: {files[0].name} and others."
-    return f"{words} Nothing to show in {', '.join(skipped)}." if skipped else words
-
-
-def _context(host: PanelDock) -> Provenance:
-    return context_of(host.view(), host.spec.title, _step(host))
+        try:
+            captured(hosts)
+        except UserError as refusal:
+            self._tell(Notice("refused", str(refusal)))
+            return
+        for before in self._window.findChildren(ExportDialog):
+            before.close()
+        dialog = ExportDialog(
+            self._window,
+            lambda: captured(hosts),
+            chosen,
+            write_panels,
+            self._settings,
+            self._thread,
+            self._tell,
+            [host.spec.title for host in hosts if not isinstance(host.shown(), Scene)],
+        )
+        dialog.show()
 
 
-def _step(host: PanelDock) -> int:
+def captured(hosts: Sequence[PanelDock]) -> tuple[FigurePanel, ...]:
+    """What the panels show at this moment, as they show it; those that show nothing are left out.
+
+    Raises `UserError` where all of them are.
+    """
+    found = []
+    for host in hosts:
+        shown = host.shown()
+        if isinstance(shown, Scene):
+            context = context_of(host.view(), host.spec, shown.step)
+            found.append(FigurePanel(host.panel_id, shown, context))
+    if not found:
+        raise UserError("No open panel shows anything yet; export after the first frame.")
+    return tuple(found)
+
+
+def _why_empty(host: PanelDock) -> str:
     shown = host.shown()
-    return shown.step if isinstance(shown, Scene) else host.view().step
+    if isinstance(shown, Scene):
+        return ""
+    why = "it failed; see its details." if shown is None else shown.reason
+    return f"{host.spec.title} shows nothing to export: {why}"
+
+
+def write_panels(
+    panels: Sequence[FigurePanel], path: Path, style: FigureStyle, apart: bool
+) -> tuple[Path, ...]:
+    """Write panels on one page or, `apart`, each next to `path` as NAME-PANEL.SUFFIX."""
+    # matplotlib costs a quarter of a second: it is loaded when a figure is asked for.
+    from dgn_viewer.figures.save_figure import save_panels
+
+    if not apart or len(panels) == 1:
+        return save_panels(panels, path, style)
+    return tuple(
+        file
+        for panel in panels
+        for file in save_panels(
+            [panel], path.with_name(f"{path.stem}-{panel.name}{path.suffix}"), style
+        )
+    )

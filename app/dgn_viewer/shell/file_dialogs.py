@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QMainWindow, QWidget
 
-from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.commands import Command, CompareRun, OpenFile, SaveWeights, StartRun
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.notices import Notice
 from dgn_viewer.settings import Settings
@@ -56,7 +58,12 @@ def _opened(dialog: QFileDialog, chosen: Callable[[str], object]) -> QFileDialog
 
 
 class FileDialogs(QObject):
-    """Checkpoints, configurations and weights: asks for a file and acts when it is chosen."""
+    """Checkpoints, configurations and weights: asks for a file and acts when it is chosen.
+
+    `configured(path)`: a run is to begin with this configuration.
+    """
+
+    configured = Signal(str)
 
     def __init__(
         self,
@@ -83,6 +90,27 @@ class FileDialogs(QObject):
             CHECKPOINTS,
             lambda path: self._send(OpenFile(path)),
         )
+
+    def open_configuration(self) -> None:
+        """Ask for a TOML file and begin a new run with it."""
+        folder = self._settings.export_folder
+        ask_file(
+            self._window,
+            "Open configuration",
+            folder,
+            CONFIGURATIONS,
+            lambda path: self.begin_with(Path(path)),
+        )
+
+    def begin_with(self, path: Path) -> None:
+        """Begin a new run with a configuration; a bad file is one sentence and changes nothing."""
+        try:
+            config = RunConfig.from_file(path)
+        except UserError as refusal:
+            self._tell(Notice("refused", str(refusal)))
+            return
+        self.configured.emit(str(path))
+        self._send(StartRun(config))
 
     def compare_run(self) -> None:
         """Ask for the folder of a recorded run and have it compared with this one."""

@@ -16,6 +16,8 @@ from dgn_viewer.scene.file_use_text import USES
 from dgn_viewer.shell.drop_zones import PROMISE, DropZones
 from dgn_viewer.style.theme import Theme
 
+CONFIGURATION = "Drop to begin a new run with this configuration"
+CONFIGURED = ".toml"
 SESSION = "Drop to open this session"
 _GRACE_MS = 120  # between the window losing the drag and the overlay receiving it
 _DRAGS = (QEvent.Type.DragEnter, QEvent.Type.DragMove, QEvent.Type.Drop)
@@ -24,17 +26,22 @@ _OF_RUNS: tuple[Purpose, ...] = ("compare",)
 
 
 class DropTarget(QObject):
-    """Accepts drags of files on a window; `refuse` is told, in a sentence, what cannot be taken."""
+    """Accepts drags of files on a window; `refuse` is told, in a sentence, what cannot be taken.
+
+    `configure(path)` begins a new run with a configuration.
+    """
 
     def __init__(
         self,
         window: QWidget,
         send: Callable[[Command], None],
         refuse: Callable[[str], None] | None = None,
+        configure: Callable[[Path], None] | None = None,
     ) -> None:
         super().__init__(window)
         self._send = send
         self._refuse = refuse or (lambda _text: None)
+        self._configure = configure or (lambda _path: None)
         self._window = window
         self.overlay = DropZones(window)
         self._leaving = QTimer(self)
@@ -69,7 +76,7 @@ class DropTarget(QObject):
         at = event.position().toPoint()
         if kind == QEvent.Type.DragEnter:
             words = _words(event.mimeData())
-            self.overlay.appear(*words, whole=words[0] == SESSION)
+            self.overlay.appear(*words, whole=words[0] in (SESSION, CONFIGURATION))
             self.overlay.light(at)
         elif kind == QEvent.Type.DragMove:
             self.overlay.light(at)
@@ -84,7 +91,9 @@ class DropTarget(QObject):
         except UserError as refusal:
             self._refuse(str(refusal))
             return
-        if not path.is_dir():
+        if path.suffix == CONFIGURED and not path.is_dir():
+            self._configure(path)
+        elif not path.is_dir():
             self._send(OpenFile(str(path), purpose))
         elif purpose in _OF_RUNS:
             self._send(CompareRun(str(path)))
@@ -114,6 +123,8 @@ def _words(data: QMimeData) -> tuple[str, str, tuple[Purpose, ...]]:
         return "This cannot be taken", str(refusal), ()
     if path.is_dir():
         return f"{path.name} (recorded run)", "A recorded run can be compared with.", _OF_RUNS
+    if path.suffix == CONFIGURED:
+        return CONFIGURATION, f"{path.name}. A run that is recorded is not lost by it.", ()
     if path.suffix == ENDING:
         return SESSION, f"{path.name}. A run that is recorded is not lost by it.", ()
     return path.name, PROMISE, _EVERY

@@ -6,18 +6,28 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QFile, QObject, Signal
 from PySide6.QtWidgets import QMainWindow
 
+from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events
+from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.protocol.run_state import RunState
+from dgn_engine.storage.runs.run_removal import check_removable
 from dgn_viewer.notices import Notice, NoticeButton
 from dgn_viewer.scene.run_text import ago
 from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import ask_file, ask_new_file
 
 SESSIONS = "Sessions (*.dgn);;All files (*)"
+EXPORTS = "The whole run (*.dgn);;Its scores (*.csv)"
+
+
+def in_trash(folder: str) -> bool:
+    """Move a folder to the platform's trash; whether there is one that took it."""
+    file = QFile(folder)
+    return bool(file.moveToTrash())
 
 
 class RecordedRuns(QObject):
@@ -29,6 +39,7 @@ class RecordedRuns(QObject):
 
     layout_opened = Signal(str)
     list_wanted = Signal()
+    trash_missing = Signal(tuple)  # for these folders
 
     def __init__(
         self,
@@ -49,6 +60,7 @@ class RecordedRuns(QObject):
         self._layout = layout
         self._save_weights = save_weights
         self._offered = False
+        self.move_to_trash: Callable[[str], bool] = in_trash
 
     def open_run(self) -> None:
         self.list_wanted.emit()
@@ -77,6 +89,32 @@ class RecordedRuns(QObject):
             lambda path: self._send(do.SaveSession(path, layout)),
         )
 
+    def export_run(self, run: RecordedRun) -> None:
+        """Ask for a file; the engine writes the run there, all of it or its scores."""
+        ask_new_file(
+            self._window,
+            "Export run",
+            self._settings.export_folder,
+            EXPORTS,
+            f"{run.name}.dgn",
+            lambda path: self._send(do.ExportRun(run.folder, path)),
+        )
+
+    def to_trash(self, folders: tuple[str, ...]) -> None:
+        """Move runs to the trash; those for which there is none are asked about once more."""
+        left: list[str] = []
+        for folder in folders:
+            try:
+                check_removable(Path(folder))
+            except UserError as refusal:
+                self._tell(Notice("refused", str(refusal)))
+                continue
+            if not self.move_to_trash(folder):
+                left.append(folder)
+        if left:
+            self.trash_missing.emit(tuple(left))
+        self._send(do.ListRuns())
+
     def go_back(self) -> None:
         """Go on with the run that ended for the one on show."""
         shown = self._run_state().recorded
@@ -87,7 +125,7 @@ class RecordedRuns(QObject):
         match event:
             case events.EngineReady() if not self._offered:
                 self._send(do.ListRuns())
-            case events.RunsListed(runs=runs) if not self._offered:
+            case RunsListed(runs=runs) if not self._offered:
                 self._offered = True
                 self._offer(runs)
             case events.RunShown():
@@ -100,7 +138,7 @@ class RecordedRuns(QObject):
                 self._settings.export_folder = str(Path(path).parent)
                 self._tell(Notice("info", f"Session of step {step:,} saved as {path}."))
 
-    def _offer(self, runs: tuple[events.RecordedRun, ...]) -> None:
+    def _offer(self, runs: tuple[RecordedRun, ...]) -> None:
         """Offer, once after a crash, the run that was interrupted last, unless it was dismissed."""
         dismissed = self._settings.dismissed
         lost = [
@@ -135,22 +173,32 @@ class RecordedRuns(QObject):
             words = f"{shown.file_name} shows {shown.name} at step {shown.step:,}, saved {date}."
         else:
             words = f"{shown.name} is shown as it was at step {shown.step:,}: {shown.status}."
-        offers = [NoticeButton("Continue", lambda: self._send(do.Resume()))]
+
+        def on_show() -> bool:
+            return self._run_state().recorded == shown
+
+        offers = [NoticeButton("Continue", lambda: self._send(do.Resume()), on_show)]
         if shown.replaced:
             words += f" The run before is not lost: it is recorded as {Path(shown.replaced).name}."
-            offers.append(NoticeButton("Back to it", self.go_back))
+            offers.append(NoticeButton("Back to it", self.go_back, on_show))
         return Notice("info", words, offers=tuple(offers))
 
     def _confirmation(self, ends: events.DiscardConfirmation) -> Notice:
         """Asked before an unrecorded run is replaced."""
         act = f"showing {ends.name}" if ends.shown else f"going on with {ends.name}"
+        asked = self._run_state().run
+
+        def still() -> bool:
+            return self._run_state().run is asked
+
         words = "Show it and lose the run" if ends.shown else "Go on with it and lose the run"
         return Notice(
             "refused",
             f"The run in progress is not recorded: {act} ends it for good at step {ends.step:,}.",
             offers=(
-                NoticeButton("Keep the run", lambda: None),
-                NoticeButton("Save its weights…", self._save_weights),
-                NoticeButton(words, lambda: self._send(ends.anyway)),
+                NoticeButton("Keep the run", lambda: None, still),
+                NoticeButton("Save its weights…", self._save_weights, still),
+                NoticeButton(words, lambda: self._send(ends.anyway), still),
             ),
+            asks=True,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dgn_engine.protocol.commands import Advance, Command, Pause, Resume
+from dgn_engine.protocol.commands import Advance, Command, Pause, Resume, TrainOn
 from dgn_engine.protocol.events import Event, Paused
 from dgn_engine.protocol.run_state import RunState
 
@@ -19,6 +19,12 @@ class RunControl:
 
     def toggle(self) -> None:
         self._send(Pause() if self._run_state().running else Resume())
+
+    def train_on(self, place: int) -> None:
+        """Train the network that is inspected, in the regime at this place of those offered."""
+        offered = self._run_state().training
+        if offered is not None and place < len(offered.regimes):
+            self._send(TrainOn(offered.regimes[place]))
 
     def finish_epoch(self) -> None:
         """Train to the end of this epoch; a run that trains is paused first, to know its step."""

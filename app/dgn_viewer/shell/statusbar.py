@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QStatusBar, QWidget
 
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.scene.number_style import written
+from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.layouts import row
 
 _PHASES = {
@@ -21,7 +25,10 @@ _PHASES = {
 }
 _LEFT = ("device", "regime", "speed", "viewer", "eta")
 _RIGHT = ("phase", "step", "epoch")
+_SHORT = ("regime", "speed")  # of the left end, beside a notice in a narrow bar
+_WIDE = 1400  # pixels
 _EVERY_MS = 400  # numbers that change faster cannot be read
+_STANDS = 2.0  # seconds without a step, and twice a step's time, after which no rate is told
 
 
 def duration(seconds: float) -> str:
@@ -47,6 +54,13 @@ def _phase(now: RunState) -> str:
     return "diverged" if now.diverged is not None else _PHASES[now.phase]
 
 
+def _speed(frame: Frame, standing: float) -> str:
+    """Steps a second; or what the engine does instead, or for how long it has taken none."""
+    if frame.doing:
+        return frame.doing
+    return f"no steps for {standing:.0f} s" if standing else rate(frame.steps_per_second)
+
+
 class CoreLoad:
     """The share of one core that the calling thread has used since the last reading."""
 
@@ -67,13 +81,21 @@ class CoreLoad:
 class StatusBar(QStatusBar):
     """Shows the state of the run and the newest frame, refreshed a few times a second."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, parent: QWidget | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(parent)
         self.setSizeGripEnabled(False)
+        self._clock = clock
         self._state = RunState()
         self._frame: Frame | None = None
+        self._stepped = clock()  # when a step was last heard of, or training began
+        self._step_time = 0.0  # seconds, by the last rate that was heard of
         self._load = CoreLoad()
+        self._notice: QWidget | None = None
+        self._busy: Callable[[], bool] = lambda: False
         self._said: dict[str, str] = {}
+        self._numbers = ""
         self._left, self._right = QLabel(self), QLabel(self)
         for label in (self._left, self._right):
             label.setContentsMargins(8, 0, 8, 0)
@@ -83,7 +105,7 @@ class StatusBar(QStatusBar):
             "core of this machine"
         )
         line = QWidget(self)
-        row((self._left, 1), self._right, into=line)
+        self._row = row((self._left, 1), self._right, into=line)
         self.addWidget(line, 1)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -95,16 +117,47 @@ class StatusBar(QStatusBar):
         """What a field says: 'device', 'regime', 'speed', 'viewer', 'eta', 'phase', 'step', …"""
         return self._said.get(name, "")
 
+    def set_theme(self, theme: Theme) -> None:
+        """Numbers are written as the theme has them; the colours are the application's."""
+        self._numbers = theme.numbers
+        self._write()
+
+    def hold(self, notice: QWidget, busy: Callable[[], bool]) -> None:
+        """Give this widget the room between both ends; `busy`: whether it shows something now.
+
+        Then it has all the room, and a narrow bar says only what changes.
+        """
+        self._notice, self._busy = notice, busy
+        self._row.insertWidget(1, notice)
+        self.share_room()
+
+    def share_room(self) -> None:
+        """Share the room out anew: a notice came or went, or the bar has another width."""
+        busy = self._notice is not None and self._busy()
+        self._row.setStretch(0, 0 if busy else 1)
+        self._row.setStretch(1, 1 if busy else 0)
+        self._write()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.share_room()
+
     def show_state(self, state: RunState) -> None:
         before, self._state = self._state, state
         if state.run is not before.run:
-            self._frame = None
+            self._frame, self._step_time = None, 0.0
+        if state.running and not before.running:
+            self._stepped = self._clock()
         if state.phase != before.phase:
             self.catch_up()
         else:
             self._later()
 
     def show_frame(self, frame: Frame) -> None:
+        if self._frame is None or frame.step != self._frame.step:
+            self._stepped = self._clock()
+        if frame.steps_per_second > 0.0:
+            self._step_time = 1.0 / frame.steps_per_second
         self._frame = frame
         self._later()
 
@@ -119,8 +172,11 @@ class StatusBar(QStatusBar):
 
     def _write(self) -> None:
         self._said = self._texts()
-        for label, names in ((self._left, _LEFT), (self._right, _RIGHT)):
-            text = " · ".join(self._said[name] for name in names if self._said[name])
+        short = self._notice is not None and self._busy() and self.width() < _WIDE
+        left = _SHORT if short else _LEFT
+        for label, names in ((self._left, left), (self._right, _RIGHT)):
+            said = " · ".join(self._said[name] for name in names if self._said[name])
+            text = written(said, self._numbers)
             if label.text() != text:
                 label.setText(text)
         if self._state.running:
@@ -130,12 +186,14 @@ class StatusBar(QStatusBar):
         now, frame = self._state, self._frame
         share = self._load.share()
         going = now.running and frame is not None
-        eta = frame.eta_seconds if going and frame else None
+        standing = self._clock() - self._stepped
+        stands = standing > max(_STANDS, 2.0 * self._step_time)
+        eta = frame.eta_seconds if going and frame and not stands else None
         step = max(now.step, frame.step if frame else 0)
         return {
             "device": now.run.device if now.run else "",
             "regime": now.regime,
-            "speed": rate(frame.steps_per_second) if going and frame else "",
+            "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
             "viewer": f"viewer {100 * share:.0f} % of a core" if share is not None else "",
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
             "phase": now.working or _phase(now),

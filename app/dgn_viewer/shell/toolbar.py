@@ -93,7 +93,8 @@ class RunToolbar(QToolBar):
             entry, feature = now.regime_entry, now.parameters_feature
             aside = entry is not None and entry.own_gates
             words = weights_in_words(now.run, feature, aside)
-            self.summary.say(run_in_words(now.run, feature), words)
+            whole = run_in_words(now.run, feature)
+            self.summary.say(whole, words, whole.rpartition(" · ")[0])
         elif not now.ready:
             self.summary.say("" if now.phase == "stopped" else "loading torch…")
         else:

@@ -12,7 +12,9 @@ from typing import Any
 from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QMainWindow
 
+from dgn_viewer.docks.panel_dock import CHART
 from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.scene.kept_charts import charts_as_json, charts_of_json
 from dgn_viewer.settings import LAYOUT_VERSION, Settings
 
 _THEMES = ("light", "dark")
@@ -30,19 +32,27 @@ def restore(window: QMainWindow, settings: Settings, size: QSize) -> bool:
     return layout is not None and window.restoreState(layout, LAYOUT_VERSION)
 
 
-def save(window: QMainWindow, settings: Settings) -> None:
+def restore_charts(docks: PanelDocks, settings: Settings) -> None:
+    """What was set for single charts at the last start."""
+    _set_charts(docks, settings.charts)
+
+
+def save(window: QMainWindow, settings: Settings, docks: PanelDocks) -> None:
+    settings.charts = _charts(docks)
     settings.geometry = window.saveGeometry()
     settings.layout = window.saveState(LAYOUT_VERSION)
+    settings.layout_preset = docks.preset
 
 
 def layout_json(window: QMainWindow, theme: str, docks: PanelDocks) -> str:
-    """Theme, size, places of the docks, and what is chosen in each panel."""
+    """Theme, size, places of the docks, what is chosen in each panel and set for its charts."""
     return json.dumps(
         {
             "theme": theme,
             "size": [window.width(), window.height()],
             "layout": docks.layout(),
             "panels": {name: host.choices() for name, host in docks.hosts.items()},
+            "charts": _charts(docks),
         }
     )
 
@@ -62,8 +72,20 @@ def apply_layout(window: QMainWindow, docks: PanelDocks, untrusted: str) -> str:
         window.resize(wanted.boundedTo(available.expandedTo(window.size())))
     docks.put_layout(layout.get("layout"))
     _choose(docks, layout.get("panels"))
+    _set_charts(docks, layout.get("charts"))
     theme = layout.get("theme")
     return theme if theme in _THEMES else ""
+
+
+def _charts(docks: PanelDocks) -> dict[str, Any]:
+    kept = {name: charts_as_json(host.charts.settings()) for name, host in docks.hosts.items()}
+    return {name: charts for name, charts in kept.items() if charts}
+
+
+def _set_charts(docks: PanelDocks, untrusted: Any) -> None:
+    panels = untrusted if isinstance(untrusted, dict) else {}
+    for name, host in docks.hosts.items():
+        host.charts.put_all(charts_of_json(panels.get(name)))
 
 
 def _choose(docks: PanelDocks, panels: Any) -> None:
@@ -71,7 +93,7 @@ def _choose(docks: PanelDocks, panels: Any) -> None:
         host = docks.hosts.get(name)
         if host is None or not isinstance(choices, dict):
             continue
-        known = {option.id for option in host.spec.options}
+        known = {CHART, *(option.id for option in host.spec.options)}
         for option, value in choices.items():
             if option in known and isinstance(value, str) and len(value) <= _LONGEST:
                 host.set_choice(option, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFont, QGuiApplication
 from PySide6.QtWidgets import QApplication
@@ -12,18 +14,24 @@ from dgn_viewer.style.theme import DARK, LIGHT, Theme
 BASE_PIXELS = 13
 
 
-def resolve(choice: str) -> Theme:
-    """The theme of 'light', 'dark' or 'system' (what the desktop prefers; light if it is mute)."""
+def resolve(choice: str, numbers: str = LIGHT.numbers) -> Theme:
+    """The theme of 'light', 'dark' or 'system' (what the desktop prefers; light if it is mute),
+    with numbers written as in this example.
+    """
+    dark = choice == "dark"
     if choice == "system":
         dark = QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
-        return DARK if dark else LIGHT
-    return DARK if choice == "dark" else LIGHT
+    theme = DARK if dark else LIGHT
+    return theme if theme.numbers == numbers else replace(theme, numbers=numbers)
 
 
 def apply(application: QApplication, theme: Theme) -> None:
-    """Palette and style sheet of everything that is not painted by hand."""
+    """Palette and style sheet of everything that is not painted by hand; quick before there are
+    widgets, and where nothing changes."""
+    sheet = stylesheet.stylesheet(theme)
     application.setPalette(stylesheet.palette(theme))
-    application.setStyleSheet(stylesheet.stylesheet(theme))
+    if application.styleSheet() != sheet:
+        application.setStyleSheet(sheet)
 
 
 def set_base_font(application: QApplication) -> None:

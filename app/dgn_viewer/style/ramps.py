@@ -17,6 +17,20 @@ _CIVIDIS = (
     *("#7D7C78", "#8C8878", "#9B9476", "#ABA072", "#BCAE6C", "#CDBB63", "#DEC958", "#F0D846"),
     "#FEE838",
 )
+# Black over blue and yellow to white, made for people who lack red or green cones, and white to
+# blue, for paper: CET-CBL1 and CET-L17 of Peter Kovesi, arXiv:1509.03700 (CC BY 4.0), sampled.
+_CET_CBL1 = (
+    *("#111111", "#141D2F", "#0E284C", "#013568", "#01417E", "#204E8C", "#435B8D", "#616982"),
+    *("#7A7776", "#8F846B", "#A4935D", "#B6A15A", "#C6B068", "#D5C080", "#E1D0A0", "#EAE0C6"),
+    "#F0F1F0",
+)
+_CET_L17 = (
+    *("#FFFFFF", "#FBF9E9", "#F7F3D2", "#F2ECBD", "#F3E4AF", "#F2DCA2", "#F2D396", "#F3CA8C"),
+    *("#F4C183", "#F4B77A", "#F5AD75", "#F5A36F", "#F5996B", "#F58F69", "#F48468", "#F27A68"),
+    *("#EF6F69", "#ED656A", "#E95B6D", "#E45170", "#DF4674", "#D83C78", "#D0337D", "#C82982"),
+    *("#BD2287", "#B11D8C", "#A51991", "#961A96", "#851D9A", "#731F9F", "#5C24A2", "#3E28A5"),
+    "#002AA8",
+)
 # Brown to teal stays apart under all three dichromacies; the centre is the colour of the paper.
 _DIVERGING_LIGHT = (
     *("#543005", "#8C510A", "#BF812D", "#DFC27D", "#F6E8C3", "#FAFAFA"),
@@ -28,7 +42,7 @@ _DIVERGING_DARK = (
 )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
     """(256, 4) RGBA: entries 0…254 from low to high, entry 255 transparent."""
     colours = np.zeros((256, 4), dtype=np.uint8)
@@ -42,7 +56,7 @@ def table(ramp: Ramp, theme: Theme) -> NDArray[np.uint8]:
     return colours
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 def colour_table(ramp: Ramp, theme: Theme) -> list[int]:
     """The same as 256 numbers 0xAARRGGBB."""
     red, green, blue, alpha = table(ramp, theme).astype(np.uint32).T
@@ -69,6 +83,12 @@ def _anchors(ramp: Ramp, theme: Theme) -> tuple[str, ...]:
             return (theme.gate_closed, theme.gate_open)
         case "sequential":
             return _CIVIDIS
+        case "cet_cbl1":
+            return _CET_CBL1
+        case "cet_l17":
+            return _CET_L17
+        case "grey":
+            return ("#101010", "#F4F4F4")
         case "diverging":
             return _DIVERGING_DARK if theme.name == "dark" else _DIVERGING_LIGHT
 

@@ -24,9 +24,16 @@ class Theme:
     feature: str  # feature network, K^F
     cross: str  # K^X
     compared: str  # what is compared with (B)
+    overlay_1: str  # recorded runs whose curves are drawn over those of the run
+    overlay_2: str
+    overlay_3: str
+    overlay_4: str
+    overlay_5: str
+    overlay_6: str
     refused: str
     gate_closed: str
     gate_open: str
+    numbers: str = "1,234.5"  # how numbers are written, by example: the user's choice
 
     def role(self, role: Role) -> str:
         colour: str = getattr(self, role)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QRect, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePainter, QWidget
 
 from dgn_viewer.style.stylesheet import tip
 from dgn_viewer.widgets.listed_item import GROUP, HINT, ListedItem
+
+_INSIDE = 2  # pixels of its room that the style leaves free on both sides of the text
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,18 @@ class ChoiceBox(QComboBox):
     def value(self) -> str:
         return self._shown
 
+    def short_texts(self) -> tuple[str, ...]:
+        """What the closed box may show."""
+        return tuple(choice.short for choice in self._choices)
+
+    def room(self) -> int:
+        """Pixels that the closed box has for its text."""
+        return self.width() - self._around()
+
     def sizeHint(self) -> QSize:
-        texts = [choice.short for choice in self._choices] or ["–" * 6]
+        texts = self.short_texts() or ("–" * 6,)
         width = max(self.fontMetrics().horizontalAdvance(text) for text in texts)
-        return QSize(width + 36, super().sizeHint().height())
+        return QSize(width + self._around() + 1, super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
@@ -95,6 +105,16 @@ class ChoiceBox(QComboBox):
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
+
+    def _around(self) -> int:
+        """Padding and arrow, as the style draws them."""
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        option.rect = QRect(0, 0, 200, 32)  # whatever size the box has now
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        kind = QStyle.ComplexControl.CC_ComboBox
+        room = self.style().subControlRect(kind, option, part, self)
+        return option.rect.width() - room.width() + _INSIDE
 
     def _ask(self, place: int) -> None:
         value = self._choices[place].value

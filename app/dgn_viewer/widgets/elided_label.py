@@ -16,7 +16,7 @@ class ElidedLabel(QLabel):
         self,
         text: str = "",
         least: int = 40,
-        mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight,
+        mode: Qt.TextElideMode = Qt.TextElideMode.ElideMiddle,
     ) -> None:
         super().__init__()
         self._least, self._mode = least, mode
@@ -24,8 +24,11 @@ class ElidedLabel(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.say(text)
 
-    def say(self, text: str, more: str = "") -> None:
-        """Show this; `more` is added to the tip."""
+    def say(self, text: str, more: str = "", *shorter: str) -> None:
+        """Show this, or the first `shorter` text that there is room for; `more` is added to the
+        tip.
+        """
+        self._texts = (text, *shorter)
         self.setText(text)
         self.setToolTip(tip(f"{text}. {more}" if more else text) if text else "")
 
@@ -35,10 +38,18 @@ class ElidedLabel(QLabel):
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
 
+    def shown_text(self) -> str:
+        """What is drawn now."""
+        return self.shown(self.contentsRect().width())
+
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setPen(self.palette().color(self.foregroundRole()))
-        room = self.contentsRect()
-        text = self.fontMetrics().elidedText(self.text(), self._mode, room.width())
-        painter.drawText(room, self.alignment(), text)
+        painter.drawText(self.contentsRect(), self.alignment(), self.shown_text())
         painter.end()
+
+    def shown(self, room: int) -> str:
+        """What is drawn in so many pixels."""
+        metrics = self.fontMetrics()
+        fitting = (text for text in self._texts if metrics.horizontalAdvance(text) <= room)
+        return metrics.elidedText(next(fitting, self._texts[-1]), self._mode, room)

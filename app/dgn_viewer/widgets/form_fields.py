@@ -86,6 +86,7 @@ class PathField(QWidget):
         self.line.setPlaceholderText(hint)
         self.line.setAccessibleName(title)
         self.line.setAcceptDrops(False)  # a file dropped on the window is a checkpoint
+        self.line.textChanged.connect(lambda text: self.line.setToolTip(tip(text) if text else ""))
         self.browse = QToolButton()
         self.browse.setIconSize(QSize(16, 16))
         self.browse.setToolTip(f"{title}…")

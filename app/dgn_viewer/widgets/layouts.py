@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt, SignalInstance
+from PySide6.QtCore import QSize, Qt, SignalInstance
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -17,6 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+_LONG = 24  # letters of a word
+_TITLE_BAR = QSize(16, 48)  # pixels that a desktop may put around a window
 Part = QWidget | QLayout | tuple[QWidget, int] | int  # with its stretch; a number: empty room
 Margins = tuple[int, int, int, int]  # left, top, right, bottom
 _NO_MARGINS: Margins = (0, 0, 0, 0)
@@ -32,6 +35,12 @@ def row(
     layout = QHBoxLayout()
     _fill(layout, parts, into, margins, spacing)
     return layout
+
+
+def open_at(window: QWidget, width: int, height: int) -> None:
+    """Give a window this size, or what the screen has room for."""
+    room = window.screen().availableGeometry().size() - _TITLE_BAR
+    window.resize(QSize(width, height).boundedTo(room))
 
 
 def column(
@@ -69,6 +78,7 @@ def _fill(
 def scrolling(page: QWidget | None = None) -> QScrollArea:
     """What shows a page, upwards and downwards, without a frame or a background of its own."""
     area = QScrollArea()
+    area.setAccessibleName("Page")
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -79,11 +89,40 @@ def scrolling(page: QWidget | None = None) -> QScrollArea:
     return area
 
 
+def breakable(text: str) -> str:
+    """The text with places, not seen, at which a long word may be broken."""
+    return " ".join(
+        re.sub(rf"([._/\\-]|[^\W_]{{{_LONG}}})", "\\1\u200b", word) if len(word) > _LONG else word
+        for word in text.split(" ")
+    )
+
+
+class WrappedLabel(QLabel):
+    """Wraps its text, `text` is as it was given. `breaks`: long names are broken, too.
+
+    What can be selected is not broken: the places would be copied with it.
+    """
+
+    def __init__(self, text: str, breaks: bool = True) -> None:
+        super().__init__()
+        self._said, self._breaks = "", breaks
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setWordWrap(True)
+        self.setText(text)
+
+    def setText(self, text: str) -> None:
+        self._said = text
+        shown = breakable(text) if self._breaks else text
+        self.setAccessibleName(text if shown != text else "")
+        super().setText(shown)
+
+    def text(self) -> str:
+        return self._said
+
+
 def plain_label(text: str = "", role: str = "", *, selectable: bool = False) -> QLabel:
     """A label that wraps, and shows its text as it is, never as markup."""
-    label = QLabel(text)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
+    label = WrappedLabel(text, breaks=not selectable)
     if role:
         label.setProperty("role", role)
     if selectable:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dgn_engine.config import NetConfig
+from dgn_engine.config import OF_FILE, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture, Dense, is_gated, weight_shape
 from dgn_engine.model.importing.fold_batchnorm import EPSILON, FOLDED
@@ -36,7 +36,7 @@ from dgn_engine.model.importing.from_tensors import (
     named_architecture,
 )
 from dgn_engine.model.importing.infer_sequential import infer
-from dgn_engine.model.importing.match_layers import LayerMatching, match_layers
+from dgn_engine.model.importing.match_layers import LayerMatching, Part, match_layers
 from dgn_engine.model.importing.numbered_keys import numbered_sequence
 from dgn_engine.model.importing.saved_network import is_ours, our_network, state_of
 from dgn_engine.model.importing.torchvision_nets import recognise, understood_as
@@ -47,15 +47,14 @@ from dgn_engine.regimes import Regime, only_regime
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
-OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
-
 
 @dataclass(frozen=True)
 class ImportedNetwork:
     """A network from a file, the regime that it is shown in and the step that it belongs to.
 
     `title`: what it is, as the end of 'It is …'; `remarks`: what was folded or had to be assumed;
-    `assuming`: the activation that the file does not state ('ReLU'), or '' where it states it.
+    `assuming`: the activation that the file does not state ('ReLU'), or '' where it states it;
+    `taken_for`: the network that it was taken for because the file says of none (`otherwise`).
     """
 
     network: GatedNetwork
@@ -64,6 +63,7 @@ class ImportedNetwork:
     title: str = ""
     remarks: tuple[str, ...] = ()
     assuming: str = ""
+    taken_for: NetConfig | None = None
 
     @property
     def assumption(self) -> str:
@@ -84,6 +84,7 @@ class _Found:
     remarks: tuple[str, ...] = ()
     title: str = ""
     assuming: str = "ReLU"
+    taken_for: NetConfig | None = None
 
 
 def network_of(
@@ -123,8 +124,9 @@ def network_of(
     if any(FOLDED in remark for remark in remarks):
         remarks = (*remarks, "Its tangent kernel is that of the folded weights.")
     return ImportedNetwork(
-        _relu_network(found.stack), only_regime("standard"), 0, title, remarks, found.assuming
-    )
+        _relu_network(found.stack), only_regime("standard"), 0, title, remarks, found.assuming,
+        found.taken_for,
+    )  # fmt: skip
 
 
 def _found_in(
@@ -173,7 +175,7 @@ def architecture_for(net: NetConfig, input_shape: tuple[int, ...], classes: int)
 
     Raises `UserError` where there is no such network, or the file's has other outputs.
     """
-    if not net.name.startswith(OF_FILE):
+    if not net.of_file:
         return build_architecture(net, input_shape, classes)
     path = Path(net.name.removeprefix(OF_FILE))
     try:
@@ -194,9 +196,11 @@ def _architecture_of_file(path: Path, _changed: int, input_shape: tuple[int, ...
     return found.network.architecture
 
 
-def matched_gates(listing: CheckpointContents, architecture: Architecture) -> LayerMatching:
-    """The gates of a file for a network of this architecture: as the reader has them where it finds
-    that very network in the file, else layer by layer in the order of the file.
+def matched(
+    listing: CheckpointContents, architecture: Architecture, part: Part = "gates"
+) -> LayerMatching:
+    """The weights of a file for a network of this architecture: as the reader has them where it
+    finds that very network in the file, else layer by layer in the order of the file.
 
     The reader knows what the order does not: which tensors a ResNet's shortcuts are, and the ε of
     a saved module's BatchNorm.
@@ -205,10 +209,10 @@ def matched_gates(listing: CheckpointContents, architecture: Architecture) -> La
         try:
             found = network_of(listing, architecture.input_shape, None).network
         except UserError:
-            return match_layers(listing, architecture)
+            return match_layers(listing, architecture, part)
         if found.architecture.nodes[:-1] == architecture.nodes[:-1]:
-            return match_layers(_as_listing(found.value, listing), architecture)
-    return match_layers(listing, architecture)
+            return match_layers(_as_listing(found.value, listing), architecture, part)
+    return match_layers(listing, architecture, part)
 
 
 def gates_for(
@@ -288,7 +292,8 @@ def _unnamed(
     except UnnamedNetwork as doubt:
         if otherwise is not None:
             try:
-                return _named(listing, input_shape, otherwise, dtype, epsilon)
+                taken = _named(listing, input_shape, otherwise, dtype, epsilon)
+                return replace(taken, taken_for=otherwise)
             except UserError:
                 pass
         raise UserError(f"{doubt} {WAYS_OUT[door]}") from None

@@ -17,6 +17,7 @@ CONFIG = "config.toml"
 LOG = "log.jsonl"
 LOCK = "lock"
 WEIGHTS = "weights.safetensors"
+NOTES = "notes.json"  # the user's words; they stay on this machine
 FILES: Mapping[str, Kind] = {WEIGHTS: "tensors", CONFIG: "text", LOG: "log", RUN: "json"}
 
 FRAMES = "frames"
@@ -60,10 +61,22 @@ def written_folders(folder: Path) -> tuple[Path, ...]:
     return (folder, folder / CHECKPOINTS, folder / FRAMES)
 
 
+def holds_run(folder: Path) -> bool:
+    """Whether a folder, which is no link, holds a run or what is left of one."""
+    here = any((folder / name).is_file() for name in (RUN, LOG))
+    return here and not folder.is_symlink()
+
+
 def runs_root() -> Path:
     """The user's folder of runs: `DGN_RUNS_ROOT`, else in the user's data folder."""
     named = os.environ.get("DGN_RUNS_ROOT", "")
     return Path(named) if named else _user_data() / "runs"
+
+
+def find_run(name: str) -> Path:
+    """A path that is there, or the name of one of the user's runs."""
+    here, there = Path(name), runs_root() / name
+    return here if here.exists() or not there.exists() else there
 
 
 def results_root() -> Path:

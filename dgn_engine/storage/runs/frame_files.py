@@ -26,7 +26,8 @@ CAP = 256 << 20  # bytes of all frames of a run
 NEWEST = 32  # of the frames are never dropped
 ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not done at every frame
 UNPACKED = 1 << 30  # bytes of the gates of one frame
-_STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark")  # of a reading
+# Of a reading:
+_STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark", "error")
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def encode(frame: Frame) -> bytes:
     packed: dict[str, list[int]] = {}
     readings: dict[str, Any] = {}
     for probe, reading in frame.readings.items():
+        if reading.pending:  # what comes is recorded when it is there
+            continue
         for name, array in reading.arrays.items():
             key = f"{probe}/{name}"
             if array.dtype in (np.uint8, np.bool_) and array.size and array.max() <= 1:

@@ -5,24 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RecordedRun, RegimeSwapped, RunsListed
+from dgn_engine.protocol.events import RegimeSwapped, RunContinued
+from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.storage import lock
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.log import LogLine
+from dgn_engine.storage.runs.run_notes import read_notes
 from dgn_engine.storage.runs.run_reader import RunReader
 
 FILE = "index.sqlite"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One run. `best`: the best test accuracy of its last regime, NaN where none is known."""
+    """One run. `best`: the best test accuracy of its last regime, NaN where none is known, and
+    `best_step` the first step that had it. `seconds`: how long it was written to, from a start to
+    an end each time. `bytes`: of all its files.
+    """
 
     name: str  # of its folder
     stamp: str  # sizes and times of the files that this was read from
@@ -35,6 +43,9 @@ class IndexEntry:
     data: str
     seed: int
     best: float
+    best_step: int
+    seconds: float
+    bytes: int
 
 
 def read_index(root: Path) -> list[IndexEntry]:
@@ -54,26 +65,40 @@ def read_index(root: Path) -> list[IndexEntry]:
     )
 
 
-def rebuild_index(root: Path) -> list[IndexEntry]:
-    """Delete the index and read every folder."""
+def forget_index(root: Path) -> None:
+    """Delete the index: every folder is read anew the next time."""
     (root / FILE).unlink(missing_ok=True)
-    return read_index(root)
 
 
 def list_runs(root: str) -> RunsListed:
-    """Every run below a folder, the one last written to first; none where there is no folder."""
+    """Every run below a folder, the one last written to first; none where there is no folder.
+
+    The table of runs in the window and `dgn runs list --json` show what this gives.
+    """
     if not root:
         return RunsListed("", ())
     found = [_recorded(Path(root) / entry.name, entry) for entry in read_index(Path(root))]
     return RunsListed(root, tuple(sorted(found, key=lambda one: one.touched, reverse=True)))
 
 
+def newest_resumable(root: Path) -> Path | None:
+    """The run that was written to last, of those that have a checkpoint and that nobody writes."""
+    for folder in sorted(_folders(root), key=_touched, reverse=True):
+        saved = any((folder / folder_layout.CHECKPOINTS).glob("[0-9]*"))
+        if saved and lock.holder(folder / folder_layout.LOCK) is None:
+            return folder
+    return None
+
+
 def _recorded(folder: Path, entry: IndexEntry) -> RecordedRun:
+    given = read_notes(folder)
     return RecordedRun(
         folder=str(folder),
-        **{name: value for name, value in vars(entry).items() if name not in ("stamp", "created")},
+        **{name: value for name, value in vars(entry).items() if name != "stamp"},
         touched=_touched(folder),
         resumable=any((folder / folder_layout.CHECKPOINTS).glob("[0-9]*")),
+        given_name=given.name,
+        notes=given.notes,
     )
 
 
@@ -100,20 +125,21 @@ def _entry(path: Path, known: IndexEntry | None) -> IndexEntry:
     try:
         return _read(path, stamp)
     except UserError:
-        return IndexEntry(path.name, stamp, "", "damaged", 0, 0, "", "", "", 0, float("nan"))
+        nothing = (0, 0, "", "", "", 0, float("nan"), 0, 0.0)
+        return IndexEntry(path.name, stamp, "", "damaged", *nothing, _bytes(path))
 
 
 def _read(path: Path, stamp: str) -> IndexEntry:
     reader = RunReader(path)
     config, started = reader.config, reader.started
-    best = float("nan")
+    best, best_step = float("nan"), 0
     regime = started.regime if started is not None else config.gating.regime
     for event in reader.events:
         if isinstance(event, RegimeSwapped):
-            regime, best = event.after, float("nan")
+            regime, best, best_step = event.after, float("nan"), 0
         accuracy = getattr(event, "test_accuracy", None)
         if accuracy is not None and not best >= accuracy:
-            best = float(accuracy)
+            best, best_step = float(accuracy), int(getattr(event, "step", 0))
     return IndexEntry(
         name=path.name,
         stamp=stamp,
@@ -122,11 +148,34 @@ def _read(path: Path, stamp: str) -> IndexEntry:
         step=reader.step,
         total_steps=started.total_steps if started is not None else 0,
         regime=regime,
-        net=config.net.name,
+        net=config.net.short,
         data=config.data.name,
         seed=config.seed,
         best=best,
+        best_step=best_step,
+        seconds=_seconds(reader.log.lines),
+        bytes=_bytes(path),
     )
+
+
+def _seconds(lines: Sequence[LogLine]) -> float:
+    """From the first line to the last; the time between an end and going on is left out."""
+    return sum(
+        max(0.0, after.at - before.at)
+        for before, after in pairwise(lines)
+        if after.name != RunContinued.__name__
+    )
+
+
+def _bytes(path: Path) -> int:
+    """Of the regular files of a run; links are not followed."""
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 (thousands of files)
+                total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total
 
 
 def _with_writer(root: Path, entry: IndexEntry) -> IndexEntry:

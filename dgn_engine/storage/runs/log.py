@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dgn_engine.protocol import events
+from dgn_engine.protocol import events, file_events
 from dgn_engine.protocol.events import Event
 from dgn_engine.storage.atomic_write import sync_folder
 from dgn_engine.storage.plain_data import from_plain, to_plain
@@ -32,8 +32,11 @@ LOGGED: Mapping[str, type[Any]] = {
     "Traced": events.ProbeScalars,
     "RegimeSwapped": events.RegimeSwapped,
     "WeightsTaken": events.WeightsTaken,
+    "TrainedOn": file_events.TrainedOn,
     "Rewired": events.Rewired,
     "SettingChanged": events.SettingChanged,
+    "ProbeSetChanged": events.ProbeSetChanged,
+    "ProbesLeft": events.ProbesLeft,
     "Saved": events.WeightsSaved,
     "Diverged": events.Diverged,
     "Failed": events.Failed,

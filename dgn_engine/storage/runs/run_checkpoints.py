@@ -7,11 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import torch
-from safetensors.torch import save
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, sync_folder, write_folder
@@ -19,6 +15,9 @@ from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
 from dgn_engine.storage.runs import folder_layout
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 1  # of a snapshot's state
 NEWEST = 2  # kept whatever they are
@@ -39,7 +38,7 @@ class Snapshot:
     def finite(self) -> bool:
         """Whether all weights are numbers: a diverged state is not worth keeping."""
         weights = (t for name, t in self.tensors.items() if not name.startswith("optimiser."))
-        return all(bool(torch.isfinite(t).all()) for t in weights)
+        return all(bool(t.isfinite().all()) for t in weights)
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,8 @@ def write(
     folder: Path, snapshot: Snapshot, order: int, marks: Mapping[str, object]
 ) -> StoredCheckpoint:
     """A new step folder; `marks` (kept, lines, frames) go into its state. Raises `OSError`."""
+    from safetensors.torch import save
+
     make_folder(folder)
     state = {**snapshot.state, **marks, "order": order}
     again = 0
@@ -102,6 +103,8 @@ def scan(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
 
 def load(checkpoint: StoredCheckpoint) -> Snapshot:
     """Read it for going on; raises `UserError` naming the damaged file."""
+    import torch
+
     checkpoint = _check(checkpoint.path, checkpoint.step, thorough=True)
     if not checkpoint.sound:
         raise UserError(f"{checkpoint.path / checkpoint.culprit} {checkpoint.trouble}.")

@@ -264,31 +264,6 @@ def _read_lines(folder: Path) -> tuple[LogLine, ...]:
 
 def create_named(root: Path, config: RunConfig) -> RunFolder:
     """A new run in the user's folder of runs, named by time and settings; raises `UserError`."""
-    words = f"{config.gating.regime}-{config.net.name}-{config.data.name.partition(':')[0]}"
+    words = f"{config.gating.regime}-{config.net.short}-{config.data.name.partition(':')[0]}"
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
     return RunFolder.create(folder_layout.unused_path(root, name), config)
-
-
-def delete_run(folder: Path) -> None:
-    """Remove the run; the folder stays if somebody has put other files into it.
-
-    Raises `UserError` where there is no run, somebody writes it, or the disk does not let us.
-    """
-    if not (folder / folder_layout.RUN).is_file() and not (folder / folder_layout.LOG).is_file():
-        raise UserError(f"{folder} holds no run; nothing was deleted.")
-    lock = Lock(folder / folder_layout.LOCK)
-    try:
-        lock.take()
-        try:
-            clear_leftovers(folder)
-            for name in folder_layout.FOLDERS:
-                if (folder / name).is_dir() and not (folder / name).is_symlink():
-                    shutil.rmtree(folder / name)
-            for name in (*folder_layout.FILES, folder_layout.LOCK):
-                (folder / name).unlink(missing_ok=True)
-        finally:
-            lock.release()
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    except OSError as error:
-        raise UserError(f"Cannot delete {folder}: {error.strerror}.") from None

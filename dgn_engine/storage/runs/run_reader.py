@@ -110,6 +110,17 @@ class RunReader:
         near = _nearest(step, [one.step for one in self.frames])
         raise UserError(f"{self.path.name} has no frame of step {step:,}; {near}.")
 
+    def scores(self, step: int) -> Measured:
+        """The scores of just this step; raises `UserError` naming the nearest where it has none."""
+        measured = self.measured
+        found = [one for one in measured if one.step == step]
+        if found:
+            return found[-1]
+        if not measured:
+            raise UserError(f"{self.path.name} holds no scores.")
+        near = _nearest(step, [one.step for one in measured])
+        raise UserError(f"{self.path.name} has no scores of step {step:,}; {near}.")
+
     def latest_frame(self, step: int) -> Frame | None:
         """The last frame at or before a step; None where there is none. Each reading in it says
         its own step, which may be an earlier one."""

@@ -80,17 +80,20 @@ def _layer(layer: events.LayerInfo) -> bool:
 
 def _check_log(reader: RunReader) -> None:
     started = reader.started
-    names: set[tuple[str, str, int]] = set()
+    names: set[tuple[str, str, tuple[int, int]]] = set()
     if len(reader.events) != sum(line.name in LOGGED for line in reader.lines):
         raise ValueError("an event whose fields are none")
     for event in reader.events:
         if not _whole(getattr(event, "step", 0), STEPS):
             raise ValueError(f"step {getattr(event, 'step', None)}")
         match event:
-            case events.ProbeScalars(probe=probe, values=values, examples=examples):
-                names.update((probe, name, examples) for name in values)
+            case events.ProbeScalars(probe=probe, values=values):
+                names.update((probe, name, event.read_on) for name in values)
                 if len(names) > SERIES:
                     raise ValueError("too many curves")
+            case events.ProbeSetChanged(examples=examples):
+                if not 2 <= examples <= EXAMPLES:
+                    raise ValueError("number of probe examples")
             case events.RegimeSwapped(after=after):
                 find_regime(after)
             case events.Rewired(order=order, rotation=rotation, shift=shift):

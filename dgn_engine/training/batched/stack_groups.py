@@ -27,7 +27,7 @@ def why_not(config: RunConfig) -> str:
     regime = find_regime(config.gating.regime)
     stackable = [name for name, net in all_nets().items() if net.stackable]
     if config.net.name not in stackable:
-        return f"Only {' and '.join(stackable)} networks are packed, not {config.net.name}."
+        return f"Only {' and '.join(stackable)} networks are packed, not {config.net.short}."
     if regime.drawn_gates:
         return f"{regime.name} has no feature network; it is not packed."
     if regime.takes_gates and not config.gating.gates_from:

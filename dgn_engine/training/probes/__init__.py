@@ -8,10 +8,21 @@ from dgn_engine.training.probes._probe import (
     Probe,
     ProbeContext,
     ProbeResult,
+    Refine,
+    Refinement,
     no_comparison,
 )
 
-__all__ = ["ComparedGates", "Probe", "ProbeContext", "ProbeResult", "all_probes", "no_comparison"]
+__all__ = [
+    "ComparedGates",
+    "Probe",
+    "ProbeContext",
+    "ProbeResult",
+    "Refine",
+    "Refinement",
+    "all_probes",
+    "no_comparison",
+]
 
 
 def all_probes() -> dict[str, Probe]:

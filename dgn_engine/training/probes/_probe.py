@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from dgn_engine.kernels import SharedKernels
@@ -97,13 +98,35 @@ def no_cost(architecture: Architecture, examples: int) -> float:
 
 
 @dataclass(frozen=True)
+class Refinement:
+    """A better reading of the same step, after one more slice of work.
+
+    `done`: the share of the work, in (0, 1]; 1 is the last one. `error`: the relative standard
+    error (Frobenius) of an estimate, 0 where it is exact.
+    """
+
+    result: ProbeResult
+    done: float
+    error: float = 0.0
+
+
+Refine = Callable[[ProbeContext, Mapping[str, OptionValue], torch.Generator], Iterator[Refinement]]
+
+
+@dataclass(frozen=True)
 class Probe:
-    """`read(context, options, memory)` measures; `cost(architecture, n)` estimates its FLOP."""
+    """`read(context, options, memory)` measures; `cost(architecture, n)` estimates its FLOP.
+
+    `refine(context, options, generator)` measures step by step: each `next` is one slice of work
+    of about half a second, and each result is at least as good as the one before. Its random
+    numbers come from `generator`, which is not the run's. None: `read` is quick enough.
+    """
 
     title: str
     read: Callable[[ProbeContext, Mapping[str, OptionValue], object], ProbeResult]
     cost: Callable[[Architecture, int], float] = no_cost
     compares: bool = False  # it reads `ProbeContext.compared_gates`, too
+    refine: Refine | None = None
 
 
 def numpy(tensor: Tensor) -> Array:

@@ -3,46 +3,89 @@
 Arrays (n, n), mean over the logits: `value` K^V, `feature` K^F, `cross` K^X, where they exist: K is
 their sum, over what the regime trains. Scalars: `trace_*` and `norm_*` (Frobenius) of each. Facts:
 `trains` says over which weights, `value` and `feature` why there is none.
+
+An estimate has no scalars, and `{part}_error` beside each part, one standard error of each entry;
+`{part}_unit_error` is that of K[s, s']/√(K[s, s] K[s', s']), of K^V and K^F.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
+from torch import Tensor
 
 from dgn_engine import kernels as k
-from dgn_engine.kernels import TangentKernels
 from dgn_engine.kernels.trained_weights import trained_weights
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import (
+    Probe,
+    ProbeContext,
+    ProbeResult,
+    Refinement,
+    numpy,
+)
+from dgn_engine.training.probes._refinement import (
+    ASSUMED_FLOPS,
+    AT_ONCE,
+    NOT_EXACT,
+    TangentReading,
+    refinements,
+    tangent_steps,
+    widened,
+    with_errors,
+)
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
     found = context.kernels.tangent
+    parts = {"value": found.value, "feature": found.feature, "cross": found.cross}
+    return _exact(context, {name: part for name, part in parts.items() if part is not None})
+
+
+def refine(
+    context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
+) -> Iterator[Refinement]:
+    """One sketched logit after the other; exact after the last."""
+    if cost(context.architecture, len(context.x)) <= AT_ONCE * ASSUMED_FLOPS:
+        yield Refinement(read(context, options, None), 1.0)
+        return
+    reading = TangentReading(_made)
+    yield from refinements(lambda spent: tangent_steps(context, reading, generator, spent))
+
+
+def _made(context: ProbeContext, estimator: k.TangentEstimator) -> tuple[ProbeResult, float]:
+    found = estimator.kernels()
+    if estimator.exact:
+        return _exact(context, {name: part.kernel for name, part in found.items()}), 0.0
+    found = {name: widened(part) for name, part in found.items()}
+    arrays = {"labels": numpy(context.labels), **with_errors(found)}
+    for name, part in estimator.kernels("cosine").items():
+        if name != "cross":
+            arrays[f"{name}_unit_error"] = numpy(widened(part).error)
+    error = max(part.relative for part in found.values())
+    return ProbeResult(arrays, facts=_facts(context, found)), max(error, NOT_EXACT)
+
+
+def _exact(context: ProbeContext, parts: Mapping[str, Tensor]) -> ProbeResult:
     arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     scalars: dict[str, float] = {}
-    for name, kernel in (
-        ("value", found.value),
-        ("feature", found.feature),
-        ("cross", found.cross),
-    ):
-        if kernel is not None:
-            arrays[name] = numpy(kernel)
-            scalars[f"trace_{name}"] = float(kernel.diagonal().sum())
-            scalars[f"norm_{name}"] = float(torch.linalg.matrix_norm(kernel))
-    return ProbeResult(arrays, scalars, _facts(context, found))
+    for name, kernel in parts.items():
+        arrays[name] = numpy(kernel)
+        scalars[f"trace_{name}"] = float(kernel.diagonal().sum())
+        scalars[f"norm_{name}"] = float(torch.linalg.matrix_norm(kernel))
+    return ProbeResult(arrays, scalars, _facts(context, parts))
 
 
-def _facts(context: ProbeContext, found: TangentKernels) -> dict[str, str]:
+def _facts(context: ProbeContext, parts: Mapping[str, object]) -> dict[str, str]:
     """Over which weights, and why a part is absent that another regime has."""
     network, regime = context.network, context.regime.name
     facts = {"trains": trained_weights(network)}
-    if found.value is None:
+    if "value" not in parts:
         facts["value"] = f"K^V = 0 in {regime}: the value network is frozen."
-    if found.feature is None:
+    if "feature" not in parts:
         why = (
             "hard gates have no gradient"
             if not network.gate.soft
@@ -57,4 +100,4 @@ def cost(architecture: Architecture, examples: int) -> float:
     return k.ntk_cost(architecture, examples)
 
 
-PROBE = Probe("Neural tangent kernel", read, cost)
+PROBE = Probe("Neural tangent kernel", read, cost, refine=refine)

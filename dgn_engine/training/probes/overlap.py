@@ -1,36 +1,103 @@
 """Overlap of active sub-networks, Λ, and that of sensitive ones, S (THEORY §3 and §5).
 
 Arrays, all (n, n) with unit diagonal, NaN where the diagonal is zero: `active` (Λ), `sensitive`
-(S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ).
+(S), `active_{l}` (τ_l), `sensitive_{l}` (D_l D_lᵀ). Of an estimate `active_error` and
+`sensitive_error`, one standard error of each entry; single layers are always exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+import torch
 
 from dgn_engine import kernels as k
 from dgn_engine.kernels.shared import KAPPA
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.protocol.frames import Array
 from dgn_engine.setting import OptionValue
-from dgn_engine.training.probes._probe import Probe, ProbeContext, ProbeResult, numpy
+from dgn_engine.training.probes._probe import (
+    Probe,
+    ProbeContext,
+    ProbeResult,
+    Refinement,
+    numpy,
+)
+from dgn_engine.training.probes._refinement import (
+    ASSUMED_FLOPS,
+    AT_ONCE,
+    NOT_EXACT,
+    PathReading,
+    path_steps,
+    refinements,
+    widened,
+    with_errors,
+)
 
 
 def read(context: ProbeContext, options: Mapping[str, OptionValue], memory: object) -> ProbeResult:
-    gate, shared = context.network.gate, context.kernels
-    arrays: dict[str, Array] = {
-        "labels": numpy(context.labels),
+    shared = context.kernels
+    arrays = {
         "active": numpy(shared.overlap("cosine")),
         "sensitive": numpy(shared.sensitive("cosine")),
     }
+    return ProbeResult(arrays | _layers(context), facts=_facts(context))
+
+
+def refine(
+    context: ProbeContext, options: Mapping[str, OptionValue], generator: torch.Generator
+) -> Iterator[Refinement]:
+    """Λ and S from random value networks, then pair by pair."""
+    if cost(context.architecture, len(context.x)) <= AT_ONCE * ASSUMED_FLOPS:
+        yield Refinement(read(context, options, None), 1.0)
+        return
+    layers: dict[int, dict[str, Array]] = {}  # by the number of examples
+
+    def once(context: ProbeContext) -> dict[str, Array]:
+        n = len(context.x)
+        layers[n] = layers.get(n) or _layers(context)
+        return layers[n]
+
+    def estimated(context: ProbeContext, estimator: k.PathEstimator) -> tuple[ProbeResult, float]:
+        kernels = {
+            "active": widened(estimator.kernel("cosine")),
+            "sensitive": widened(estimator.sensitive("cosine")),
+        }
+        error = max(kernel.relative for kernel in kernels.values())
+        arrays = with_errors(kernels) | once(context)
+        return ProbeResult(arrays, facts=_facts(context)), max(error, NOT_EXACT)
+
+    def exact(context: ProbeContext, blocks: k.PathBlocks) -> ProbeResult:
+        arrays = {
+            "active": numpy(blocks.kernel("cosine")),
+            "sensitive": numpy(blocks.sensitive("cosine")),
+        }
+        return ProbeResult(arrays | once(context), facts=_facts(context))
+
+    reading = PathReading(_inputs, estimated, exact, passes=2.0)
+    yield from refinements(lambda spent: path_steps(context, reading, generator, spent))
+
+
+def _inputs(context: ProbeContext) -> k.PathInputs:
+    shared = context.kernels
+    return k.PathInputs(shared.gates, None, shared.trace.value.masks, shared.sensitivities)
+
+
+def _facts(context: ProbeContext) -> dict[str, str]:
+    gate = context.network.gate
+    if gate.soft:
+        return {"gate": f"D = ∂γ, β = {gate.beta:g}"}
+    return {"kappa": f"D = 1{{|q| < {KAPPA:g}·rms(q)}}"}
+
+
+def _layers(context: ProbeContext) -> dict[str, Array]:
+    """The labels, and τ_l and D_l D_lᵀ of every layer."""
+    shared = context.kernels
+    arrays: dict[str, Array] = {"labels": numpy(context.labels)}
     for layer, (gates, slopes) in enumerate(zip(context.gates, shared.sensitivities, strict=True)):
         arrays[f"active_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(gates)))
         arrays[f"sensitive_{layer}"] = numpy(k.unit_diagonal(k.layer_overlap(slopes)))
-    if gate.soft:
-        facts = {"gate": f"D = ∂γ, β = {gate.beta:g}"}
-    else:
-        facts = {"kappa": f"D = 1{{|q| < {KAPPA:g}·rms(q)}}"}
-    return ProbeResult(arrays, facts=facts)
+    return arrays
 
 
 def cost(architecture: Architecture, examples: int) -> float:
@@ -38,4 +105,4 @@ def cost(architecture: Architecture, examples: int) -> float:
     return 3.0 * k.npk_cost(architecture, examples)
 
 
-PROBE = Probe("Overlap", read, cost)
+PROBE = Probe("Overlap", read, cost, refine=refine)

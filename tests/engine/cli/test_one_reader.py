@@ -21,7 +21,8 @@ from dgn_engine.experiments._gate_information import net_of, network_for
 from dgn_engine.model.importing.from_file import architecture_for
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.protocol.frames import Array
-from dgn_engine.session.frozen_network import InspectedNetwork
+from dgn_engine.session.frozen_network import InspectedNetwork, InspectionRequest
+from dgn_engine.session.network_fit import DataFacts
 from dgn_engine.session.opened_files import FileTarget, _File, listed
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.training.device_data import choose_probe_set
@@ -136,7 +137,12 @@ def trained_behind(file: Path, examples: Examples) -> GatedNetwork:
 
 
 def opened(file: Path) -> InspectedNetwork:
-    return InspectedNetwork(1, read_tensors(file), RUN, RUN.data, lambda _e: None, lambda *_a: None)
+    return shown_beside(file, RUN)
+
+
+def shown_beside(file: Path, run: RunConfig) -> InspectedNetwork:
+    given = InspectionRequest(file, read_tensors(file), run, run.data)
+    return InspectedNetwork(1, given, lambda _e: None, lambda *_a: None)
 
 
 def path_kernel(network: GatedNetwork, x: Array) -> Array:
@@ -165,7 +171,8 @@ def window_says(file: Path, examples: Examples) -> str:
     """What the page of an opened file says of it as a network of its own."""
     shape = examples.train_x.shape[1:]
     architecture = architecture_for(RUN.net, shape, 10)
-    target = FileTarget(architecture, architecture, False, True, shape, RUN.net)
+    facts = DataFacts(shape, 10)
+    target = FileTarget(architecture, architecture, False, True, RUN.data, facts, RUN.net)
     offer = listed(1, _File(file, read_tensors(file)), target).network
     assert not offer.fits
     return offer.verdict
@@ -253,9 +260,7 @@ def test_what_no_file_says_is_taken_from_the_run_in_the_window(
     }
     file = saved(tmp_path, state | {"head.weight": torch.randn(10, 2)})
     run = RunConfig(net=NetConfig("cnn4", (("channels", 2),)), device="cpu", probe_examples=N)
-    shown = InspectedNetwork(
-        1, read_tensors(file), run, run.data, lambda _e: None, lambda *_a: None
-    )
+    shown = shown_beside(file, run)
     wanted = architecture_for(run.net, examples.train_x.shape[1:], 10)
     assert shown.network.network.architecture == wanted
 

@@ -77,6 +77,7 @@ TANGENTS = ("tangent_kernels", "empirical_ntk")
 WITHOUT_SHAPES = {
     "adapt",
     "check_budget",
+    "estimate_overlap",
     "gate_churn",
     "kernel_bytes",
     "npk_cost",

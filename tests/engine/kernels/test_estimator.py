@@ -1,36 +1,226 @@
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from math import prod
+
 import pytest
 import torch
+from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
+from dgn_engine.kernels.random_paths import PathScales, PathSigns, random_pass
+from dgn_engine.model import architecture as arch
+from dgn_engine.model.architecture import Architecture, Conv, Dense, Fork, Gating, Merge, Skip
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
     HAND_WRITTEN,
+    every_architecture,
     images,
+    make_network,
     random_gates,
     random_masks,
 )
 
+FEW_SIGNS = {
+    "dense": Architecture((2,), (Dense(2, 2), Dense(2, 2), Dense(2, 2, gated=False))),
+    "convolutions": Architecture(
+        (1, 3, 2),
+        (
+            Conv(1, 2, kernel=2, padding=0),
+            Conv(2, 1, kernel=1, padding=0),
+            arch.GlobalAveragePool(),
+            Dense(1, 2, gated=False),
+        ),
+    ),
+    "blocks": Architecture(
+        (1,),
+        (
+            Dense(1, 2),
+            Fork(),
+            Dense(2, 1),
+            Dense(1, 2, gated=False),
+            Merge(pre=0.7, post=1.2),
+            Gating(),
+            Fork(),
+            Dense(2, 1),
+            Skip(),
+            Dense(2, 1, gated=False),
+            Merge(post=0.6),
+            Dense(1, 2, gated=False),
+        ),
+    ),
+}
 
-@pytest.mark.parametrize("name", HAND_WRITTEN)
-@pytest.mark.parametrize("normalise", ["none", "width"])
-def test_the_estimate_lies_within_its_error_bars(name: str, normalise: k.Normalise) -> None:
-    architecture = ARCHITECTURES[name]
-    x, gates = images(architecture, 4), random_gates(architecture, 4, hard=False)
-    if architecture.residual and normalise == "none":
-        with pytest.raises(UserError, match="weighted by σ"):
-            k.estimate_path_kernel(architecture, gates, x, 2, torch.Generator())
+
+def inputs_of(
+    architecture: Architecture, n: int, hard: bool = False, sensitive: bool = False
+) -> k.PathInputs:
+    return k.PathInputs(
+        random_gates(architecture, n, hard),
+        None if sensitive else images(architecture, n),
+        random_masks(architecture, n),
+        random_gates(architecture, n, hard, seed=9) if sensitive else None,
+    )
+
+
+def every_sign(architecture: Architecture, sensitive: bool) -> Iterator[PathSigns]:
+    """All sign patterns of the hidden weights and, for S, of the gate layers' channels."""
+    shapes = [arch.weight_shape(layer) for layer in architecture.weighted[:-1]]
+    scales = [
+        (layer.outputs * (layer.kernel**2 if isinstance(layer, Conv) else 1)) ** -0.5
+        for layer in architecture.weighted[:-1]
+    ]
+    channels = [(shape[0], *[1] * (len(shape) - 1)) for shape in architecture.gated_shapes]
+    sizes = [prod(shape) for shape in [*shapes, *(channels if sensitive else [])]]
+    for signs in itertools.product((-1.0, 1.0), repeat=sum(sizes)):
+        parts = torch.tensor(signs, dtype=torch.float64).split(sizes)
+        weights = zip(parts, scales, shapes, strict=False)
+        slopes = zip(parts[len(shapes) :], channels, strict=True) if sensitive else ()
+        yield PathSigns(
+            tuple((scale * one).reshape(shape) for one, scale, shape in weights),
+            tuple(one.reshape(shape) for one, shape in slopes) if sensitive else None,
+        )
+
+
+@pytest.mark.parametrize("name", FEW_SIGNS)
+@pytest.mark.parametrize("by_width", [False, True])
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_the_mean_over_all_signs_is_the_exact_kernel(
+    name: str, by_width: bool, sensitive: bool
+) -> None:
+    architecture = FEW_SIGNS[name]
+    inputs = inputs_of(architecture, 3, sensitive=sensitive)
+    scales, word = PathScales.of(architecture, by_width), "width" if by_width else "none"
+    total, change, count = torch.zeros(3, 3), torch.zeros(3, 3), 0
+    for signs in every_sign(architecture, sensitive):
+        h, moved = random_pass(architecture, scales, signs, inputs, slice(0, 3))
+        total = total + h @ h.T
+        change = change if moved is None else change + moved @ moved.T
+        count += 1
+    constant = scales.constant
+    if not sensitive:
+        assert inputs.x_value is not None
+        exact = k.neural_path_kernel(architecture, inputs.gates, inputs.x_value, word)  # type: ignore[arg-type]
+        torch.testing.assert_close(constant * total / count, exact, rtol=1e-11, atol=0.0)
         return
-    masks = random_masks(architecture, 4)
-    exact = k.neural_path_kernel(architecture, gates, x, normalise, masks)
-    generator = torch.Generator().manual_seed(0)
-    found = k.estimate_path_kernel(architecture, gates, x, 400, generator, normalise, masks)
-    misses = (found.kernel - exact).abs() / found.error
-    assert float(misses.max()) < 5.0
-    assert float((misses < 2.0).double().mean()) > 0.7
-    assert 0.0 < found.relative < 0.3
+    assert inputs.sensitivities is not None
+    exact = k.overlap(architecture, inputs.gates, word)  # type: ignore[arg-type]
+    torch.testing.assert_close(constant * total / count, exact, rtol=1e-11, atol=0.0)
+    exact = k.sensitive_overlap(architecture, inputs.gates, inputs.sensitivities, word)  # type: ignore[arg-type]
+    torch.testing.assert_close(constant * change / count, exact, rtol=1e-11, atol=0.0)
+
+
+def kernels_of(
+    architecture: Architecture, inputs: k.PathInputs, how: k.Normalise
+) -> list[tuple[str, Tensor]]:
+    """The exact kernels that an estimator of these inputs has: H, or Λ and S."""
+    if inputs.sensitivities is None:
+        assert inputs.x_value is not None
+        npk = k.neural_path_kernel(architecture, inputs.gates, inputs.x_value, how, inputs.masks)
+        return [("kernel", npk)]
+    overlap = k.overlap(architecture, inputs.gates, how, inputs.masks)
+    sensitive = k.sensitive_overlap(
+        architecture, inputs.gates, inputs.sensitivities, how, inputs.masks
+    )
+    return [("kernel", overlap), ("sensitive", sensitive)]
+
+
+WIDE = {
+    "dense": Architecture((3,), (Dense(3, 6), Dense(6, 6), Dense(6, 2, gated=False))),
+    "convolutions": Architecture(
+        (2, 4, 4),
+        (
+            Conv(2, 5),
+            arch.MaxPool(),
+            Conv(5, 5, circular=True),
+            arch.GlobalAveragePool(),
+            Dense(5, 2, gated=False),
+        ),
+    ),
+    "blocks": Architecture(
+        (3,),
+        (
+            Dense(3, 6),
+            Fork(),
+            Dense(6, 5),
+            Dense(5, 6, gated=False),
+            Merge(pre=0.7, post=1.2),
+            Gating(),
+            Fork(),
+            Dense(6, 6),
+            Merge(),
+            Dense(6, 2, gated=False),
+        ),
+    ),
+}
+
+
+def calibration(
+    architecture: Architecture, inputs: k.PathInputs, how: k.Normalise, seeds: int, draws: int
+) -> dict[str, float]:
+    """Mean squared miss of the estimates of many seeds, by the mean of their squared errors."""
+    missed: dict[str, float] = {}
+    expected: dict[str, float] = {}
+    exact = kernels_of(architecture, inputs, how)
+    for seed in range(seeds):
+        generator = torch.Generator().manual_seed(1000 + seed)
+        estimator = k.PathEstimator(architecture, inputs, generator, by_width=how == "width")
+        estimator.draw(draws)
+        for what, kernel in exact:
+            found = getattr(estimator, what)(how)
+            missed[what] = missed.get(what, 0.0) + float((found.kernel - kernel).square().sum())
+            expected[what] = expected.get(what, 0.0) + float(found.error.square().sum())
+    return {what: missed[what] / max(expected[what], 1e-12) for what in missed}
+
+
+@every_architecture
+@pytest.mark.parametrize("how", ["none", "width"])
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_estimates_of_every_architecture_lie_within_their_error_bars(
+    name: str, how: k.Normalise, sensitive: bool
+) -> None:
+    """Loosely: of networks of a channel or two a few draws are far from normal."""
+    architecture = ARCHITECTURES[name]
+    inputs = inputs_of(architecture, 3, sensitive=sensitive)
+    for what, ratio in calibration(architecture, inputs, how, 4, 30).items():
+        assert ratio < 8.0, what
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("how", ["none", "cosine", "trace"])
+@pytest.mark.parametrize(("sensitive", "hard"), [(False, True), (True, False)])
+def test_standard_errors_are_as_large_as_the_misses(
+    name: str, how: k.Normalise, sensitive: bool, hard: bool
+) -> None:
+    architecture = WIDE[name]
+    inputs = inputs_of(architecture, 3, hard, sensitive)
+    # A ratio's error is that of its linear part: it needs more draws.
+    seeds, draws = (30, 30) if how == "none" else (25, 80)
+    for what, ratio in calibration(architecture, inputs, how, seeds, draws).items():
+        assert 0.6 < ratio < 1.7, (what, ratio)
+
+
+@pytest.mark.parametrize("value_input", ["image", "ones"])
+@pytest.mark.parametrize("wiring", [(0, 1, 2), (2, 0, 1)])
+def test_errors_are_calibrated_for_permuted_gates_and_other_inputs(
+    value_input: str, wiring: tuple[int, ...]
+) -> None:
+    network = make_network(
+        ARCHITECTURES["fc-deep"], own=False, soft=True, wiring=wiring, value_input=value_input
+    )
+    x = images(network.architecture, 3)
+    inputs = k.PathInputs.of(network, x)
+    ratio = calibration(network.architecture, inputs, "none", 60, 30)["kernel"]
+    assert 0.6 < ratio < 1.7
+
+
+def test_an_error_that_is_halved_is_noticed() -> None:
+    """The bounds of the calibration can fail: a quarter of the squared errors is outside them."""
+    architecture = ARCHITECTURES["fc-deep"]
+    ratio = calibration(architecture, inputs_of(architecture, 3), "none", 40, 40)["kernel"]
+    assert not 0.6 < ratio / 0.25 < 1.7
 
 
 def test_four_times_the_draws_halve_the_error() -> None:
@@ -48,3 +238,81 @@ def test_one_draw_has_no_error_bar_and_is_refused() -> None:
     x, gates = images(architecture, 2), random_gates(architecture, 2, hard=True)
     with pytest.raises(UserError, match="at least 2"):
         k.estimate_path_kernel(architecture, gates, x, 1, torch.Generator())
+    estimator = k.PathEstimator(architecture, k.PathInputs(gates, x), torch.Generator())
+    estimator.draw(1)
+    with pytest.raises(UserError, match="two draws"):
+        estimator.kernel()
+
+
+@pytest.mark.parametrize("name", ["conv-gap", "basic-blocks"])
+def test_examples_that_pass_in_parts_give_the_same_estimate(name: str) -> None:
+    architecture = ARCHITECTURES[name]
+    found = []
+    for at_once in (2, 5):
+        inputs = inputs_of(architecture, 5, sensitive=True)
+        estimator = k.PathEstimator(architecture, inputs, torch.Generator().manual_seed(3))
+        estimator.at_once = at_once
+        shares = list(estimator.slices())
+        assert shares == ([0.4, 0.8, 1.0] if at_once == 2 else [1.0])
+        estimator.draw(2)
+        found.append((estimator.kernel(), estimator.sensitive()))
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one.kernel, two.kernel, rtol=1e-12, atol=0.0)
+        torch.testing.assert_close(one.error, two.error, rtol=1e-9, atol=1e-12)
+
+
+def test_an_estimate_that_goes_on_is_that_of_all_its_draws() -> None:
+    architecture = ARCHITECTURES["max-gap"]
+    inputs = inputs_of(architecture, 4, sensitive=True)
+    whole = k.estimate_overlap(architecture, inputs, 12, torch.Generator().manual_seed(5), "cosine")
+    estimator = k.PathEstimator(architecture, inputs, torch.Generator().manual_seed(5))
+    for _ in range(3):
+        estimator.draw(4)
+    assert whole[1] is not None
+    assert torch.equal(whole[0].kernel, estimator.kernel("cosine").kernel)
+    assert torch.equal(whole[1].error, estimator.sensitive("cosine").error)
+
+
+def test_a_block_of_two_sets_has_no_cosine() -> None:
+    architecture = ARCHITECTURES["conv-gap"]
+    inputs = inputs_of(architecture, 3)
+    estimator = k.PathEstimator(
+        architecture, inputs, torch.Generator(), other=inputs_of(architecture, 2)
+    )
+    estimator.draw(2)
+    assert estimator.kernel().kernel.shape == (3, 2)
+    with pytest.raises(UserError, match="no 'cosine'"):
+        estimator.kernel("cosine")
+
+
+@pytest.mark.parametrize("name", HAND_WRITTEN)
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_pair_by_pair_the_exact_kernels_come_out(name: str, sensitive: bool) -> None:
+    architecture = ARCHITECTURES[name]
+    inputs = inputs_of(architecture, 4, sensitive=sensitive)
+    ticks = itertools.count()
+    blocks = k.PathBlocks(architecture, inputs, clock=lambda: float(next(ticks)))
+    shares = list(blocks.slices(seconds=2.0))
+    assert shares[-1] == 1.0
+    assert blocks.seconds_left == 0.0
+    assert shares == sorted(shares)
+    for how in ("none", "trace", "cosine"):
+        for what, exact in kernels_of(architecture, inputs, how):  # type: ignore[arg-type]
+            found = getattr(blocks, what)(how)
+            torch.testing.assert_close(found, exact, rtol=1e-12, atol=0.0)
+
+
+def test_pairs_of_bits_are_packed_once_for_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    from dgn_engine.kernels import popcount
+
+    monkeypatch.setattr(popcount, "WORTH_COMPILING", 0.0)
+    architecture = ARCHITECTURES["conv-gap"]
+    inputs = inputs_of(architecture, 4, hard=True)
+    packed = []
+    whole = popcount.packed_maps
+    monkeypatch.setattr(popcount, "packed_maps", lambda *given: packed.append(1) or whole(*given))  # type: ignore[func-returns-value]
+    blocks = k.PathBlocks(architecture, inputs)
+    list(blocks.slices())
+    assert len(packed) == 1
+    torch.testing.assert_close(blocks.kernel(), kernels_of(architecture, inputs, "none")[0][1])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import dgn_engine.kernels as k
 from dgn_engine.errors import UserError
-from dgn_engine.kernels import popcount, recursion, slabs
+from dgn_engine.kernels import gram, popcount, recursion, slabs
 from dgn_engine.model.architecture import Architecture, Conv, Dense, Flatten, GlobalAveragePool
 from tests.engine.kernels.tiny import ARCHITECTURES, every_architecture, images, random_gates
 
@@ -27,8 +27,14 @@ def plain(
     architecture: Architecture, gates: list[Tensor], x: Tensor | None, patch: pytest.MonkeyPatch
 ) -> Tensor:
     with patch.context() as within:
-        within.setattr(popcount, "map_kernel", lambda *_: None)
+        within.setattr(popcount, "packed_maps", lambda *_: None)
         return recursion.path_recursion(architecture, k.PathInputs(gates, x)).kernel
+
+
+def packed(
+    architecture: Architecture, gates: list[Tensor], x: Tensor
+) -> popcount.PackedMaps | None:
+    return popcount.packed_maps(architecture, gates, x, gram.KernelBlock.whole(len(x)))
 
 
 def relative(one: Tensor, two: Tensor) -> float:
@@ -55,7 +61,7 @@ def geometries() -> Iterator[Architecture]:
 def test_packed_bits_give_the_same_block_of_two_sets(name: str) -> None:
     architecture = ARCHITECTURES[name]
     x, gates = images(architecture, 5), random_gates(architecture, 5, hard=True)
-    assert popcount.map_kernel(architecture, gates, x) is not None
+    assert packed(architecture, gates, x) is not None
     train, test = (k.PathInputs([g[s] for g in gates], x[s]) for s in (slice(3), slice(3, 5)))
     whole = k.neural_path_kernel(architecture, gates, x)
     block = k.neural_path_kernel(architecture, test.gates, x[3:], other=train)
@@ -67,7 +73,7 @@ def test_packed_bits_give_the_plain_recursion(monkeypatch: pytest.MonkeyPatch) -
     taken = 0
     for architecture in geometries():
         x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
-        found = popcount.map_kernel(architecture, gates, x)
+        found = packed(architecture, gates, x)
         if found is None:
             continue
         taken += 1
@@ -108,7 +114,7 @@ def test_a_mid_size_network_in_single_precision_with_two_threads(
 def test_soft_gates_take_the_plain_road(name: str) -> None:
     architecture = ARCHITECTURES[name]
     gates = random_gates(architecture, 3, hard=False)
-    assert popcount.map_kernel(architecture, gates, images(architecture, 3)) is None
+    assert packed(architecture, gates, images(architecture, 3)) is None
 
 
 @pytest.mark.usefixtures("compiled")
@@ -116,13 +122,13 @@ def test_alternating_paddings_take_the_plain_road() -> None:
     nodes = (Conv(1, 2), Conv(2, 2, circular=True), GlobalAveragePool(), Dense(2, 1, gated=False))
     architecture = Architecture((1, 4, 4), nodes)
     gates = random_gates(architecture, 3, hard=True)
-    assert popcount.map_kernel(architecture, gates, images(architecture, 3)) is None
+    assert packed(architecture, gates, images(architecture, 3)) is None
 
 
 def test_little_work_or_no_numba_takes_the_plain_road(monkeypatch: pytest.MonkeyPatch) -> None:
     architecture = ARCHITECTURES["conv-gap"]
     x, gates = images(architecture, 3), random_gates(architecture, 3, hard=True)
-    assert popcount.map_kernel(architecture, gates, x) is None
+    assert packed(architecture, gates, x) is None
     monkeypatch.setattr(popcount, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(slabs, "available", lambda: False)
-    assert popcount.map_kernel(architecture, gates, x) is None
+    assert packed(architecture, gates, x) is None

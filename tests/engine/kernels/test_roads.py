@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dgn_engine.kernels as k
-from dgn_engine.kernels import contraction, convolution, gram, ntk
+from dgn_engine.kernels import contraction, convolution, gram, tangent_sweep
 from dgn_engine.model.architecture import Conv
 from tests.engine.kernels.tiny import (
     ARCHITECTURES,
@@ -30,9 +30,11 @@ def always(answer: bool) -> Callable[..., bool]:
 ROADS: dict[str, Road] = {
     "grouped": lambda patch: patch.setattr(convolution, "takes_groups", always(True)),
     "windows": lambda patch: patch.setattr(convolution, "takes_groups", always(False)),
-    "gradients": lambda patch: patch.setattr(ntk, "is_pairwise", always(False)),
+    "gradients": lambda patch: patch.setattr(tangent_sweep, "is_pairwise", always(False)),
     "pairwise": lambda patch: patch.setattr(
-        ntk, "is_pairwise", lambda layer, how, *_: isinstance(layer, Conv) and how != "full"
+        tangent_sweep,
+        "is_pairwise",
+        lambda layer, how, *_: isinstance(layer, Conv) and how != "full",
     ),
     "one-row-tiles": lambda patch: patch.setattr(gram, "TILE_ITEMS", 1),
     "two-row-tiles": lambda patch: patch.setattr(gram, "ROWS_AT_LEAST", 2),

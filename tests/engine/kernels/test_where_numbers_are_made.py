@@ -53,6 +53,7 @@ FUNCTIONS = [
 # Computed in float64 on the CPU wherever the inputs lie, or drawn there by a generator.
 ON_THE_CPU = {
     "convolutional_limit",
+    "estimate_overlap",
     "estimate_path_kernel",
     "gated_limit",
     "gradient_descent",

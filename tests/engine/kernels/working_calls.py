@@ -106,6 +106,11 @@ CALLS: dict[str, Callable[[], Call]] = {
         "module": a_module(), "x": images(DENSE, N), "other": images(DENSE, 3, 1),
         "logits": "mean", "budget_bytes": 1 << 30,
     },
+    "estimate_overlap": lambda: {
+        "architecture": POOLED, "draws": 2, "generator": _generator(), "normalise": "width",
+        "inputs": others(sensitivities=random_gates(POOLED, 3, hard=False)),
+        "other": others(sensitivities=random_gates(POOLED, 3, hard=False)),
+    },
     "estimate_path_kernel": lambda: _paths(draws=2, generator=_generator(), normalise="width"),
     "expected_feature_kernel": lambda: {
         **_without(_network(), "logits", "trains", "folded"),

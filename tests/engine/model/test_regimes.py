@@ -181,7 +181,7 @@ def test_the_sentence_names_each_group(make_run, events):
     run = make_run("DL")
     run.swap("FR-II", restart_value=True)
     assert events[-1].sentence == (
-        "DL → FR-II at step 0. kept: value weights; redrawn: feature weights; "
+        "DL → FR-II at step 0. Kept: value weights; redrawn: feature weights; "
         "frozen: feature weights."
     )
 

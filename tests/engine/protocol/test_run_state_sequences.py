@@ -84,6 +84,7 @@ STATE = RunState(  # READY, BEGUN
     comparison=None,
     undo="",
     redo="",
+    probe_examples=64,
 )
 TO_FL = RegimeSwapped(5, "DL", "FL", (), (), (), (), source="net.pt", parameters_feature=7)
 BACK = RegimeSwapped(8, "FL", "DL", (), (), (), (), parameters_feature=9)

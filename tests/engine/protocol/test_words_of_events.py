@@ -11,7 +11,7 @@ import pytest
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import catalogue, commands, events, frames, results
+from dgn_engine.protocol import catalogue, commands, events, file_events, frames, results
 from dgn_engine.protocol.commands import Command, UndoPolicy
 from dgn_engine.protocol.events import (
     EngineRestarted,
@@ -21,6 +21,7 @@ from dgn_engine.protocol.events import (
     WeightsTaken,
     Working,
 )
+from dgn_engine.protocol.file_events import CheckProgress, FileScored, TrainedOn
 
 
 @pytest.mark.parametrize(
@@ -28,13 +29,13 @@ from dgn_engine.protocol.events import (
     [
         (
             RegimeSwapped(1200, "DL", "FL", ("value weights",), ("feature weights",), (), ()),
-            "DL → FL at step 1,200. kept: value weights; frozen: feature weights.",
+            "DL → FL at step 1,200. Kept: value weights; frozen: feature weights.",
         ),
         (
             RegimeSwapped(7, "DL", "FL", (), (), ("value weights", "biases"), ("feature weights",),
                           source="x.pt"),
             "DL → FL with the gates of x.pt at step 7. "
-            "copied: feature weights; redrawn: value weights, biases.",
+            "Copied: feature weights; redrawn: value weights, biases.",
         ),
         (
             RegimeSwapped(7, "FL", "DL", (), (), (), (), undone="Undo gates of x.pt", of_step=7),
@@ -55,6 +56,22 @@ from dgn_engine.protocol.events import (
             "Value network at step 7: weights of x.pt in 4 layers, with its biases. Left as it "
             "was: output, input. Its optimiser state was forgotten; the gates go on as before.",
         ),
+        (CheckProgress(1, "Reading mnist", 0.404), "Reading mnist, 40 %"),
+        (
+            FileScored(2, "x.pt", DataConfig(), 0, 0, 360),
+            "its accuracy on 360 test examples follows",
+        ),
+        (
+            FileScored(2, "x.pt", DataConfig(), 931, 1000, 10_000),
+            "right on 93.1 % of 1,000 of 10,000 test examples",
+        ),
+        (FileScored(2, "x.pt", DataConfig(), 36, 36, 36), "right on 100.0 % of 36 test examples"),
+        (FileScored(2, "x.pt", DataConfig(), 0, 0, 36, "why"), "accuracy n/a: why"),
+        (
+            TrainedOn(0, "x.pt", "FL", "What differs."),
+            "This run trains on from the weights of x.pt in FL. What differs.",
+        ),
+        (TrainedOn(0, "x.pt", "ReLU", ""), "This run trains on from the weights of x.pt in ReLU."),
         (Working("Reading mnist"), "Reading mnist"),
         (Working("Reading mnist", 0.0), "Reading mnist, 0 %"),
         (Working("Reading mnist", 0.404), "Reading mnist, 40 %"),
@@ -122,13 +139,25 @@ COMMANDS: tuple[tuple[Command, str, UndoPolicy | None], ...] = (
     (commands.PickTensors(1, ()), "match these tensors", None),
     (commands.TakeGates(1), "copy the gates", UndoPolicy("gates of {file}", True, False)),
     (commands.TakeWeights(1), "copy the weights", UndoPolicy("weights of {file}", True, False)),
+    (commands.BeginWithBiases(1, "weights"), "begin a run with biases", None),
     (commands.CompareFile(1), "compare", None),
     (commands.CompareRun("/runs/a"), "compare with a", None),
     (commands.CloseComparison(), "close the comparison", None),
+    (commands.CancelReading(("npk",)), "cancel the reading", None),
+    (commands.GoOnReading(("npk",)), "go on with the reading", None),
+    (commands.SetProbeExamples(32), "choose 32 probe examples", None),
     (commands.InspectFile(1, DataConfig()), "open it as a network", None),
+    (commands.CheckNetwork(1, DataConfig()), "check the data", None),
+    (commands.TrainOn("ReLU"), "train on from this network", None),
     (commands.CloseFile(1), "close the file", None),
     (commands.SaveWeights("/data/y.safetensors"), "save y.safetensors", None),
+    (commands.ContinueLast(RunConfig()), "go on where you left", None),
+    (commands.SetWatchShare(0.1), "watch with a share of 10%", None),
     (commands.ListRuns(), "list the recorded runs", None),
+    (commands.NoteRun("/runs/a", "mine", ""), "note a", None),
+    (commands.DeleteRun("/runs/a"), "delete a", None),
+    (commands.ExportRun("/runs/a", "/x/b.csv"), "export a", None),
+    (commands.ReadCurves(("/runs/a",)), "read curves", None),
     (commands.ShowRun("/runs/a"), "show a", None),
     (commands.OpenSession("/data/s.dgn"), "open s.dgn", None),
     (commands.SaveSession("/data/s.dgn"), "save s.dgn", None),
@@ -156,12 +185,15 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     commands.ProbeRequest: {"options": ()},
     commands.OpenFile: {"purpose": ""},
     commands.TakeGates: {"restart_value": True},
+    commands.BeginWithBiases: {"restart_value": True},
     commands.InspectFile: {"data": None},
+    commands.TrainOn: {"paused": False},
     commands.ShowRun: {"discard": False},
     commands.OpenSession: {"discard": False},
     commands.SaveSession: {"window": "null"},
     events.Measured: {"test_loss": None, "test_accuracy": None},
     events.RunStarted: {
+        "began_with": 0,
         "inspected": "",
         "rotation": (),
         "shift": (),
@@ -175,13 +207,14 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     events.WeightsTaken: {"kept": (), "biases": False},
     events.Working: {"fraction": None},
     events.LayerMatch: {"remark": ""},
-    events.FileUseCheck: {"matches": ()},
+    events.FileUseCheck: {"matches": (), "with_biases": False, "remarks": ""},
     events.FileListed: {
         "ignored": (),
         "weights": FileUseCheck(False, "", ()),
         "network": FileUseCheck(False, "", ()),
         "purpose": "",
         "picked": False,
+        "with_biases": False,
     },
     events.ComparisonOpened: {"wiring": (), "step": 0, "scores": (), "remark": ""},
     events.ComparisonClosed: {"reason": ""},
@@ -190,6 +223,8 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     events.RecordingResumed: {"lost": 0},
     events.RunContinued: {"remark": "", "folder": ""},
     events.EngineRestarted: {"undone": ()},
+    file_events.CheckProgress: {"fraction": None},
+    file_events.FileScored: {"unknown": ""},
     frames.Reading: {
         "seconds": 0.0,
         "interval": 0.0,
@@ -197,12 +232,14 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "scalars": {},
         "facts": {},
         "absent": "",
-        "too_expensive": 0.0,
         "examples": 0,
-        "whole": 0.0,
+        "error": 0.0,
+        "progress": 1.0,
+        "left": 0.0,
+        "cancelled": False,
         "remark": "",
     },
-    frames.Frame: {"readings": {}, "compared": {}},
+    frames.Frame: {"readings": {}, "compared": {}, "doing": ""},
     catalogue.RegimeEntry: {
         "group": "",
         "takes_gates": False,
@@ -251,7 +288,7 @@ def test_a_field_that_is_left_out_means_this(kind: type[Any]) -> None:
         assert type(found[name]) is type(value), name
 
 
-@pytest.mark.parametrize("module", [commands, events, frames, catalogue, results])
+@pytest.mark.parametrize("module", [commands, events, file_events, frames, catalogue, results])
 def test_what_crosses_to_the_window_is_frozen(module: Any) -> None:
     kinds = [
         kind

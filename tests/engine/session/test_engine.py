@@ -14,8 +14,9 @@ from dgn_engine.config import NetConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import Frame, Reading
-from dgn_engine.session.run_library import LoadedRun, drawn_history, is_session_file
+from dgn_engine.session.run_library import is_session_file
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.loaded_run import LoadedRun, drawn_history
 from tests.engine.session.conftest import PROBES, STARTED, Desk, small
 
 
@@ -73,7 +74,7 @@ def test_without_a_run_no_file_is_opened(desk: Desk, command: do.Command) -> Non
 
 def test_without_a_run_nothing_is_inspected_and_nothing_advances(desk: Desk) -> None:
     desk.do(do.InspectFile(1))
-    assert reason(desk) == ("There is no run whose examples it could be shown on: start one first.")
+    assert reason(desk) == "There is no run: start one before you open a file."
     desk.do(do.Watch(PROBES), do.CloseComparison())
     desk.turn(2)
     assert desk.frames == []
@@ -206,6 +207,15 @@ def test_what_is_watched_is_watched_of_the_next_run_as_well(begun: Desk) -> None
     assert (frame.run, set(frame.readings)) == (2, {"gates"})
     begun.do(do.Watch((do.ProbeRequest("nothing"),)))
     assert "There is no probe 'nothing'" in reason(begun)
+
+
+def test_probes_that_nobody_watches_any_more_are_told(begun: Desk) -> None:
+    begun.do(do.Watch(PROBES[:2]))
+    begun.do(do.Watch(PROBES[1:2]))
+    left = [one for one in begun.events if isinstance(one, told.ProbesLeft)]
+    assert left == [told.ProbesLeft(0, (PROBES[0].probe,))]
+    begun.do(do.Watch(PROBES[:2]))  # to watch one again says nothing
+    assert [one for one in begun.events if isinstance(one, told.ProbesLeft)] == left
 
 
 # what is recorded, shown and lost

@@ -81,6 +81,67 @@ def test_weights_with_biases_ask_for_a_run_with_biases(desk: Desk, tmp_path: Pat
     assert torch.equal(desk.engine.run.trainer.network.value.biases[2], layers[2].bias)
 
 
+def biased_file(place: Path) -> tuple[Path, nn.Sequential]:
+    torch.manual_seed(2)
+    sizes = (64, 16, 16, 16, 10)
+    layers = nn.Sequential(*(nn.Linear(a, b) for a, b in itertools.pairwise(sizes)))
+    torch.save(layers.state_dict(), place / "biased.pt")
+    return place / "biased.pt", layers
+
+
+def test_a_run_with_biases_begins_and_takes_the_weights_in_one_step(
+    desk: Desk, tmp_path: Path
+) -> None:
+    path, layers = biased_file(tmp_path)
+    desk.do(do.StartRun(small(), paused=True), do.Rewire((2, 0, 1)), do.SetLearningRate(0.01))
+    listed = desk.open(path)
+    assert (listed.weights.fits, listed.weights.with_biases, listed.with_biases) == (
+        False,
+        True,
+        True,
+    )
+    desk.do(do.BeginWithBiases(listed.ticket, "weights"))
+    run = desk.engine.run
+    assert run is not None
+    stack = run.trainer.network.value
+    for place, layer in enumerate(layers):
+        assert torch.equal(stack.weights[place], layer.weight)  # type: ignore[arg-type]
+        assert torch.equal(stack.biases[place], layer.bias)  # type: ignore[arg-type]
+    assert (run.number, run.config.net.bias, run.learning_rate) == (2, True, 0.01)
+    assert (run.trainer.regime.name, run.trainer.network.wiring) == ("DL", (2, 0, 1))
+    assert not desk.engine.running
+    desk.do(do.Undo())
+    assert not torch.equal(stack.weights[0], layers[0].weight)  # type: ignore[arg-type]
+    again = desk.open(path)
+    assert (again.weights.fits, again.weights.with_biases, again.with_biases) == (
+        True,
+        False,
+        False,
+    )
+
+
+def test_a_run_with_biases_takes_gates_and_what_does_not_fit_changes_nothing(
+    desk: Desk, chain: Path, tmp_path: Path
+) -> None:
+    path, layers = biased_file(tmp_path)
+    desk.do(do.StartRun(small(), paused=True))
+    before = desk.engine.run
+    listed = desk.open(chain)
+    assert not listed.weights.with_biases
+    desk.do(
+        do.BeginWithBiases(listed.ticket, "weights"), do.BeginWithBiases(listed.ticket, "gates")
+    )
+    assert desk.engine.run is before
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    assert refused.what == "begin a run with biases"
+    desk.do(do.BeginWithBiases(desk.open(path).ticket, "gates"))
+    run = desk.engine.run
+    assert run is not None
+    assert (run.number, run.trainer.regime.name, run.config.net.bias) == (2, "FL", True)
+    assert torch.equal(run.trainer.network.feature.biases[1], layers[1].bias)  # type: ignore[arg-type]
+
+
 # tensors picked for layers
 
 

@@ -33,9 +33,13 @@ class Schedule:
 
     def __init__(self) -> None:
         self.waiting: tuple[str, ...] = ()
+        self.notable: tuple[str, ...] = ()
         self.asked: list[tuple[int, bool]] = []
         self.read_with: list[object] = []
         self.readings: dict[str, Reading] = {}
+
+    def long(self, due: tuple[str, ...], context: object) -> tuple[str, ...]:
+        return self.notable
 
     def due(self, step: int, idle: bool) -> tuple[str, ...]:
         self.asked.append((step, idle))
@@ -103,6 +107,21 @@ def test_new_readings_go_out_at_once_and_are_told(clock: Clock, bench: Bench) ->
     assert set(frame.readings) == {"gates"}  # a frame does not change
 
 
+def test_before_a_long_reading_a_frame_says_what_steps_wait_for(bench: Bench) -> None:
+    bench.run.probe_schedule.waiting = ("npk",)
+    bench.run.probe_schedule.notable = ("Neural path kernel",)
+    bench.step()
+    _, before, after = bench.frames
+    assert (before.doing, before.readings) == ("reading Neural path kernel", {})
+    assert (after.doing, set(after.readings)) == ("", {"npk"})
+
+
+def test_what_was_read_elsewhere_goes_out_at_once(bench: Bench) -> None:
+    frame = bench.publisher.publish_due(bench.run, True, heard=True)
+    assert frame is bench.frames[-1]
+    assert len(bench.frames) == 2
+
+
 def test_a_run_that_stands_still_goes_out_each_time(bench: Bench) -> None:
     bench.step(running=False)
     bench.step(running=False)
@@ -145,13 +164,23 @@ def test_the_rate_is_that_of_the_last_two_seconds(clock: Clock) -> None:
     for _ in range(12):  # to 3.5 s, four steps a second
         clock.now += 0.25
         rate.tick(0.0)
-    assert rate.per_second() == 9 / 2.0  # both ends of the window count
+    assert rate.per_second() == 9 / 2.25  # since the step before the window
     clock.now += 1.0
-    assert rate.per_second() == 5 / 2.0
+    assert rate.per_second() == 5 / 2.25
     clock.now += 5.0
     assert rate.per_second() == 0.0
     rate.tick(0.0)
-    assert len(rate._times) == 1  # what is old is not kept
+    assert len(rate._times) == 2  # what is older than the last step before the window is not kept
+
+
+def test_steps_that_take_longer_than_the_window_are_not_made_quicker(clock: Clock) -> None:
+    rate = StepRate()
+    for _ in range(3):
+        clock.now += 5.0
+        rate.tick(0.0)
+        assert rate.per_second() == 0.2
+    clock.now += 4.0
+    assert rate.per_second() == 0.0
 
 
 def test_a_step_at_once_is_a_thousand_a_second_at_most(clock: Clock) -> None:

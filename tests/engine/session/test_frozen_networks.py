@@ -21,13 +21,14 @@ from dgn_engine.model.nets import build_architecture
 from dgn_engine.model.network import layer_infos
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
-from dgn_engine.protocol.commands import ANYWAY, ANYWAY_COMPARED
+from dgn_engine.protocol.file_events import FileScored, TrainingOffered
 from dgn_engine.regimes import find_regime
 from dgn_engine.session import frozen_network, opened_files
 from dgn_engine.session.comparison import Comparison, of_listing
 from dgn_engine.session.frozen_network import FrozenNetwork, ProbeInputs
 from dgn_engine.storage.checkpoints import reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
 from tests.engine.session.conftest import PROBES, Desk, small
 
 NET = NetConfig("fc", (("depth", 3), ("width", 6)))
@@ -127,7 +128,7 @@ def test_a_network_is_compared_with_the_gates_that_it_is_given(events: list[told
 
 @pytest.fixture
 def comparison(events: list[told.Event]) -> Comparison:
-    return Comparison(events.append)
+    return Comparison(events.append, ReadingWorker())
 
 
 def opened(events: list[told.Event]) -> told.ComparisonOpened:
@@ -199,19 +200,18 @@ def test_another_run_is_compared_as_well_or_the_reason_is_said(
     assert comparison.gates() is None
 
 
-def test_what_is_watched_of_the_run_is_watched_beside_it_and_asked_for_by_itself(
+def test_what_is_watched_of_the_run_is_watched_beside_it(
     comparison: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched: list[object] = []
     monkeypatch.setattr(
         frozen_network.ProbeSchedule, "watch", lambda _, requests: watched.append(requests)
     )
-    asked = do.ProbeRequest("npk", ((ANYWAY, True), ("n", 3), (ANYWAY_COMPARED, False)))
-    wanted = (do.ProbeRequest("npk", (("n", 3), (ANYWAY, False))),)
+    asked = do.ProbeRequest("npk", (("n", 3),))
     comparison.watch((asked,))
     assert watched == []
     comparison.open(of_listing(contents()), inputs(8))
-    assert watched == [wanted]
+    assert watched == [(asked,)]
     comparison.watch((do.ProbeRequest("gates"),))
     assert watched[1:] == [(do.ProbeRequest("gates"),)]
 
@@ -254,9 +254,8 @@ def saved(tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.usefixtures("files_at_once")
 @pytest.mark.parametrize("regime", ["ReLU", "DL"])
 def test_an_inspected_network_says_what_it_is_and_how_good(
-    desk: Desk, saved: Callable[[str], Path], regime: str, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, saved: Callable[[str], Path], regime: str
 ) -> None:
-    monkeypatch.setattr(frozen_network, "SCORED", 150)
     path = saved(regime)
     config = replace(small("FR-II"), data=DataConfig("digits", train_limit=200))
     desk.do(do.StartRun(config, paused=True), do.Watch(PROBES))
@@ -286,12 +285,16 @@ def test_an_inspected_network_says_what_it_is_and_how_good(
     assert np.array_equal(inspected.inputs.x.numpy(), examples.train_x[chosen])
     assert inspected.inputs.labels.tolist() == examples.train_y[chosen].tolist()
     assert inspected.inputs.classes == 10
-    x = torch.from_numpy(examples.test_x[:150]).reshape(150, *network.architecture.input_shape)
+    x = torch.from_numpy(examples.test_x).reshape(-1, *network.architecture.input_shape)
     with torch.no_grad():
-        right = network(x).argmax(1).numpy() == examples.test_y[:150]
-    assert (event.accuracy, event.accuracy_of) == (pytest.approx(right.mean()), 150)
-    assert desk.events[desk.events.index(event) + 1] == told.FileClosed(ticket)
-    desk.turn(4)
+        right = network(x).argmax(1).numpy() == examples.test_y
+    after = [type(one) for one in desk.events[desk.events.index(event) + 1 :]]
+    assert after == [TrainingOffered, FileScored, told.FileClosed]
+    desk.turn(20)
+    score = desk.last(FileScored)
+    assert isinstance(score, FileScored)
+    assert (score.run, score.file, score.data) == (2, path.name, event.config.data)
+    assert (score.right, score.examples) == (int(right.sum()), 360)
     frame = desk.frames[-1]
     assert (frame.run, frame.step, frame.epoch, frame.eta_seconds) == (2, 3, 0.0, None)
     assert (frame.steps_per_second, set(frame.readings)) == (0.0, {"gates", "npk", "agreement"})
@@ -341,9 +344,8 @@ def test_a_fault_while_an_inspected_network_is_read_is_told(
 
 @pytest.mark.usefixtures("files_at_once")
 def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(frozen_network, "SCORED_MAPS", 30)
     shapes = {"few": ((16, 64), (7, 16)), "images": ((2, 1, 3, 3), (10, 128))}
     for name, sizes in shapes.items():
         arrays = contents(name, *sizes).arrays
@@ -352,7 +354,9 @@ def test_a_network_with_other_outputs_or_of_images_is_scored_as_far_as_it_can_be
     desk.do(do.InspectFile(desk.open(tmp_path / "few.npz").ticket))
     event = desk.last(told.RunStarted)
     assert isinstance(event, told.RunStarted)
-    assert (event.inspected, event.accuracy, event.accuracy_of) == ("few.npz", None, 0)
+    score = desk.last(FileScored)
+    assert isinstance(score, FileScored)
+    assert (event.inspected, score.examples, bool(score.unknown)) == ("few.npz", 0, True)
     assert event.assuming == "ReLU"
     assert event.parameters_feature == 0
 
@@ -368,3 +372,17 @@ def test_a_file_without_names_is_compared_as_the_network_of_the_run(
     assert [layer.kind for layer in opened(events).layers] == ["conv"] * 4
     with pytest.raises(UserError, match="Open it beside a run of the network that it is of"):
         comparison.open(of_listing(file), replace(given, net=NET))
+
+
+def test_grey_examples_go_to_all_channels_of_a_network_of_colour_images(
+    comparison: Comparison, events: list[told.Event]
+) -> None:
+    run = NetConfig("cnn4", (("channels", 2),))
+    shapes = [weight_shape(node) for node in build_architecture(run, (3, 8, 8), 3).weighted]
+    grey = replace(inputs(1, 8, 8), net=run)
+    comparison.open(of_listing(contents("x.npz", *shapes)), grey)
+    network = comparison._network
+    assert network is not None
+    assert torch.equal(network.x, grey.x.repeat(1, 3, 1, 1))
+    assert grey.in_channels(1) is grey
+    assert inputs(8).in_channels(3).shape == (8,)

@@ -15,8 +15,9 @@ from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.session import run_library
-from dgn_engine.session.run_library import LoadedRun, RunLibrary
+from dgn_engine.session.run_library import RunLibrary
 from dgn_engine.storage.runs.recorder import WriteMarker
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
 from dgn_engine.storage.session_file.session_writer import SavePoint
 from tests.engine.session.conftest import STARTED
 

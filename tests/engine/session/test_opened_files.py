@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dgn_engine.config import NetConfig
+from dgn_engine.config import DataConfig, NetConfig
 from dgn_engine.errors import UserError
 from dgn_engine.model.architecture import Architecture
 from dgn_engine.model.nets import build_architecture
 from dgn_engine.protocol import events as told
 from dgn_engine.session import opened_files
+from dgn_engine.session.network_fit import DataFacts
 from dgn_engine.session.opened_files import FileTarget, OpenedFiles
 from dgn_engine.storage.checkpoints.contents import CheckpointContents
 
@@ -32,7 +33,8 @@ def architecture(width: int = WIDTH) -> Architecture:
     return build_architecture(net(width), (INPUTS,), CLASSES)
 
 
-RUN = FileTarget(architecture(), architecture(), False, True, (INPUTS,), net())
+FACTS = DataFacts((INPUTS,), CLASSES)
+RUN = FileTarget(architecture(), architecture(), False, True, DataConfig(), FACTS, net())
 FIT = ((6, 5), (6, 6), (6, 6), (3, 6))
 
 
@@ -110,7 +112,9 @@ def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Fil
     )
     assert event.network == told.FileUseCheck(
         True,
-        "x.npz is a network of 3 gate layers, taken as 5-6-6-6-3 with ReLU between. " + ASSUMED,
+        "x.npz is a network of 3 gate layers, taken as 5-6-6-6-3 with ReLU between. It takes 5 and "
+        "has 3 outputs; these data give 5 and 3 classes.",
+        remarks=ASSUMED,
     )
     gates, weights = files.files.gates(1, RUN), files.files.weights(1, RUN)
     for match in (gates, weights):

@@ -124,6 +124,7 @@ def test_each_change_that_is_not_in_force_any_more_is_named() -> None:
         (replace(DIALS, beta=2.0), ("β 8",)),
         (replace(DIALS, value_input="ones"), ("value input image",)),
         (replace(DIALS, pace=60.0), ()),
+        (told.ProbeSetChanged(5, 32, "digest"), ("64 probe examples",)),
         (told.Paused(9), ()),
     ]
     for event, undone in changes:

@@ -14,6 +14,7 @@ import pytest
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.session import engine, run_library
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
@@ -193,7 +194,7 @@ def test_a_recorded_run_is_shown_and_goes_on_when_it_is_asked_to(start, stopped)
     talk.session.send(do.StartRun(CONFIG))
     talk.wait_until(lambda: talk.step() > 5)
     talk.session.send(do.ListRuns())
-    listed = {run.name: run for run in talk.wait_for(told.RunsListed).runs}
+    listed = {run.name: run for run in talk.wait_for(RunsListed).runs}
     assert listed[stopped.name].status == "stopped"
     assert listed[stopped.name].resumable
     assert sorted(run.status for run in listed.values()) == ["running", "stopped"]
@@ -311,7 +312,8 @@ def test_readings_of_an_earlier_step_than_the_recorded_runs_last_say_so(tmp_path
     desk.turn(1)
     desk.engine.close()
     (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    for frame, remark in ((8, ""), (0, "the last that was recorded of 8 steps")):
+    made = "20 probe examples, exact"
+    for frame, remark in ((8, made), (0, f"{made} · the last that was recorded of 8 steps")):
         loaded = run_library._read(folder)
         shown = loaded.frame_for(3, ())
         reading = shown.readings["npk"]

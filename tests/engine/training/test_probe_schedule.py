@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.commands import ANYWAY, ProbeRequest
+from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.events import Event, Failed, ProbeScalars
 from dgn_engine.training import probe_schedule
 from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, ProbeSchedule
@@ -21,7 +22,7 @@ class Context:
     """64 probe examples, or each n-th of them."""
 
     def __init__(self, every: int = 1) -> None:
-        self.x = np.zeros(64)[::every]
+        self.x = torch.zeros(64)[::every]
         self.architecture = None
         self.forgotten = 0
 
@@ -132,7 +133,7 @@ def test_a_reading_tells_its_numbers_and_hands_its_memory_on(bench: Bench) -> No
     assert (reading.probe, reading.step, reading.scalars) == ("p", 3, {"s": 1.0})
     assert reading.facts == {"f": "word"}
     assert not reading.arrays["a"].flags.writeable
-    assert (reading.examples, reading.remark) == (0, "")
+    assert (reading.examples, reading.remark) == (0, ""), "it costs nothing to speak of"
     bench.look()
     assert [memory for _, _, memory in bench.read_at] == [None, 64]
     told = [event for event in bench.events if isinstance(event, ProbeScalars)]
@@ -160,9 +161,11 @@ def test_before_it_was_measured_a_reading_is_of_what_takes_half_a_second(
     reading = bench.look()
     assert bench.read_at[-1][0] == count
     if count < 64:
-        assert (reading.examples, reading.remark) == (count, f"{count} of 64 probe examples")
-        assert reading.whole == pytest.approx(64 * each)
+        words = f"{count} of 64 probe examples, exact"
+        assert (reading.examples, reading.remark) == (count, words)
         assert bench.events[-1].examples == count
+    else:
+        assert (reading.examples, reading.remark) == (0, "64 probe examples, exact")
 
 
 def test_where_nothing_trains_a_reading_may_take_five_seconds(bench: Bench) -> None:
@@ -179,29 +182,49 @@ def test_where_nothing_trains_a_reading_may_take_five_seconds(bench: Bench) -> N
     assert bench.read_at[-1][0] == 16
 
 
-def test_all_examples_are_read_where_they_are_wanted_or_there_is_no_window(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for fewer, options in ((True, {ANYWAY: True}), (False, {})):
-        bench = Bench(monkeypatch, fewer)
-        bench.watch("p", **options)
-        bench.estimated = bench.taken = 4.0 / 64
-        assert bench.look().examples == 0
-        assert bench.read_at[-1][0] == 64
+def test_all_examples_are_read_where_there_is_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(monkeypatch, fewer=False)
+    bench.watch("p")
+    bench.estimated = bench.taken = 4.0 / 64
+    reading = bench.look()
+    assert (reading.examples, reading.remark) == (0, "64 probe examples, exact")
+    assert bench.read_at[-1][0] == 64
 
 
-def test_what_would_take_more_than_five_seconds_is_not_begun_unless_it_is_wanted(
+def test_what_would_take_more_than_five_seconds_between_two_steps_is_not_begun(
     bench: Bench,
 ) -> None:
     bench.watch("p")
     bench.estimated = 5.1 / 8
     reading = bench.look()
-    assert reading.absent
-    assert reading.too_expensive == pytest.approx(64 * 5.1 / 8)
+    assert reading.absent == (
+        "Pee: a reading of 8 probe examples takes too long between two steps; "
+        "choose fewer probe examples or smaller images."
+    )
+    assert reading.facts == {"fault": "too long"}
     assert bench.read_at == []
-    bench.watch("p", **{ANYWAY: True})
-    assert not bench.look().absent
-    assert bench.read_at[-1][0] == 64
+
+
+def test_a_reading_of_more_than_a_second_is_told_before_it_is_begun(bench: Bench) -> None:
+    bench.watch("p")
+    bench.estimated = bench.taken = 1.01 / 8
+    assert bench.schedule.long(("p", "q"), Context()) == ("Pee",)  # type: ignore[arg-type]
+    bench.estimated = bench.taken = 1.0 / 8
+    assert bench.schedule.long(("p",), Context()) == ()  # type: ignore[arg-type]
+
+
+def test_other_probe_examples_are_read_anew_and_their_scalars_stand_apart(bench: Bench) -> None:
+    bench.watch("p")
+    bench.look()
+    bench.schedule.begin_anew(counted_as=32)
+    assert bench.schedule.readings == {}
+    assert bench.schedule.due(1) == ("p",)
+    bench.look()
+    assert bench.read_at[-1][2] is None, "what it remembers is of other examples"
+    assert bench.events[-1].examples == 32
+    bench.schedule.begin_anew(counted_as=0)
+    bench.look()
+    assert bench.events[-1].examples == 0
 
 
 @pytest.mark.parametrize(("fits", "counts"), [(32, [64, 32]), (9, [64, 32, 16, 8])])

@@ -21,6 +21,7 @@ from dgn_engine.protocol.events import (
     Stopped,
     UndoChanged,
 )
+from dgn_engine.protocol.file_events import TrainingOffered
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_table import (
     Parts,
@@ -54,7 +55,11 @@ STATES = {
     "finished": after(READY, RUN, Finished(5)),
     "shown": after(READY, RUN, RunShown("a", "finished", 5)),
     "shown instead": after(READY, RUN, RunShown("a", "finished", 5, replaced="/runs/b")),
-    "inspected": after(READY, replace(RUN, inspected="x.pt", paused=True)),
+    "inspected": after(
+        READY,
+        replace(RUN, inspected="x.pt", paused=True),
+        TrainingOffered(RUN.run, ("ReLU", "FL"), "BatchNorm is folded."),
+    ),
     "compared": after(READY, RUN, ComparisonOpened("x.pt", "", "ReLU", ())),
     "undoable": after(READY, RUN, UndoChanged("regime FL", "β")),
     "stopped": after(READY, RUN, Stopped()),
@@ -91,6 +96,7 @@ class Desk:
         experiments.running = False
         docks: Any = whole.docks
         docks.front = lambda: self.front
+        docks.maximised = docks.preset = ""
         docks.hosts = {"ntk": Recorder("ntk", self.log)}
         docks.hosts["ntk"].spec = "the spec of ntk"
         self.experiments = experiments
@@ -108,6 +114,12 @@ class Desk:
             choose_theme=whole.choose_theme,
             open_palette=whole.open_palette,
             show_shortcuts=whole.show_shortcuts,
+            open_settings=whole.open_settings,
+            open_guide=whole.open_guide,
+            start_tour=whole.start_tour,
+            walk=whole.walk,
+            events=whole.events,
+            show_program=whole.show_program,
             start_engine=whole.start_engine,
             quit=whole.quit,
         )

@@ -16,6 +16,7 @@ from dgn_engine.protocol.commands import (
     Reset,
     Resume,
     SwapRegime,
+    TrainOn,
     Undo,
 )
 from dgn_engine.protocol.events import (
@@ -24,6 +25,7 @@ from dgn_engine.protocol.events import (
     Stopped,
     UndoChanged,
 )
+from dgn_engine.protocol.file_events import TrainingOffered
 from dgn_engine.protocol.run_state import RunState
 from dgn_viewer.actions.action_table import (
     experiment_actions,
@@ -55,8 +57,11 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("run.step", HAS_RUN, Advance(1)),
     ("run.epoch", HAS_RUN, Advance(7)),
     ("run.reset", HAS_RUN, Reset()),
+    ("run.train_on", {"inspected"}, TrainOn("ReLU")),
+    ("run.train_on_gates", {"inspected"}, TrainOn("FL")),
     ("run.start_engine", {"stopped"}, "start_engine"),
     ("file.new_run", READY_IN, "inspector.show_run_settings"),
+    ("file.open_configuration", READY_IN, "files.open_configuration"),
     ("file.open_checkpoint", READY_IN, "files.open_checkpoint"),
     ("file.compare_run", SHOWS_RUN - {"stopped"}, "files.compare_run"),
     ("file.close_comparison", {"compared"}, CloseComparison()),
@@ -72,16 +77,32 @@ ROWS: tuple[tuple[str, set[str], Any], ...] = (
     ("file.quit", ALWAYS, "quit"),
     ("edit.undo", {"undoable"}, Undo()),
     ("edit.redo", {"undoable"}, Redo()),
+    ("edit.settings", ALWAYS, "open_settings"),
     ("experiments.gate_information", SHOWS_RUN, "experiments.gate_information"),
     ("experiments.show", ALWAYS, "experiments.results.open"),
     ("experiments.stop", set(), "experiments.stop"),
     ("view.palette", ALWAYS, "open_palette"),
+    ("view.maximise", ALWAYS, "docks.toggle_maximised"),
+    ("view.layout.overview", ALWAYS, ("docks.arrange", "overview")),
+    ("view.layout.kernels", ALWAYS, ("docks.arrange", "kernels")),
+    ("view.layout.gates", ALWAYS, ("docks.arrange", "gates")),
+    ("view.layout.curves", ALWAYS, ("docks.arrange", "curves")),
+    ("view.layout.compare", ALWAYS, ("docks.arrange", "compare")),
     ("view.reset_layout", ALWAYS, "docks.arrange"),
+    ("view.chart_menu", ALWAYS, "ntk.charts.open_menu"),
+    ("view.previous_event", SHOWS_RUN, ("events.go", -1)),
+    ("view.next_event", SHOWS_RUN, ("events.go", 1)),
+    ("view.follow", SHOWS_RUN, "events.follow"),
+    ("view.next_part", ALWAYS, ("walk", 1)),
+    ("view.previous_part", ALWAYS, ("walk", -1)),
     ("view.notices", ALWAYS, "notices.show_recent"),
     ("view.theme.light", ALWAYS, ("choose_theme", "light")),
     ("view.theme.dark", ALWAYS, ("choose_theme", "dark")),
     ("view.theme.system", ALWAYS, ("choose_theme", "system")),
     ("help.panel", ALWAYS, ("inspector.show_about", "the spec of ntk")),
+    ("help.guide", ALWAYS, "open_guide"),
+    ("help.tour", SHOWS_RUN - {"stopped"}, "start_tour"),
+    ("help.about", ALWAYS, "show_program"),
     ("help.shortcuts", ALWAYS, "show_shortcuts"),
 )
 
@@ -98,9 +119,29 @@ def test_an_action_is_enabled_exactly_then(
     assert {state for state, now in STATES.items() if enabled(now)} == states
 
 
-@pytest.mark.parametrize(("name", "_", "effect"), ROWS, ids=[row[0] for row in ROWS])
-def test_an_action_does_exactly_this(desk: Desk, name: str, _: object, effect: object) -> None:
+@pytest.mark.parametrize(("name", "states", "effect"), ROWS, ids=[row[0] for row in ROWS])
+def test_an_action_does_exactly_this(
+    desk: Desk, name: str, states: set[str], effect: object
+) -> None:
+    if states == {"inspected"}:
+        desk.state = STATES["inspected"]
     assert desk.done(name) == [effect]
+
+
+def test_a_network_that_cannot_be_trained_on_says_why(desk: Desk) -> None:
+    first, second = desk.rows["run.train_on"], desk.rows["run.train_on_gates"]
+    assert first.why_not is not None
+    assert second.why_not is not None
+    inspected = STATES["inspected"]
+    assert (first.why_not(inspected), first.why_not(STATES["running"])) == ("", "")
+    read = replace(inspected, training=None)
+    assert first.why_not(read) == "It is still being read."
+    none = TrainingOffered(1, (), "x.pt has 5 outputs; these data need 10.")
+    desk.state = replace(inspected, training=none)
+    assert first.why_not(desk.state) == second.why_not(desk.state) == none.remark
+    assert desk.done("run.train_on") == []
+    one = replace(inspected, training=TrainingOffered(1, ("soft-ReLU",), ""))
+    assert "Its own gates" in second.why_not(one)
 
 
 def test_an_experiment_that_runs_can_be_stopped_and_no_second_one_begun(desk: Desk) -> None:
@@ -148,7 +189,7 @@ def test_the_first_button_says_what_it_would_do(desk: Desk) -> None:
     }
     reasons = {name: row.why_not(now) for name, now in STATES.items()}
     assert reasons == dict.fromkeys(STATES, "") | {
-        "inspected": "Inspecting x.pt: not training. Begin a new run to train."
+        "inspected": "Inspecting x.pt: not training. Train on from here, or begin a run."
     }
 
 
@@ -185,6 +226,7 @@ def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
         "run.epoch": ("Shift+.",),
         "run.reset": ("Ctrl+R",),
         "file.new_run": ("Ctrl+N",),
+        "file.open_configuration": ("Ctrl+Shift+N",),
         "file.open_checkpoint": ("Ctrl+O",),
         "file.compare_run": ("Ctrl+Shift+O",),
         "file.save_configuration": ("Ctrl+S",),
@@ -197,9 +239,18 @@ def test_shortcuts_are_those_of_the_manual(desk: Desk) -> None:
         "file.quit": ("Ctrl+Q",),
         "edit.undo": ("Ctrl+Z",),
         "edit.redo": ("Ctrl+Shift+Z", "Ctrl+Y"),
+        "edit.settings": ("Ctrl+,",),
         "experiments.show": ("Ctrl+Shift+X",),
+        "view.previous_event": ("Alt+PgUp",),
+        "view.next_event": ("Alt+PgDown",),
+        "view.follow": ("Alt+End",),
+        "view.next_part": ("F6", "Ctrl+Tab"),
+        "view.previous_part": ("Shift+F6", "Ctrl+Shift+Tab"),
         "view.palette": ("Ctrl+Shift+P",),
+        "view.chart_menu": ("Shift+F10", "Menu"),
+        "view.maximise": ("Ctrl+Shift+M",),
         "help.panel": ("F1",),
+        "help.guide": ("Shift+F1",),
         "help.shortcuts": ("?",),
     }
 
@@ -249,8 +300,11 @@ def test_each_panel_and_each_experiment_has_a_row() -> None:
         False,
     ]
     rows[2].do()
-    (row,) = experiment_actions(EXPERIMENTS, Recorder("page", log))
-    assert (row.id, row.text, row.tip) == ("experiment.duality", "NPF: Duality…", "What it is.")
+    (row,) = experiment_actions(EXPERIMENTS, Recorder("page", log), lambda _id: "2026-11-02")
+    assert (row.id, row.text) == ("experiment.duality", "Duality…")
+    assert (row.tip, row.group) == ("NPF. What it is.", "Other papers")
+    assert row.text_now is not None
+    assert row.text_now(RunState()) == "NPF: Duality… · ✓ result of 2026-11-02"
     row.do()
     assert log == [("docks.toggle", "p2"), ("page", EXPERIMENTS[0])]
 

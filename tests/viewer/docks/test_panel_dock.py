@@ -13,7 +13,8 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Reading
-from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.docks.panel_dock import CHART, PanelDock
+from dgn_viewer.scene.chart_settings import ChartSettings
 from dgn_viewer.scene.elements import Scene, Shown
 from dgn_viewer.scene.panel_spec import PanelSpec, View, all_panels
 from dgn_viewer.style.theme import DARK, LIGHT
@@ -207,7 +208,7 @@ def test_clicking_an_overview_shows_that_layer_large(
     host.show_view(make_view("hard"))
     picture = host.scene_view()
     place = picture.area("overview_2").center().toPoint()
-    qtbot.mouseClick(picture.canvas(), Qt.MouseButton.LeftButton, pos=place)
+    qtbot.mouseClick(picture.thumbnails(), Qt.MouseButton.LeftButton, pos=place)
     assert host.choices() == {"layer": "2"}
 
 
@@ -215,7 +216,8 @@ def test_the_buttons_ask_for_explanation_and_export(
     make_host: MakeHost, make_view: MakeView, qtbot: QtBot
 ) -> None:
     host = make_host("ntk")
-    about, export = host.findChildren(QToolButton)
+    direct = Qt.FindChildOption.FindDirectChildrenOnly
+    about, export = host.findChildren(QToolButton, options=direct)
     assert not export.isEnabled()
     host.show_view(make_view("hard"))
     with qtbot.waitSignal(host.about_requested) as asked:
@@ -224,6 +226,28 @@ def test_the_buttons_ask_for_explanation_and_export(
     with qtbot.waitSignal(host.export_requested) as asked:
         export.click()
     assert asked.args == ["ntk"]
+
+
+def test_the_chart_below_a_tab_is_a_choice_of_the_panel(
+    make_host: MakeHost, make_view: MakeView, qtbot: QtBot
+) -> None:
+    host = make_host("training")
+    host.resize(280, 200)
+    host.show_view(make_view("hard"))
+    picture = host.scene_view()
+    assert picture.shown_charts() == ("loss",)
+    asked = host.requests()
+    with qtbot.waitSignal(host.choices_changed):
+        qtbot.keyClick(picture.tabs(), Qt.Key.Key_Right)
+    assert host.choices() == {CHART: "accuracy"}
+    assert host.requests() == asked  # the engine has nothing to do with it
+    host.show_view(replace(make_view("hard"), step=1201))
+    assert picture.shown_charts() == ("accuracy",)
+    again = make_host("training")
+    again.resize(280, 200)
+    again.show_view(make_view("hard"))
+    again.set_choice(CHART, "accuracy")  # as a session brings it
+    assert again.scene_view().shown_charts() == ("accuracy",)
 
 
 def test_zoom_survives_the_next_frames_of_a_panel(
@@ -242,65 +266,6 @@ def test_zoom_survives_the_next_frames_of_a_panel(
     assert picture.visible_range("accuracy")[0] == (0.0, 1230.0)
 
 
-def costly(view: View) -> View:
-    readings = {
-        name: Reading(name, view.step, absent="Too expensive, about 90 s.", too_expensive=90.0)
-        for name in view.readings
-    }
-    return replace(view, readings=readings)
-
-
-def test_what_is_too_expensive_can_be_computed_anyway(
-    make_host: MakeHost, make_view: MakeView, qtbot: QtBot
-) -> None:
-    host = make_host("ntk")
-    host.show_view(costly(make_view("hard")))
-    assert host.state() == "costly"
-    assert host.words()[0] == "Too expensive at this size"
-    assert ("anyway", True) not in host.requests()[0].options
-    with qtbot.waitSignal(host.choices_changed):
-        qtbot.mouseClick(button(host, "Compute anyway"), Qt.MouseButton.LeftButton)
-    assert ("anyway", True) in host.requests()[0].options
-    assert host.words()[0] == "Computing"
-    assert "90 s" in host.words()[1]
-
-
-def test_what_stands_beside_the_run_can_be_computed_anyway(
-    make_host: MakeHost, make_view: MakeView, compared: Callable[[View], View]
-) -> None:
-    host = make_host("ntk")
-    view = compared(make_view("hard"))
-    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_compared")
-    host.show_view(view)
-    assert offer.isHidden()
-    assert view.compared is not None
-    dear = costly(replace(view, readings=view.compared.readings)).readings
-    host.show_view(replace(view, compared=replace(view.compared, readings=dear)))
-    assert not offer.isHidden()
-    assert isinstance(host.shown(), Scene)  # A is shown
-    assert "90 s" in offer.toolTip()
-    offer.click()
-    assert host.requests()[0].options == (("anyway_beside", True),)
-    assert (offer.text(), offer.isEnabled()) == ("Computing B…", False)
-    host.show_view(view)
-    assert offer.isHidden()
-    assert host.requests()[0].options == (("anyway_beside", True),)
-    host.show_view(replace(view, compared=replace(view.compared, name="larger.pt", readings=dear)))
-    assert host.requests()[0].options == ()  # another one was not asked for
-    both = costly(replace(view, compared=replace(view.compared, readings=dear)))
-    host.show_view(both)
-    button(host, "Compute anyway").click()
-    assert host.requests()[0].options == (("anyway", True), ("anyway_beside", True))
-
-
-def test_a_new_run_is_not_computed_anyway(make_host: MakeHost, make_view: MakeView) -> None:
-    host = make_host("ntk")
-    host.show_view(costly(make_view("hard")))
-    button(host, "Compute anyway").click()
-    host.show_view(make_view("hard"))
-    assert ("anyway", True) not in host.requests()[0].options
-
-
 def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
     make_host: MakeHost, make_view: MakeView
 ) -> None:
@@ -311,5 +276,19 @@ def test_a_probe_that_failed_is_not_said_to_be_missing_in_the_regime(
     assert host.words()[:2] == ("No reading", "The probe failed at step 3.")
 
 
-def button(host: PanelDock, text: str) -> QPushButton:
-    return next(each for each in host.findChildren(QPushButton) if each.text() == text)
+def test_settings_of_a_chart_outlive_frames_and_charts_that_come_and_go(
+    make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host("training")
+    view = make_view("hard")
+    host.show_view(view)
+    host.charts.put({"loss": ChartSettings(last=300)})
+    for shown in (view, make_view("first"), make_view("hard", step=1300)):
+        host.show_view(shown)
+    scene = host.shown()
+    assert isinstance(scene, Scene)
+    low, high = scene.charts[0].x.limits or (0.0, 0.0)
+    assert high - low == 300
+    assert host.scene_view().visible_range("loss")[0] == (low, high)
+    host.charts.put({"loss": ChartSettings()})
+    assert host.charts.settings() == {}

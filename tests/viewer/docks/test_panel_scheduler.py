@@ -241,7 +241,7 @@ def test_all_that_is_stale_can_be_drawn_at_once(stage: Stage) -> None:
 def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -> None:
     hosts = stage.docks.hosts
     hosts["npk"].asks = (
-        ProbeRequest("npk", (("anyway", True),)),
+        ProbeRequest("npk", (("layer", 2),)),
         ProbeRequest("gates", (("unit", 3),)),
     )
     hosts["gates"].asks = (ProbeRequest("gates", (("layer", 1),)),)
@@ -249,7 +249,7 @@ def test_only_the_probes_of_visible_panels_are_watched_each_once(stage: Stage) -
     both = Watch(
         (
             ProbeRequest("gates", (("layer", 1), ("unit", 3))),
-            ProbeRequest("npk", (("anyway", True),)),
+            ProbeRequest("npk", (("layer", 2),)),
         )
     )
     assert stage.sent == [both]

@@ -26,16 +26,17 @@ from pytestqt.qtbot import QtBot
 
 from dgn_engine.protocol.frames import Reading
 from dgn_viewer.docks.panel_dock import PanelDock
-from dgn_viewer.docks.panel_docks import DockTitle
-from dgn_viewer.docks.panel_message import ComparisonButton, PanelMessage, WholeButton
+from dgn_viewer.docks.panel_frame import DockTitle
+from dgn_viewer.docks.panel_message import PanelMessage
 from dgn_viewer.docks.text_line import FactsLine, TextLine
 from dgn_viewer.plots.rich_text import TextStyle
-from dgn_viewer.scene.elements import Axis, Chart, Empty, Fact, Scene, Shown
-from dgn_viewer.scene.panel_spec import About, ComparedRun, Option, PanelSpec, View, choice
+from dgn_viewer.scene.elements import Axis, Chart, Fact, Scene, Shown
+from dgn_viewer.scene.panel_spec import About, Option, PanelSpec, View, choice
 from dgn_viewer.style.stylesheet import icon
 from dgn_viewer.style.theme import DARK, LIGHT, Theme
 from tests.viewer.panels.pictures import run
 
+DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
 FACTS = (Fact("rank", "4", "How many."), Fact("ν", "12", "How hard."))
 IGNORED, FIXED = QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed
 
@@ -91,7 +92,8 @@ def test_names_of_facts_are_muted_and_their_values_stand_behind_them(
     line.set_facts(FACTS)
     line.grab()
     family = line.font().family()
-    names, values = TextStyle(family, 12), TextStyle(family, 13, bold=True)
+    bold = TextStyle(family, 13, bold=True, numbers=LIGHT.numbers)
+    names, values = TextStyle(family, 12), bold
     assert line._types() == (names, values)
     second = names.width("rank") + 5 + values.width("4") + 16
     below = 20 - values.height / 2 + values.ascent
@@ -167,52 +169,6 @@ def test_details_stay_closed_until_they_are_asked_for_and_can_be_copied(
     assert not more.isChecked()
 
 
-DEAR = Reading("npk", 3, absent="Dear.", too_expensive=90.0)
-
-
-def test_the_offer_to_compute_b_is_for_one_network_and_once(qtbot: QtBot) -> None:
-    spec = PanelSpec("", ("npk",), lambda _: Scene(()), About("."))
-    offer = ComparisonButton(spec)
-    qtbot.addWidget(offer)
-    assert (offer.objectName(), offer.property("role")) == ("compute_compared", "small")
-    assert not offer.isVisible()
-    view = View(compared=ComparedRun("x.pt", readings={"npk": DEAR}))
-    offer.show_view(view, picture=True)
-    assert (offer.text(), offer.isEnabled(), offer.isVisible()) == ("Compute B anyway", True, True)
-    assert offer.toolTip() == "About 90 s a reading of x.pt; training waits for it."
-    offer.show_view(view, picture=False)
-    assert not offer.isVisible()
-    offer.wanted = True
-    offer.show_view(view, picture=True)
-    assert (offer.text(), offer.isEnabled()) == ("Computing B…", False)
-    offer.show_view(View(compared=ComparedRun("y.pt", readings={"npk": DEAR})), picture=True)
-    assert (offer.wanted, offer.isEnabled()) == (False, True)
-    few = Reading("npk", 3, examples=8, remark="8 of 64 probe examples", whole=5.0)
-    offer.show_view(View(compared=ComparedRun("y.pt", readings={"npk": few})), picture=True)
-    assert (offer.text(), offer.isVisible()) == ("All examples of B", True)
-    offer.wanted = True
-    offer.show_view(View(), picture=True)
-    assert (offer.wanted, offer.isVisible()) == (False, False)
-
-
-def test_the_offer_to_read_all_examples_is_there_where_fewer_are_shown(qtbot: QtBot) -> None:
-    spec = PanelSpec("", ("npk", "ntk"), lambda _: Scene(()), About("."))
-    offer = WholeButton(spec)
-    qtbot.addWidget(offer)
-    assert (offer.objectName(), offer.property("role")) == ("compute_whole", "small")
-    few = Reading("npk", 3, examples=8, remark="8 of 64 probe examples", whole=90.0)
-    view = View(readings={"npk": few, "ntk": Reading("ntk", 3)})
-    offer.show_view(view, picture=True, anyway=False)
-    assert (offer.text(), offer.isEnabled(), offer.isVisible()) == ("All examples", True, True)
-    assert offer.toolTip() == "About 90 s a reading; training waits for it."
-    offer.show_view(view, picture=True, anyway=True)
-    assert (offer.text(), offer.isEnabled()) == ("Computing…", False)
-    offer.show_view(view, picture=False, anyway=False)
-    assert not offer.isVisible()
-    offer.show_view(View(readings={"ntk": Reading("ntk", 3)}), picture=True, anyway=True)
-    assert not offer.isVisible()
-
-
 # A panel with two options, one of which is hidden while it has one value.
 
 
@@ -258,11 +214,11 @@ def test_the_parts_of_a_panel_have_their_places_and_names(
     facts, combo = panel.findChild(FactsLine), panel.findChild(QComboBox)
     assert isinstance(facts, FactsLine)
     assert isinstance(combo, QComboBox)
-    about, export = panel.findChildren(QToolButton)
+    about, export = panel.findChildren(QToolButton, options=DIRECT)
     assert (panel.objectName(), panel.accessibleName()) == ("panel_p", "Panel")
     assert (combo.objectName(), combo.toolTip(), combo.accessibleName()) == (
         "kind",
-        "Kind",
+        "<span>Kind: first</span>",
         "Panel: Kind",
     )
     assert (about.toolTip(), about.accessibleName()) == (
@@ -284,10 +240,10 @@ def test_the_parts_of_a_panel_have_their_places_and_names(
     picture = panel.scene_view()
     place = picture.mapTo(panel, picture.rect().topLeft())
     assert place.x() == 8
-    assert footer.geometry().bottom() == 295
-    assert footer.y() == place.y() + picture.height() + 2
+    assert footer.geometry().bottom() == 297
+    assert footer.y() == place.y() + picture.height()
     assert picture.height() > 200
-    assert min(widget.y() for widget in row) == 4
+    assert min(widget.y() for widget in row) == 2
     assert panel.palette().color(panel.backgroundRole()) == QColor(LIGHT.panel)
     assert panel.autoFillBackground()
     panel.set_theme(DARK)
@@ -305,8 +261,10 @@ def test_buttons_have_quiet_icons_of_their_own_in_both_themes(
     title = DockTitle(dock)
     title.set_theme(theme)
     panel.set_theme(theme)
-    buttons = (*panel.findChildren(QToolButton), *title.findChildren(QToolButton))
-    for button, name in zip(buttons, ("about", "export", "float", "close"), strict=True):
+    buttons = (*panel.findChildren(QToolButton, options=DIRECT), *title.findChildren(QToolButton))
+    for button, name in zip(
+        buttons, ("about", "export", "maximise", "float", "close"), strict=True
+    ):
         wanted = icon(name, theme, colour=theme.muted)
         assert button.icon().pixmap(16).toImage() == wanted.pixmap(16).toImage(), name
 
@@ -341,7 +299,7 @@ def test_an_open_list_is_left_in_peace_and_the_others_follow(qtbot: QtBot) -> No
     panel.resize(500, 300)
     panel.show()
     panel.show_view(seeing(2))
-    first, second = panel.findChildren(QComboBox)
+    first, second = [c for c in panel.findChildren(QComboBox) if c.objectName() != "probe_examples"]
     first.showPopup()
     panel.show_view(seeing(3))
     assert (first.count(), second.count()) == (2, 3)
@@ -350,23 +308,11 @@ def test_an_open_list_is_left_in_peace_and_the_others_follow(qtbot: QtBot) -> No
     assert (first.count(), second.count()) == (3, 3)
 
 
-def test_what_costs_less_than_a_second_may_be_too_expensive_all_the_same(
-    make_panel: Callable[[], PanelDock],
-) -> None:
-    panel = make_panel()
-    draw = Empty("Dear.")
-    panel.spec = replace(SPEC, draw=lambda _: draw)
-    panel.show_view(View(run=run((2,)), readings={"npk": replace(DEAR, too_expensive=0.25)}))
-    assert (panel.state(), panel.words()[0]) == ("costly", "Too expensive at this size")
-    panel.show_view(View(run=run((2,)), readings={"npk": replace(DEAR, too_expensive=0.0)}))
-    assert panel.state() == "unavailable"
-
-
 def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
     make_panel: Callable[[], PanelDock], caplog: pytest.LogCaptureFixture
 ) -> None:
     panel = make_panel()
-    _, export = panel.findChildren(QToolButton)
+    _, export = panel.findChildren(QToolButton, options=DIRECT)
     facts = panel.findChild(FactsLine)
     assert isinstance(facts, FactsLine)
     panel.show_view(seeing(3))
@@ -379,8 +325,7 @@ def test_a_fault_is_said_and_logged_once_until_the_panel_was_drawn_again(
         assert (export.isEnabled(), facts.shown()) == (False, ())
         assert panel.words()[:2] == (
             "This panel failed",
-            "Panel could not be drawn at step 13 (ValueError). Training goes on; the next frame "
-            "tries again.",
+            "Panel could not be drawn at step 13 (ValueError). The next frame tries again.",
         )
         assert not panel.scene_view().isVisible()
         panel.show_view(seeing(14))
@@ -431,13 +376,14 @@ def test_the_title_of_a_dock_floats_and_closes_it(qtbot: QtBot) -> None:
     assert isinstance(name, QLabel)
     assert (name.text(), name.property("role")) == ("Panel", "heading")
     assert (title.objectName(), title.height()) == ("dock_title", 20)
-    floating, closing = title.findChildren(QToolButton)
+    larger, floating, closing = title.findChildren(QToolButton)
+    assert larger.toolTip() == "Maximise Panel, or back (double click)"
     assert (floating.toolTip(), floating.accessibleName()) == (
         "Float Panel, or dock it again",
         "Float Panel, or dock it again",
     )
     assert closing.toolTip() == "Close Panel"
-    for one in (floating, closing):
+    for one in (larger, floating, closing):
         assert (one.iconSize().width(), one.iconSize().height()) == (12, 12)
         assert not one.icon().isNull()
     title.grab()

@@ -9,14 +9,13 @@ import pytest
 from dgn_engine.protocol.frames import MISFIT, Reading
 from dgn_viewer.docks.panel_message import (
     State,
-    expected_compared_seconds,
-    expected_seconds,
     footer,
     in_seconds,
+    is_pending,
     message,
-    readings_of,
 )
 from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.scene.panel_readings import readings_of
 from dgn_viewer.scene.panel_spec import About, ComparedRun, PanelSpec, View
 from tests.viewer.panels.pictures import run
 
@@ -25,7 +24,8 @@ SPEC = PanelSpec("Panel", ("npk", "ntk"), lambda _: EMPTY, About("About."))
 COMPARES = replace(SPEC, compares=True)
 VIEW = View(run=run((2,)), regime="ReLU")
 INSPECTED = replace(VIEW, run=replace(run((2,)), inspected="x.pt"))
-COSTLY = Reading("npk", 3, absent="Dear.", too_expensive=90.0)
+PENDING = Reading("npk", 3, absent="It is being read.", progress=0.0)
+CANCELLED = Reading("npk", 3, absent="Cancelled.", cancelled=True)
 FAULT = Reading("npk", 3, absent="It failed.", facts={"fault": "ValueError"})
 MISFITS = replace(FAULT, facts={"fault": MISFIT})
 
@@ -35,62 +35,42 @@ def seeing(*readings: Reading, view: View = VIEW) -> View:
 
 
 @pytest.mark.parametrize(
-    ("state", "spec", "view", "anyway", "words"),
+    ("state", "spec", "view", "words"),
     [
-        ("waiting", SPEC, View(), False, ("Waiting for a run", EMPTY.reason, "")),
-        ("waiting", SPEC, VIEW, False, ("Waiting for the first frame", EMPTY.reason, "")),
-        ("waiting", COMPARES, VIEW, False, ("Nothing to compare", EMPTY.reason, "")),
-        ("waiting", SPEC, INSPECTED, False, ("Not training", EMPTY.reason, "")),
-        ("unavailable", SPEC, VIEW, False, ("Not in ReLU", EMPTY.reason, "")),
-        ("unavailable", SPEC, View(), False, ("Not in this regime", EMPTY.reason, "")),
-        ("unavailable", SPEC, seeing(FAULT), False, ("No reading", EMPTY.reason, "")),
-        ("unavailable", SPEC, seeing(MISFITS), False, ("Out of memory", EMPTY.reason, "")),
+        ("waiting", SPEC, View(), ("Waiting for a run", EMPTY.reason, "")),
+        ("waiting", SPEC, VIEW, ("Waiting for the first frame", EMPTY.reason, "")),
+        ("waiting", COMPARES, VIEW, ("Nothing to compare", EMPTY.reason, "")),
+        ("waiting", SPEC, INSPECTED, ("Not training", EMPTY.reason, "")),
+        ("unavailable", SPEC, VIEW, ("Not in ReLU", EMPTY.reason, "")),
+        ("unavailable", SPEC, View(), ("Not in this regime", EMPTY.reason, "")),
+        ("unavailable", SPEC, seeing(FAULT), ("No reading", EMPTY.reason, "")),
+        ("unavailable", SPEC, seeing(MISFITS), ("Out of memory", EMPTY.reason, "")),
         (  # a reading that is there has no fault
             "unavailable",
             SPEC,
             seeing(replace(FAULT, absent="")),
-            False,
             ("Not in ReLU", EMPTY.reason, ""),
         ),
         (
             "waiting",
             SPEC,
             replace(VIEW, diverged=1234),
-            False,
             ("Diverged at step 1,234", "The loss is no longer finite.", ""),
         ),
         (
             "unavailable",
             SPEC,
             replace(seeing(FAULT), diverged=1234),
-            False,
             ("Diverged at step 1,234", EMPTY.reason, ""),
         ),
-        (
-            "costly",
-            SPEC,
-            seeing(COSTLY),
-            False,
-            (
-                "Too expensive at this size",
-                "About 90 s a reading; training waits for it. Fewer probe examples or smaller "
-                "images cost less.",
-                "Compute anyway",
-            ),
-        ),
-        (
-            "costly",
-            SPEC,
-            seeing(COSTLY),
-            True,
-            ("Computing", "About 90 s a reading; training waits for it.", ""),
-        ),
+        ("reading", SPEC, seeing(PENDING), ("Reading", EMPTY.reason, "")),
+        ("unavailable", SPEC, seeing(CANCELLED), ("No picture yet", EMPTY.reason, "Go on")),
     ],
 )
 def test_a_panel_without_a_picture_says_why(
-    state: State, spec: PanelSpec, view: View, anyway: bool, words: tuple[str, str, str]
+    state: State, spec: PanelSpec, view: View, words: tuple[str, str, str]
 ) -> None:
-    assert message(state, spec, view, EMPTY, anyway) == words
+    assert message(state, spec, view, EMPTY) == words
 
 
 SCENE = Scene((), step=1234, note="a note")
@@ -107,6 +87,7 @@ FEW = Reading("npk", 1234, remark="8 of 64")
         ("live", seeing(NPK), SCENE, 0.5, "step 1,234 · every 0.5 s · a note"),
         ("live", seeing(NPK), SCENE, 0.2, "step 1,234 · every 0.25 s · a note"),
         ("live", VIEW, SCENE, 0.0, "step 1,234 · a note"),
+        ("live", seeing(replace(NPK, progress=0.5)), SCENE, 0.5, "step 1,234 · a note"),
         ("live", VIEW, SCENE, 0.1, "step 1,234 · a note"),  # not worth a word
         ("live", VIEW, SCENE, 0.15, "step 1,234 · every 0.15 s · a note"),
         ("stale", seeing(NPK), SCENE, 0.0, "late · step 1,234 · every 0.25 s · a note"),
@@ -189,23 +170,17 @@ def test_a_duration_in_words(seconds: float, words: str) -> None:
 
 
 def test_the_readings_of_a_panel_are_those_of_its_probes() -> None:
-    other = Reading("gates", 1, too_expensive=999.0)
+    other = Reading("gates", 1)
     view = seeing(NTK, NPK, other)
     assert readings_of(SPEC, view) == (NPK, NTK)
     assert readings_of(SPEC, seeing(NTK)) == (NTK,)
-    assert expected_seconds(SPEC, view) == 0.0
-    assert expected_seconds(SPEC, VIEW) == 0.0
-    dear = seeing(replace(NPK, too_expensive=9.0), replace(NTK, too_expensive=7.0), other)
-    assert expected_seconds(SPEC, dear) == 9.0
 
 
-def test_what_b_would_cost_is_that_of_its_own_readings() -> None:
-    assert expected_compared_seconds(SPEC, seeing(COSTLY)) == 0.0
-    compared = ComparedRun(
-        "x.pt", readings={"npk": COSTLY, "gates": replace(COSTLY, probe="gates")}
-    )
-    assert expected_compared_seconds(SPEC, replace(VIEW, compared=compared)) == 90.0
-    assert expected_compared_seconds(SPEC, replace(VIEW, compared=ComparedRun("x.pt"))) == 0.0
+def test_a_panel_waits_for_its_first_picture_while_one_is_being_made() -> None:
+    assert is_pending(SPEC, seeing(PENDING))
+    assert not is_pending(SPEC, seeing(replace(PENDING, probe="gates")))
+    assert not is_pending(SPEC, seeing(replace(PENDING, absent="")))
+    assert not is_pending(SPEC, seeing(replace(PENDING, progress=1.0)))
 
 
 def test_a_panel_that_says_no_more_is_a_usual_one_on_the_right() -> None:

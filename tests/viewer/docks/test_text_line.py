@@ -73,3 +73,21 @@ def test_a_fact_under_the_cursor_is_explained(qtbot: QtBot) -> None:
     assert tip(left + 3) == "How many."
     assert tip(3) == "The largest."
     QToolTip.hideText()
+
+
+def test_facts_without_room_are_in_the_tip_behind_an_ellipsis(qtbot: QtBot) -> None:
+    line = FactsLine(LIGHT)
+    qtbot.addWidget(line)
+    line.set_facts(FACTS)
+    line.resize(600, 24)
+    assert line.rest() == ""
+    (_, _, first), (_, _, end) = line._places()
+    line.resize(int(end) - 1, 24)
+    assert line.rest() == "rank <b>4</b>"
+    place = QPoint(int(first) + 12, 12)
+    QApplication.sendEvent(line, QHelpEvent(QEvent.Type.ToolTip, place, line.mapToGlobal(place)))
+    assert QToolTip.text() == "rank <b>4</b>"
+    pixels = line.grab().toImage()
+    assert any(pixels.pixelColor(x, y) != pixels.pixelColor(int(end) - 3, 1)
+               for x in range(int(first) + 6, int(end) - 4) for y in range(24))  # fmt: skip
+    QToolTip.hideText()

@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.cli.reproduce import add_arguments
@@ -74,6 +77,22 @@ def panel(qtbot: QtBot) -> ResultsPanel:
 def test_a_panel_without_a_result_says_where_one_comes_from(panel: ResultsPanel) -> None:
     assert panel._message.isVisible()
     assert panel._message.text() == EMPTY
+
+
+def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> None:
+    panel.show_document(DONE)
+    view = panel.figures
+    place = view.area("nu").center().toPoint()
+    QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=place)
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu)
+    inner = next(action.menu() for action in menu.actions() if action.text() == "Range")
+    assert isinstance(inner, QMenu)
+    next(action for action in inner.actions() if action.text() == "Logarithmic y").trigger()
+    menu.close()
+    assert 3.0 < view.visible_range("nu")[1][1] < 3.2  # 3 and no longer its power of ten
+    panel.show_document(replace(DONE, name="another"))
+    assert 0.4 < view.visible_range("nu")[1][1] < 0.6
 
 
 def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.errors import UserError
+from dgn_engine.protocol.frames import Reading
 from dgn_viewer.figures import export_values
 from dgn_viewer.figures.export_values import arrays, csv_text, save_numbers, write_export
 from dgn_viewer.figures.provenance import Provenance, context_of
-from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Matrix, Scene
-from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Empty, Fact, Mark, Matrix, Scene
+from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import run
 
+NTK = all_panels()["ntk"]
 CURVES = Chart(
     "loss",
     "Loss $L$",
@@ -154,5 +156,39 @@ def test_a_figure_says_where_its_data_come_from() -> None:
     assert Provenance("Panel").as_dict() == {"title": "Panel", "step": 0}
     config = RunConfig(net=NetConfig("fc"), seed=3)
     view = View(run=run((64,), (64,), config=config), regime="DL", step=9)
-    assert context_of(view, "NTK", 7) == Provenance("NTK", "DL", "digits", "fc 64×3", 3, 7)
-    assert context_of(View(regime="DL"), "NTK", 7) == Provenance("NTK", "DL", step=7)
+    assert context_of(view, NTK, 7) == Provenance("NTK", "DL", "digits", "fc 64×3", 3, 7)
+    assert context_of(View(regime="DL"), NTK, 7) == Provenance("NTK", "DL", step=7)
+
+
+def test_a_figure_says_of_how_many_examples_it_is_how_exact_and_what_came_after_it() -> None:
+    ours = Reading("ntk", 7, remark="8 of 64 probe examples · ± 5 %")
+    view = View(
+        run=run((64,), (64,)),
+        regime="FR-II",
+        readings={"ntk": ours, "npk": replace(ours, probe="npk", remark="another")},
+        outdated={"ntk": Mark(7.0, "FR-II"), "npk": Mark(9.0, "FL")},
+        compared=ComparedRun("b.pt", readings={"ntk": replace(ours, remark="64, exact")}),
+    )
+    said = context_of(view, NTK, 7)
+    picture = "NTK · step 7, before FR-II · 8 of 64 probe examples · ± 5 % · B: 64, exact"
+    assert said.picture == picture
+    assert said.caption == f"{picture} · FR-II · digits · fc 64×3 · seed 0"
+    assert said.as_dict()["examples"] == "8 of 64 probe examples · ± 5 % · B: 64, exact"
+    both = replace(view, compared=ComparedRun("b.pt", readings={"ntk": ours}))
+    assert context_of(both, NTK, 7).examples == "8 of 64 probe examples · ± 5 %"
+
+
+def test_exported_numbers_are_raw_and_say_what_was_shown() -> None:
+    x = np.arange(3)
+    raw = Curve("train", x, np.array([1.0, 9.0, 1.0]), faint=True)
+    line = replace(raw, y=np.array([1.0, 5.0, 4.0]), faint=False, smoothed=0.9)
+    chart = Chart("loss", "Loss", Axis("step"), Axis(), curves=(raw, line))
+    assert csv_text(chart, "\t").splitlines() == [
+        "curve\tstep\tLoss (raw; shown smoothed 0.9)",
+        "train\t0\t1.0",
+        "train\t1\t9.0",
+        "train\t2\t1.0",
+    ]
+    found = arrays(Scene((chart,)), Provenance("Training"))
+    assert found["loss.train.y"].tolist() == [1.0, 9.0, 1.0]
+    assert sorted(found) == ["about", "loss.axes", "loss.train.x", "loss.train.y"]

@@ -17,19 +17,13 @@ import matplotlib
 import numpy as np
 import pytest
 from matplotlib.mathtext import MathTextParser
-from PySide6.QtWidgets import QFileDialog, QWidget
-from pytestqt.qtbot import QtBot
 
 from dgn_engine.errors import UserError
-from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.figures.export_values import save_numbers, write_export
 from dgn_viewer.figures.provenance import Provenance, context_of
 from dgn_viewer.figures.save_figure import save_figure
-from dgn_viewer.notices import Notice
 from dgn_viewer.scene.elements import Empty, Scene
 from dgn_viewer.scene.panel_spec import View, all_panels
-from dgn_viewer.shell.export import export_all, export_panel, write_panel, write_panels
-from dgn_viewer.style.theme import DARK, LIGHT
 from tests.plugins import each
 
 PANELS = all_panels()
@@ -43,17 +37,10 @@ AXES = {
 }
 
 
-class Settings:
-    """Remembers a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.export_folder = str(folder)
-
-
 def _scene(panel: str, view: View) -> tuple[Scene, Provenance]:
     scene = PANELS[panel].draw(view)
     assert isinstance(scene, Scene)
-    return scene, context_of(view, PANELS[panel].title, scene.step)
+    return scene, context_of(view, PANELS[panel], scene.step)
 
 
 def _svg_texts(path: Path) -> set[str]:
@@ -89,7 +76,7 @@ def test_png_and_pdf_are_what_they_say(make_view: MakeView, tmp_path: Path) -> N
     png = save_figure(scene, tmp_path / "a.png", context).read_bytes()
     pdf = save_figure(scene, tmp_path / "a.PDF", context).read_bytes()
     assert png.startswith(b"\x89PNG")
-    assert int.from_bytes(png[16:20], "big") == 2100, "7 inches at 300 dpi"
+    assert int.from_bytes(png[16:20], "big") == 2025, "6.75 inches at 300 dpi"
     assert pdf.startswith(b"%PDF")
     assert b"/CIDFontType2" in pdf or b"/TrueType" in pdf
     assert b"/Type3" not in pdf, "fonts are embedded as TrueType"
@@ -187,101 +174,6 @@ def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UserError, match="the disk is full"):
         write_export(tmp_path / "a.csv", b"x")
     assert not list(tmp_path.iterdir())
-
-
-@pytest.fixture
-def hosts(qtbot: QtBot, make_view: MakeView) -> list[PanelDock]:
-    made = []
-    for name, spec in PANELS.items():
-        host = PanelDock(name, spec, DARK)
-        qtbot.addWidget(host)
-        host.show_view(make_view("hard"))
-        made.append(host)
-    return made
-
-
-@pytest.mark.discovery
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "npz", "csv"])
-def test_a_panel_is_written_in_the_format_of_its_name(
-    suffix: str, hosts: list[PanelDock], tmp_path: Path
-) -> None:
-    files = write_panel(hosts[0], tmp_path / f"a.{suffix}")
-    assert files
-    assert all(file.stat().st_size > 100 for file in files)
-
-
-@pytest.mark.discovery
-def test_an_unknown_suffix_is_refused_with_those_known(
-    hosts: list[PanelDock], tmp_path: Path
-) -> None:
-    with pytest.raises(UserError, match=r"a\.bmp.*\.pdf, \.svg"):
-        write_panel(hosts[0], tmp_path / "a.bmp")
-
-
-@pytest.mark.discovery
-def test_a_figure_is_light_on_white_in_a_dark_window(
-    hosts: list[PanelDock], tmp_path: Path
-) -> None:
-    training = next(host for host in hosts if host.panel_id == "training")
-    write_panel(training, tmp_path / "a.svg")
-    text = (tmp_path / "a.svg").read_text(encoding="utf-8").upper()
-    assert LIGHT.accent in text
-    assert DARK.accent not in text
-
-
-@pytest.mark.discovery
-def test_all_panels_are_written_beside_each_other(
-    hosts: list[PanelDock], make_view: MakeView, tmp_path: Path
-) -> None:
-    empty = next(host for host in hosts[1:] if host.spec.probes)
-    empty.show_view(make_view("absent"))
-    files, skipped = write_panels(hosts, tmp_path / "board.svg")
-    assert len(files) == len(PANELS) - 1
-    assert skipped == [empty.spec.title]
-    assert f"board-{hosts[0].panel_id}.svg" in [file.name for file in files]
-
-
-def test_no_panel_with_data_is_refused(qtbot: QtBot, tmp_path: Path) -> None:
-    host = PanelDock("ntk", PANELS["ntk"], LIGHT)
-    qtbot.addWidget(host)
-    with pytest.raises(UserError, match="after the first frame"):
-        write_panels([host], tmp_path / "a.svg")
-
-
-@pytest.mark.discovery
-@pytest.mark.parametrize("every", [False, True])
-def test_the_dialog_writes_remembers_the_folder_and_tells(
-    every: bool, hosts: list[PanelDock], qtbot: QtBot, tmp_path: Path
-) -> None:
-    window = QWidget()
-    qtbot.addWidget(window)
-    settings, told = Settings(tmp_path), list[Notice]()
-    ask = (
-        export_all(window, hosts, settings, told.append)
-        if every
-        else export_panel(window, hosts[0], settings, told.append)
-    )
-    assert isinstance(ask, QFileDialog)
-    inner = tmp_path / "inner"
-    inner.mkdir()
-    ask.fileSelected.emit(str(inner / "a.svg"))
-    ask.close()
-    assert [notice.kind for notice in told] == ["info"]
-    assert str(inner) in told[0].text
-    assert settings.export_folder == str(inner)
-    assert len(list(inner.iterdir())) == (len(PANELS) if every else 1)
-
-
-@pytest.mark.discovery
-def test_the_dialog_tells_of_trouble(hosts: list[PanelDock], qtbot: QtBot, tmp_path: Path) -> None:
-    window = QWidget()
-    qtbot.addWidget(window)
-    settings, told = Settings(tmp_path), list[Notice]()
-    ask = export_panel(window, hosts[0], settings, told.append)
-    ask.fileSelected.emit(str(tmp_path / "gone" / "a.svg"))
-    ask.close()
-    assert [notice.kind for notice in told] == ["refused"]
-    assert settings.export_folder == str(tmp_path)
 
 
 def test_the_window_starts_without_matplotlib() -> None:

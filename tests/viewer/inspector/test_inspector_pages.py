@@ -23,6 +23,8 @@ from dgn_engine.protocol.catalogue import (
     Setting,
 )
 from dgn_engine.protocol.commands import (
+    BeginWithBiases,
+    CheckNetwork,
     CloseFile,
     Command,
     CompareFile,
@@ -48,6 +50,7 @@ from dgn_engine.protocol.events import (
     TensorInfo,
     Working,
 )
+from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
 from dgn_viewer.inspector.formula import typeset
 from dgn_viewer.inspector.inspector_column import Inspector
 from dgn_viewer.inspector.pages.about_page import AboutPage
@@ -379,8 +382,9 @@ def test_a_file_that_does_not_fit_can_only_be_closed(
 
 
 def test_each_use_of_a_file_has_its_verdict_and_its_command(
-    inspector: Inspector, sent: list[Command]
+    inspector: Inspector, sent: list[Command], qtbot: QtBot
 ) -> None:
+    tell(inspector, EngineReady(CATALOGUE, "2"))
     weights = FileUseCheck(False, "Its weights do not fit.", LISTED.matches)
     tell(inspector, replace(LISTED, weights=weights, network=FileUseCheck(True, "A network.")))
     page = inspector.page
@@ -394,10 +398,90 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     press(page.go)
     page.choose("network")
     press(page.go)
-    page.normalise.setCurrentIndex(page.normalise.findText("normalised as cifar10"))
+    assert sent == [CompareFile(7), InspectFile(7, RunConfig().data)]
+
+
+def network_page(inspector: Inspector) -> FilePage:
+    tell(inspector, EngineReady(CATALOGUE, "2"))
+    refused = FileUseCheck(False, "It takes images with 3 channels.")
+    tell(inspector, replace(LISTED, fits=False, network=refused))
+    assert isinstance(inspector.page, FilePage)
+    assert inspector.page.purpose == "network"  # nothing else fits, but other data may
+    assert inspector.page.verdict.text() == "It takes images with 3 channels."
+    assert not inspector.page.go.isEnabled()
+    return inspector.page
+
+
+def test_the_verdict_on_a_network_follows_the_data_that_are_filled_in(
+    inspector: Inspector, sent: list[Command], qtbot: QtBot
+) -> None:
+    page = network_page(inspector)
+    section = page.data.section
+    assert [section.name.itemText(i) for i in range(section.name.count())] == [
+        "digits",
+        "MNIST",
+        "folder of images",
+    ]
+    section.name.pick("folder")
+    qtbot.waitUntil(lambda: page.verdict.text().startswith("No folder is named"))
+    assert sent == []
+    qtbot.keyClicks(section.folder.line, "/a/cats")
+    qtbot.waitUntil(lambda: bool(sent))
+    cats = DataConfig("folder:/a/cats")
+    assert sent == [CheckNetwork(7, cats)]
+    assert page.verdict.text() == "Looking whether the network takes these data …"
+    tell(inspector, CheckProgress(7, "decoding cats", 0.4))
+    assert page.verdict.text() == "Decoding cats, 40 % …"
+    tell(inspector, NetworkChecked(7, DataConfig(), FileUseCheck(True, "Of digits."), cats))
+    assert not page.go.isEnabled()  # it was of other data
+    tell(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
+    assert page.verdict.text() == "It fits."
     press(page.go)
-    shown = InspectFile(7, replace(RunConfig().data, normalise="cifar10"))
-    assert sent == [CompareFile(7), InspectFile(7, None), shown]
+    assert sent[1:] == [InspectFile(7, cats)]
+    page.data.normalise.setCurrentIndex(page.data.normalise.findText("normalised as cifar10"))
+    qtbot.waitUntil(lambda: len(sent) == 3)
+    assert sent[2] == CheckNetwork(7, replace(cats, normalise="cifar10"))
+    assert not page.go.isEnabled()
+    tell(inspector, NetworkChecked(7, cats, FileUseCheck(True, "It fits."), cats))
+    assert not page.go.isEnabled()
+
+
+def test_a_pair_of_classes_and_a_limit_go_with_the_data_set_of_the_run(
+    inspector: Inspector, sent: list[Command], qtbot: QtBot
+) -> None:
+    tell(inspector, EngineReady(CATALOGUE, "2"))
+    tell(inspector, STARTED)
+    page = network_page(inspector)
+    page.data.section.name.pick("mnist")
+    qtbot.waitUntil(lambda: len(sent) == 1)
+    page.data.section.name.pick("digits")
+    qtbot.waitUntil(lambda: len(sent) == 2)
+    assert sent == [CheckNetwork(7, DataConfig("mnist")), CheckNetwork(7, CONFIG.data)]
+
+
+def test_one_button_begins_a_run_with_biases_and_takes_them(
+    inspector: Inspector, sent: list[Command]
+) -> None:
+    weights = FileUseCheck(False, "It has biases.", LISTED.matches, with_biases=True)
+    tell(inspector, replace(LISTED, weights=weights, with_biases=True))
+    page = inspector.page
+    assert isinstance(page, FilePage)
+    assert not page.with_biases.isHidden()
+    assert not page.go.isHidden()  # gates may have biases in a run without any
+    press(page.with_biases)
+    page.choose("weights")
+    assert page.go.isHidden()
+    press(page.with_biases)
+    assert sent == [
+        BeginWithBiases(7, "gates", restart_value=True),
+        BeginWithBiases(7, "weights"),
+    ]
+    page.choose("network")
+    assert page.with_biases.isHidden()
+    tell(inspector, FileClosed(7))
+    tell(inspector, replace(LISTED, ticket=8))
+    assert isinstance(inspector.page, FilePage)
+    assert inspector.page.with_biases.isHidden()
 
 
 def test_a_file_is_opened_for_what_it_was_dropped_for(

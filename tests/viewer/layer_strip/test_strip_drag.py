@@ -206,7 +206,7 @@ def test_chips_have_names_for_screen_readers(strip: Strip) -> None:
     widget = strip()
     tell(widget, Rewired(1, (2, 1, 0, 3)))
     names = [chip.accessibleName() for chip in widget.canvas.chips]
-    assert names[2] == "Gate layer 3, used by value layer 1"
+    assert names[2] == "G3 over layer 1"
 
 
 def test_many_layers_scroll_instead_of_overlapping(strip: Strip) -> None:

@@ -38,6 +38,9 @@ def layers(*shapes: tuple[int, ...]) -> tuple[LayerInfo, ...]:
     )
 
 
+EPOCH = 4  # steps
+
+
 def run(*shapes: tuple[int, ...], config: RunConfig | None = None) -> RunStarted:
     """A run on cats and dogs with these gate layers."""
     return RunStarted(
@@ -52,7 +55,7 @@ def run(*shapes: tuple[int, ...], config: RunConfig | None = None) -> RunStarted
         train_examples=100,
         test_examples=50,
         classes=2,
-        steps_per_epoch=4,
+        steps_per_epoch=EPOCH,
         total_steps=0,
         probe_set=ProbeSet((5, 8, 0, 3, 9), (0, 0, 1, 1, 1), ("cat", "dog"), "digest"),
         paused=False,

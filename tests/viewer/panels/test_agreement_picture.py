@@ -12,6 +12,7 @@ from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Mark, Matrix, Sc
 from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import (
     BY_CLASS,
+    EPOCH,
     LABELS,
     TAGS,
     B,
@@ -115,7 +116,7 @@ def test_another_layer_and_the_share_over_steps_can_be_chosen() -> None:
     steps = Chart(
         key="over_steps",
         title="Equal gates, %",
-        x=Axis(label="step", limits=(0.0, 5.0)),
+        x=Axis(label="step", limits=(0.0, 5.0), epoch=EPOCH),
         y=Axis(),
         curves=(
             Curve("all layers", np.array([2, 5]), np.array([50.0, 75.0]), "compared", thick=True),

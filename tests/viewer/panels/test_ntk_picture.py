@@ -12,6 +12,7 @@ from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
 from tests.viewer.panels.pictures import (
     BARE,
     BY_CLASS,
+    EPOCH,
     LABELS,
     TAGS,
     B,
@@ -86,7 +87,7 @@ def over_steps(title: str, curves: tuple[Curve, ...], parts: int) -> Chart:
     return Chart(
         key="over_steps",
         title=title,
-        x=Axis(label="step", limits=(0.0, 6.0)),
+        x=Axis(label="step", limits=(0.0, 6.0), epoch=EPOCH),
         y=Axis(log=True),
         curves=curves,
         marks=MARKS,
@@ -95,6 +96,7 @@ def over_steps(title: str, curves: tuple[Curve, ...], parts: int) -> Chart:
 
 
 def matrix(part: str, name: str, values: Array, reach: float, column: int, bar: str) -> Chart:
+    unit = "by the diagonal of $K^V + K^F$" if part == "cross" else "unit diagonal"
     return Chart(
         key=part,
         title=name,
@@ -107,6 +109,7 @@ def matrix(part: str, name: str, values: Array, reach: float, column: int, bar: 
             low=-reach,
             high=reach,
             bar=bar,
+            scale="as computed" if reach != 1.0 else unit,
             row_name="example",
             column_name="example",
             row_labels=TAGS,
@@ -181,7 +184,9 @@ def test_hard_gates_have_the_value_part_alone_and_say_why() -> None:
         Curve("$K^V$", np.array([6]), np.array([55.0]), "value", marker=True),
         Curve("$K^X$", np.array([6]), np.array([3.0]), "cross", "dot", marker=True),
     )
-    first = replace(over_steps("Trace", alone, 1), x=Axis(label="step", limits=(0.0, 12.0)))
+    first = replace(
+        over_steps("Trace", alone, 1), x=Axis(label="step", limits=(0.0, 12.0), epoch=EPOCH)
+    )
     expected = Scene(
         (first, matrix("value", "$K^V$", UNIT_VALUE, 1.0, 1, "normalised")),
         FACTS[:1],
@@ -280,6 +285,16 @@ def test_the_header_offers_measures_and_scales() -> None:
     measure, scale = all_panels()["ntk"].options
     assert measure.values(VIEW) == (("trace", "trace"), ("norm", "norm"))
     assert scale.values(VIEW) == (("unit", "unit diagonal"), ("raw", "as computed"))
+
+
+def test_a_network_that_is_only_inspected_has_no_chart_over_steps() -> None:
+    panel = all_panels()["ntk"]
+    standing = replace(VIEW, run=replace(run((2,), (3,)), inspected="resnet18.pth"))
+    shown = panel.draw(standing)
+    assert isinstance(shown, Scene)
+    assert [chart.key for chart in shown.charts] == ["value", "feature", "cross"]
+    assert [chart.column for chart in shown.charts] == [0, 1, 2]
+    assert {option.id: option.values(standing) for option in panel.options}["measure"] == ()
 
 
 def test_the_cursor_reads_traces_and_kernels() -> None:

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from dgn_engine.protocol.frames import Array, Reading
+from dgn_viewer.scene.axes import Range
 from dgn_viewer.scene.elements import Chart, Fact, Matrix, Scene
 from dgn_viewer.scene.panel_spec import ComparedRun, View, all_panels
+from dgn_viewer.style.ramps import indices
 from tests.viewer.panels.pictures import (
     BARE,
     BY_CLASS,
@@ -53,11 +55,14 @@ READING = Reading(
 VIEW = View(run=run((2,), (3,)), wiring=(0, 1), step=7, readings={"overlap": READING})
 UNIT = "Unit diagonal; empty where an example has no active or sensitive path"
 NOTE = f"{UNIT}; D = 1{{|q| < 0.1·rms(q)}}."
+PAIRS = " Colours: 1st to 99th percentile off the diagonal."
+IN_UNIT = chosen(VIEW, scale="unit")
 
 
 def picture(
-    kind: str, title: str, values: Array, column: int, high: float = 1.0, bar: str = ""
+    kind: str, title: str, values: Array, column: int, reach: Range = (0.0, 1.0), bar: str = ""
 ) -> Chart:
+    """Where the range ends below 1, the diagonal lies beyond."""
     return Chart(
         key=kind,
         title=title,
@@ -67,9 +72,11 @@ def picture(
             name=kind,
             values=values,
             ramp="sequential",
-            low=0.0,
-            high=high,
+            low=reach[0],
+            high=reach[1],
             bar=bar,
+            scale="unit diagonal",
+            beyond=(False, reach[1] < 1.0),
             row_name="example",
             column_name="example",
             row_labels=TAGS,
@@ -97,7 +104,7 @@ def test_active_and_sensitive_overlap_of_the_whole_network_stand_side_by_side() 
         step=6,
         note=NOTE,
     )
-    assert_same(drawn("overlap", VIEW), expected)
+    assert_same(drawn("overlap", IN_UNIT), expected)
 
 
 def test_a_layer_has_its_own_overlaps_and_names() -> None:
@@ -110,18 +117,32 @@ def test_a_layer_has_its_own_overlaps_and_names() -> None:
         step=6,
         note=NOTE,
     )
-    assert_same(drawn("overlap", chosen(VIEW, part="1")), expected)
+    assert_same(drawn("overlap", chosen(VIEW, part="1", scale="unit")), expected)
 
 
-def test_colours_can_end_at_the_largest_overlap_of_two_examples() -> None:
-    charts = drawn("overlap", chosen(VIEW, scale="contrast")).charts
+def test_colours_reach_over_the_overlaps_of_two_examples() -> None:
+    # Each pair stands twice among the twenty, so that both percentiles fall on the outermost.
+    scene = drawn("overlap", VIEW)
     assert_same(
-        charts,
+        scene.charts,
         (
-            picture("active", "Active $Λ$", ACTIVE, 0, 0.5, BAR),
-            picture("sensitive", "Sensitive $S$", SENSITIVE, 1, 0.2, BAR),
+            picture("active", "Active $Λ$", ACTIVE, 0, (0.05, 0.5), BAR),
+            picture("sensitive", "Sensitive $S$", SENSITIVE, 1, (0.02, 0.2), BAR),
         ),
     )
+    assert scene.note == NOTE + PAIRS
+
+
+def test_an_overlap_near_one_is_no_sheet_of_one_colour() -> None:
+    # Λ of a convolutional network: from 0 to 1 all of it has the colours of the upper tenth.
+    alike = symmetric(5, 1.0, [0.95, 0.91, 0.91, 0.91, 0.91, 0.91, 0.91, 0.95, 0.95, 0.95])
+    view = with_reading(VIEW, replace(READING, arrays={"labels": LABELS, "active": alike}))
+    colours = [
+        set(indices(matrix)[alike < 1].tolist())
+        for shown in (view, chosen(view, scale="unit"))
+        if (matrix := drawn("overlap", shown).charts[0].matrix) is not None
+    ]
+    assert colours == [{0, 254}, {231, 241}]
 
 
 def test_an_example_without_a_path_is_left_out_of_mean_and_range() -> None:
@@ -130,20 +151,21 @@ def test_an_example_without_a_path_is_left_out_of_mean_and_range() -> None:
     without[4, :] = without[:, 4] = np.nan
     arrays = {"labels": LABELS, "active": without}
     view = with_reading(VIEW, replace(READING, arrays=arrays, facts={}))
-    scene = drawn("overlap", chosen(view, scale="contrast"))
-    assert_same(scene.charts, (picture("active", "Active $Λ$", without, 0, 0.4, BAR),))
+    scene = drawn("overlap", view)
+    assert_same(scene.charts, (picture("active", "Active $Λ$", without, 0, (0.05, 0.4), BAR),))
     assert scene.facts == (mean("$Λ$", "0.208", "active"),)  # (0.05+0.1+0.15+0.25+0.3+0.4)/6
-    assert scene.note == f"{UNIT}."
+    assert scene.note == f"{UNIT}.{PAIRS}"
     assert readouts(scene.charts[0], (4.0, 1.0))[0][2] == "undefined (zero diagonal)"
 
 
 @pytest.mark.parametrize("value", [0.0, np.nan])
-def test_where_no_two_examples_overlap_the_colours_end_at_one(value: float) -> None:
+def test_where_no_two_examples_overlap_the_colours_reach_from_zero_to_one(value: float) -> None:
     arrays = {"labels": LABELS, "active": symmetric(5, 1.0, [value] * 10)}
     view = with_reading(VIEW, replace(READING, arrays=arrays))
-    scene = drawn("overlap", chosen(view, scale="contrast"))
-    assert scene.charts[0].matrix is not None
-    assert scene.charts[0].matrix.high == 1.0
+    scene = drawn("overlap", view)
+    matrix = scene.charts[0].matrix
+    assert matrix is not None
+    assert (matrix.low, matrix.high) == (0.0, 1.0)
     assert scene.facts[0].value == ("–" if np.isnan(value) else "0")
 
 
@@ -156,7 +178,7 @@ BOTH = other(active=SENSITIVE, sensitive=ACTIVE_2, active_1=ACTIVE)
 
 
 def test_the_same_overlap_of_both_networks_has_one_range_of_colours() -> None:
-    view = beside(VIEW, BOTH)
+    view = beside(IN_UNIT, BOTH)
     expected = Scene(
         charts=(
             picture("active_0", "A", ACTIVE, 0),
@@ -167,25 +189,25 @@ def test_the_same_overlap_of_both_networks_has_one_range_of_colours() -> None:
         note=NOTE,
     )
     assert_same(drawn("overlap", view), expected)
-    contrast = drawn("overlap", chosen(view, scale="contrast", kind="sensitive"))
+    contrast = drawn("overlap", beside(chosen(VIEW, kind="sensitive"), BOTH))
     assert_same(
         contrast.charts,
         (
-            picture("sensitive_0", "A", SENSITIVE, 0, 0.8, BAR),
-            picture("sensitive_1", B, ACTIVE_2, 1, 0.8, BAR),
+            picture("sensitive_0", "A", SENSITIVE, 0, (0.02, 0.8)),
+            picture("sensitive_1", B, ACTIVE_2, 1, (0.02, 0.8), BAR),
         ),
     )
     assert contrast.facts == (mean("A", "0.11", "sensitive"), mean("B", "0.31", "sensitive"))
 
 
 def test_a_layer_that_one_of_both_lacks_is_shown_alone() -> None:
-    lacking = chosen(beside(VIEW, BOTH), part="0")
+    lacking = chosen(beside(VIEW, BOTH), part="0", scale="unit")
     scene = drawn("overlap", lacking)
     assert_same(scene.charts, (picture("active_0", "A", SENSITIVE, 0, bar=BAR),))
     assert scene.note == f"{NOTE} {B} has no such layer."
     arrays = {name: a for name, a in READING.arrays.items() if name != "sensitive"}
     ours = with_reading(beside(VIEW, BOTH), replace(READING, arrays=arrays))
-    theirs = drawn("overlap", chosen(ours, kind="sensitive"))
+    theirs = drawn("overlap", chosen(ours, kind="sensitive", scale="unit"))
     assert_same(theirs.charts, (picture("sensitive_0", B, ACTIVE_2, 0, bar=BAR),))
     assert theirs.facts == (mean("B", "0.31", "sensitive"),)
     assert theirs.note == f"{NOTE} A has no such layer."
@@ -198,7 +220,7 @@ def test_a_layer_that_one_of_both_lacks_is_shown_alone() -> None:
 
 def test_where_b_has_no_reading_both_overlaps_of_the_run_are_shown_and_why() -> None:
     nothing_yet = replace(BOTH, readings={})
-    scene = drawn("overlap", beside(VIEW, nothing_yet))
+    scene = drawn("overlap", beside(IN_UNIT, nothing_yet))
     assert [one.title for one in scene.charts] == ["Active $Λ$", "Sensitive $S$"]
     assert scene.note == f"{NOTE} {B}: no reading yet."
 
@@ -207,7 +229,7 @@ def test_the_header_offers_parts_colours_and_in_a_comparison_kinds() -> None:
     kind, part, scale = all_panels()["overlap"].options
     assert part.values(VIEW) == (("all", "whole network"), ("0", "layer 1"), ("1", "layer 2"))
     assert part.values(View()) == (("all", "whole network"),)
-    assert scale.values(VIEW) == (("unit", "0 to 1"), ("contrast", "off the diagonal"))
+    assert scale.values(VIEW) == (("pairs", "off the diagonal"), ("unit", "0 to 1"))
     assert kind.values(VIEW) == ()
     assert kind.values(beside(VIEW, BOTH)) == (("active", "active"), ("sensitive", "sensitive"))
 
@@ -249,11 +271,11 @@ def test_without_a_picture_the_panel_says_why() -> None:
 
 def test_a_layer_with_one_of_both_overlaps_has_a_colour_bar() -> None:
     arrays = {"labels": LABELS, "sensitive": SENSITIVE}
-    scene = drawn("overlap", with_reading(VIEW, replace(READING, arrays=arrays)))
+    scene = drawn("overlap", with_reading(IN_UNIT, replace(READING, arrays=arrays)))
     assert_same(scene.charts, (picture("sensitive", "Sensitive $S$", SENSITIVE, 0, bar=BAR),))
 
 
 def test_soft_gates_say_what_counts_as_sensitive() -> None:
     facts = {"gate": "D = ∂γ, β = 8", "kappa": "not this"}
-    scene = drawn("overlap", with_reading(VIEW, replace(READING, facts=facts)))
+    scene = drawn("overlap", with_reading(IN_UNIT, replace(READING, facts=facts)))
     assert scene.note == f"{UNIT}; D = ∂γ, β = 8."

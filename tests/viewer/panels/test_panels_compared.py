@@ -109,3 +109,55 @@ def test_a_layer_that_the_other_network_lacks_is_shown_alone_and_said(
 def test_a_long_name_is_cut_and_never_read_as_a_formula() -> None:
     assert b_name(ComparedRun("a$b$c.pt")) == "B · a_b_c.pt"
     assert len(b_name(ComparedRun("x" * 200))) < 32
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(20, 8), (8, 20)])
+@pytest.mark.parametrize(
+    ("panel", "choices"),
+    [("overlap", {}), ("spectrum", {"show": "kernel"}), ("ntk", {}), ("ntk", {"scale": "raw"})],
+)
+def test_each_matrix_has_the_examples_that_it_was_read_on(
+    panel: str, choices: dict[str, str], ours: int, theirs: int, make_view: MakeView
+) -> None:
+    view, other = make_view("soft", n=ours), make_view("soft", n=theirs)
+    assert view.compared is not None
+    view = replace(view, compared=replace(view.compared, readings=other.readings), choices=choices)
+    scene = PANELS[panel].draw(view)
+    assert isinstance(scene, Scene)
+    charts = [chart for chart in scene.charts if chart.matrix is not None]
+    for chart, n in zip(charts, (ours, theirs), strict=True):
+        assert chart.matrix is not None
+        assert chart.matrix.values.shape == (n, n)
+        assert chart.x.limits == (-0.5, n - 0.5)
+        labels = np.sort(np.arange(n) % 10)
+        tags = tuple(f"example {i}, class {label}" for i, label in enumerate(labels))
+        assert chart.matrix.row_labels == chart.matrix.column_labels == tags
+
+
+def test_sizes_of_kernels_of_different_numbers_of_examples_are_not_drawn_together(
+    make_view: MakeView,
+) -> None:
+    view, other = make_view("soft", n=8), make_view("soft", n=20)
+    assert view.compared is not None
+    scenes = {
+        n: PANELS["ntk"].draw(replace(view, compared=replace(view.compared, readings=readings)))
+        for n, readings in ((8, make_view("soft", n=8).readings), (20, other.readings))
+    }
+    names = {}
+    for n, scene in scenes.items():
+        assert isinstance(scene, Scene)
+        names[n] = {curve.name for curve in scene.charts[0].curves}
+    assert "B $K^V$" in names[8]
+    assert not any(name.startswith("B") for name in names[20])
+    assert "read on another number of examples" in scenes[20].note  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(20, 8), (8, 20)])
+def test_all_eigenvalues_of_both_are_shown(ours: int, theirs: int, make_view: MakeView) -> None:
+    view, other = make_view("hard", n=ours), make_view("hard", n=theirs)
+    assert view.compared is not None
+    view = replace(view, compared=replace(view.compared, readings=other.readings))
+    scene = PANELS["spectrum"].draw(view)
+    assert isinstance(scene, Scene)
+    for chart in scene.charts:
+        assert chart.x.limits == (0.5, 20.5)

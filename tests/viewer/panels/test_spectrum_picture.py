@@ -113,6 +113,7 @@ def kernel(values: Array, low: float, high: float) -> Chart:
             low=low,
             high=high,
             bar="share of the trace",
+            scale="trace 1",
             row_name="example",
             column_name="example",
             row_labels=TAGS,

@@ -12,6 +12,7 @@ from dgn_viewer.scene.elements import Axis, Chart, Curve, Fact, Mark, Scene
 from dgn_viewer.scene.panel_spec import ComparedRun, View
 from dgn_viewer.scene.readout import describe
 from tests.viewer.panels.pictures import (
+    EPOCH,
     B,
     assert_same,
     beside,
@@ -62,8 +63,8 @@ ACCURACY = (
     Curve("test", np.array([3, 6]), np.array([40.0, 35.0]), "accent", thick=True),
 )
 FACTS = (
-    Fact("test", "35.00%", "Accuracy on the whole test set."),
-    Fact("best", "40.00%", "Best test accuracy of this run so far."),
+    Fact("test", "35.00% at step 6", "Accuracy on the whole test set."),
+    Fact("best", "40.00%", "Best test accuracy of this run so far, at step 3."),
     Fact("train loss", "0.75", "Mean loss over the training batches since the last measurement."),
 )
 NOTE = "Cross entropy loss; train: mean over batches, test: the whole test set."
@@ -73,7 +74,7 @@ def picture(
     reach: float, loss: tuple[Curve, ...], accuracy: tuple[Curve, ...], limits: tuple[float, float],
     log: bool = False, note: str = NOTE,
 ) -> Scene:  # fmt: skip
-    steps = Axis(label="step", limits=(0.0, reach))
+    steps = Axis(label="step", limits=(0.0, reach), epoch=EPOCH)
     return Scene(
         charts=(
             Chart(
@@ -97,7 +98,7 @@ def picture(
             ),
         ),
         facts=FACTS,
-        step=7,
+        step=6,
         note=note,
     )
 
@@ -217,3 +218,33 @@ def test_without_scores_the_panel_says_what_will_come() -> None:
     assert [len(each.curves) for each in one.charts] == [1, 0]
     assert chart(one, "accuracy").y.limits is None
     assert one.facts == ()
+
+
+def facts(view: View) -> dict[str, str]:
+    return {fact.name: fact.value for fact in drawn("training", view).facts}
+
+
+def test_a_score_of_another_network_says_what_came_after_it() -> None:
+    undo = Mark(8.0, "undo", "undo")
+    stale = replace(VIEW, outdated={"test_accuracy": undo})
+    assert facts(stale) == {
+        "test": "35.00% at step 6, before undo",
+        "best": "40.00%",
+        "train loss": "0.75",
+    }
+    assert facts(replace(VIEW, outdated={"train_loss": undo}))["train loss"] == "0.75, before undo"
+
+
+def test_a_regime_without_test_examples_says_so_and_names_the_last_score() -> None:
+    swap = Mark(8.0, "FRG")
+    scene = drawn(
+        "training", replace(VIEW, regime="FRG", tested=False, outdated={"test_accuracy": swap})
+    )
+    test = scene.facts[0]
+    assert (test.name, test.value) == ("test", "none in FRG")
+    assert test.about.endswith("nothing is tested. The last one: 35.00% at step 6, before FRG.")
+    assert facts(replace(first_score(), regime="FRG", tested=False))["test"] == "none in FRG"
+
+
+def test_a_loss_that_is_no_number_is_called_so() -> None:
+    assert facts(first_score(train_loss=float("nan")))["train loss"] == "not finite"

@@ -176,7 +176,7 @@ def test_a_click_chooses(view: SceneView, qtbot: QtBot) -> None:
     view.show_scene(Scene((small,)))
     with qtbot.waitSignal(view.chosen, timeout=60_000) as caught:
         place = view.area("m").center().toPoint()
-        qtbot.mouseClick(view.canvas(), Qt.MouseButton.LeftButton, pos=place)
+        qtbot.mouseClick(view.thumbnails(), Qt.MouseButton.LeftButton, pos=place)
     assert caught.args == ["layer", "2"]
 
 

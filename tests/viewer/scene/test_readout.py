@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,10 @@ def test_an_entry_of_a_matrix_is_named_by_row_and_column(
     x: float, y: float, lines: tuple[str, ...]
 ) -> None:
     assert describe(Chart("c", "", Axis(), Axis(), matrix=MATRIX), x, y) == lines
+
+
+def test_where_lines_are_smoothed_the_cursor_tells_the_raw_values_and_says_so() -> None:
+    raw = replace(curve("train", [0, 1, 2], [1.0, 9.0, 1.0]), faint=True)
+    line = replace(curve("train", [0, 1, 2], [1.0, 5.0, 4.0]), smoothed=0.9)
+    chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(raw, line))
+    assert describe(chart, 1.0, 0.0) == ("step 1 · raw; lines smoothed 0.9", "train  9")

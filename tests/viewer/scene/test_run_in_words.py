@@ -17,6 +17,7 @@ from dgn_viewer.scene.run_text import (
     layer_name,
     layer_tag,
     layers_in,
+    middle_cut,
     net_in_words,
     run_in_words,
     short_names,
@@ -142,4 +143,13 @@ def test_a_file_is_used_for_what_it_was_opened_for_else_for_the_first_that_fits(
     assert first_use(replace(LISTED, purpose="network")) == "network"
     nothing = FileUseCheck(False, "No.")
     assert first_use(replace(LISTED, weights=nothing)) == "compare"
-    assert first_use(replace(LISTED, weights=nothing, network=nothing)) == "gates"
+    none = replace(LISTED, weights=nothing, network=nothing)
+    assert first_use(none) == "network"  # other data may fit
+
+
+def test_a_long_name_is_cut_in_its_middle() -> None:
+    assert middle_cut("resnet18.pth") == "resnet18.pth"
+    cut = middle_cut("resnet18-of-a-long-training-epoch-0200-best.pth")
+    assert (cut, len(cut)) == ("resnet18-o…00-best.pth", 22)
+    assert middle_cut("abcdefg", 5) == "ab…fg"
+    assert middle_cut("abcdefg", 4) == "a…fg"

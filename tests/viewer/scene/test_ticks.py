@@ -157,3 +157,15 @@ def test_a_colour_bar_has_three_ticks_at_most_and_none_without_a_name() -> None:
     nameless = Matrix("m", np.zeros((2, 2)), "diverging", -1.0, 1.0)
     assert bar_ticks(Chart("c", "", Axis(), Axis(), matrix=nameless)) == ()
     assert bar_ticks(Chart("c", "", Axis(), Axis())) == ()
+
+
+def _bar(low: float, high: float, beyond: tuple[bool, bool]) -> list[str]:
+    matrix = Matrix("m", np.eye(2), "sequential", low, high, bar="overlap", beyond=beyond)
+    return [text for _, text in bar_ticks(Chart("m", "", Axis(), Axis(), matrix=matrix))]
+
+
+def test_a_colour_bar_says_which_of_its_ends_values_lie_beyond() -> None:
+    assert _bar(0.0, 1.0, (False, False)) == ["0", "0.5", "1.0"]
+    assert _bar(0.9312, 0.9876, (True, True)) == ["≤ 0.931", "0.96", "≥ 0.988"]
+    assert _bar(0.0, 0.44, (False, True)) == ["0", "0.2", "≥ 0.44"]
+    assert _bar(1.0, 1.0, (True, True)) == []

@@ -13,15 +13,14 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 from torch import nn
 
-from dgn_engine.model.architecture import Architecture, Dense
 from dgn_engine.protocol.commands import OpenFile, Pause, Purpose
 from dgn_engine.protocol.events import ComparisonOpened, Event, Measured, WeightsTaken
 from dgn_engine.training import probe_schedule
-from dgn_engine.training.probes import all_probes
 from dgn_viewer.application import Viewer
 from dgn_viewer.figures.provenance import context_of
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.scene.panel_spec import all_panels
 from dgn_viewer.scene.run_text import short_names
 from dgn_viewer.state.history import History, compared_run
 from tests.viewer.gestures import LEFT, opened_file
@@ -77,34 +76,26 @@ def test_every_panel_shows_both_and_is_as_before_when_the_comparison_is_closed(
     assert [chart.key for chart in scene(viewer, "overlap").charts] == ["active", "sensitive"]
 
 
-def test_what_is_too_expensive_of_b_alone_is_computed_when_it_is_asked_for(
+def test_heavy_readings_of_a_and_of_b_are_made_by_the_reading_process(
     viewer: Viewer, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = viewer.window
+    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
     wide = [torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)]
     torch.save(torch.nn.Sequential(*wide).state_dict(), tmp_path / "wide.pt")
-    ours = Architecture((64,), (*[Dense(64 if not p else 16, 16) for p in range(3)],
-                                Dense(16, 10, gated=False)))  # fmt: skip
-    theirs = Architecture((64,), (Dense(64, 64), Dense(64, 10, gated=False)))
-    costs = [all_probes()["ntk"].cost(each, 20) for each in (ours, theirs)]
-    assert costs[0] < costs[1]
-    monkeypatch.setattr(probe_schedule, "TOO_LONG", sum(costs) / 2 / probe_schedule.ASSUMED_FLOPS)
-    host = window.docks.hosts["ntk"]
-    qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
+    window.send(Pause())
     window.send(OpenFile(str(tmp_path / "wide.pt"), "compare"))
-    offer = next(b for b in host.findChildren(QPushButton) if b.objectName() == "compute_compared")
-    qtbot.waitUntil(lambda: not offer.isHidden())
-    window.send(Pause())  # what stands still is read also while the run stands
-    qtbot.waitUntil(lambda: window.run_state.phase == "paused")
-    offer.click()
 
     def read() -> bool:
-        compared = window.history.view({}).compared
-        return compared is not None and not compared.readings["ntk"].absent
+        view = window.history.view({})
+        readings = {} if view.compared is None else view.compared.readings
+        both = [found.get("ntk") for found in (view.readings, readings)]
+        return all(one is not None and one.arrays and one.progress == 1.0 for one in both)
 
-    qtbot.waitUntil(read)
-    qtbot.waitUntil(lambda: offer.isHidden())
-    assert "B · wide.pt" in host.footer()
+    qtbot.waitUntil(read, timeout=60_000)
+    host = window.docks.hosts["ntk"]
+    qtbot.waitUntil(lambda: "20 probe examples, exact" in host.footer())
 
 
 def test_weights_go_into_the_value_network_and_leave_a_mark(
@@ -132,15 +123,16 @@ def test_a_state_dict_is_shown_with_what_is_assumed_and_the_accuracy_that_follow
     window = viewer.window
     page = opened_file(viewer, qtbot, path, "network")
     assert "taken as 64-9-10 with ReLU between" in page.verdict.text()
-    assert "A state dict does not say its activations" in page.verdict.text()
+    assert "A state dict does not say its activations" in page.hint.text()
     QTest.mouseClick(page.go, LEFT)
     qtbot.waitUntil(lambda: window.run_state.inspected == path.name)
     qtbot.waitUntil(lambda: "npk" in window.history.readings)
+    done = "% of 360 test examples, assuming ReLU – not training"
+    qtbot.waitUntil(lambda: window.banners[0].texts()[0].endswith(done))
     said = window.banners[0].texts()[0]
-    assert said.startswith("Inspecting tanh.pt on digits, assuming ReLU, right on ")
-    assert said.endswith("% of 360 test examples – not training")
+    assert said.startswith("Inspecting tanh.pt on digits, right on ")
     view = window.history.view({})
-    caption = context_of(view, "NPK spectrum", 0).caption
+    caption = context_of(view, all_panels()["spectrum"], 0).caption
     assert "tanh.pt, assuming ReLU" in caption
 
 
@@ -156,9 +148,12 @@ def test_an_inspected_network_is_shown_and_the_window_says_that_nothing_is_train
     run = window.registry["run.toggle"]
     assert not run.isEnabled()
     assert run.toolTip() == (
-        "Inspecting early.safetensors: not training. Begin a new run to train."
+        "Inspecting early.safetensors: not training. Train on from here, or begin a run."
     )
-    assert window.banners[0].texts() == ("Inspecting early.safetensors on digits – not training",)
+    qtbot.waitUntil(lambda: "right on " in window.banners[0].texts()[0])
+    (said,) = window.banners[0].texts()
+    assert said.startswith("Inspecting early.safetensors on digits, right on ")
+    assert said.endswith("360 test examples – not training")
     assert window.status.text("phase") == "not training"
     assert not window.toolbar.regime.isEnabled()
     assert len(scene(viewer, "gate_maps").charts) == 4  # three overviews and the large map

@@ -15,7 +15,7 @@ from dgn_engine.protocol.commands import SaveWeights
 from dgn_viewer.application import Viewer
 from dgn_viewer.inspector.pages.file_page import FilePage
 from dgn_viewer.scene.elements import Scene
-from tests.viewer.gestures import LEFT, answer_dialog, drop
+from tests.viewer.gestures import LEFT, drop, save_export
 
 CORNER = QPoint(50, 50)
 
@@ -77,7 +77,7 @@ def test_the_panel_in_front_is_exported_where_the_dialog_says(
     host = window.docks.hosts["overlap"]
     qtbot.waitUntil(lambda: isinstance(host.shown(), Scene))
     host.export_requested.emit("overlap")
-    answer_dialog(window, tmp_path / name)
+    save_export(window, tmp_path / name, qtbot)
     assert (tmp_path / name).stat().st_size > 1000
     assert window.settings.export_folder == str(tmp_path)
     if name.endswith(".npz"):
@@ -96,7 +96,7 @@ def test_every_panel_in_sight_is_exported_at_once_and_an_empty_one_is_named(
     window.docks.show("agreement")
     qtbot.waitUntil(lambda: "agreement" in window.docks.visible())
     window.registry["file.export_all"].trigger()
-    answer_dialog(window, tmp_path / "all.npz")
+    save_export(window, tmp_path / "all.npz", qtbot)
     written = {path.name for path in tmp_path.glob("all-*.npz")}
     assert written == {f"all-{name}.npz" for name in full}
     assert "Nothing to show in A and B." in window.notices.recent[-1].text

@@ -13,12 +13,14 @@ import numpy as np
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from dgn_engine.protocol.commands import Command, ContinueRun, Pause, ShowRun, SwapRegime
-from dgn_engine.protocol.events import RecordedRun, RunShown, RunsListed
+from dgn_engine.protocol.commands import NoteRun, Pause, SwapRegime
+from dgn_engine.protocol.events import RunShown
+from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_viewer.application import Viewer
-from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not, words_of
+from dgn_viewer.inspector.pages.run_table import words_of
+from dgn_viewer.inspector.pages.runs_page import RunsPage
 from dgn_viewer.scene.elements import Scene
 from dgn_viewer.window import Window
 from tests.viewer.gestures import answer_dialog, drop, press
@@ -35,7 +37,8 @@ def pictures(window: Window) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Comparable with ==, NaN included."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = [f for f in dataclasses.fields(value) if f.compare]  # not when it was seen
+        named = {f.name: plain(getattr(value, f.name)) for f in fields}
         return (type(value).__name__, named)
     if isinstance(value, np.ndarray):
         return (value.shape, np.asarray(value, np.float64).tobytes())
@@ -260,48 +263,22 @@ def a_run(name: str, status: str, **changes: Any) -> RecordedRun:
 
 def test_a_run_that_was_dismissed_is_not_offered_again(viewer: Viewer) -> None:
     window = viewer.window
-    asked, recent = window.recorded, window.notices.recent
+    asked = window.recorded
 
     def offered(*runs: RecordedRun) -> bool:
-        recent.clear()
+        window.notices.entries.clear()
         asked._offered = False
         asked.on_event(listed(*runs))
-        return bool(recent)
+        return bool(window.notices.entries)
 
     assert not offered()
     assert not offered(a_run("a", "stopped"), a_run("b", "interrupted", resumable=False))
     assert offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
-    assert "a was interrupted at step 1,200" in recent[-1].text
-    assert "1 more: File, Open run…" in recent[-1].text
+    assert "a was interrupted at step 1,200" in window.notices.recent[-1].text
+    assert "1 more: File, Open run…" in window.notices.recent[-1].text
     press(window, "Dismiss")
     assert not offered(a_run("a", "interrupted"), a_run("b", "interrupted"))
     assert offered(a_run("c", "interrupted"), a_run("a", "interrupted"))
-
-
-def test_the_list_of_runs_shows_and_continues_what_can_be(qtbot: QtBot, viewer: Viewer) -> None:
-    sent: list[Command] = []
-    page = RunsPage(sent.append, viewer.window.theme)
-    qtbot.addWidget(page)
-    assert not page.go_on.isEnabled()
-    runs = (a_run("a", "running"), a_run("b", "stopped"), a_run("c", "damaged"))
-    page.show_runs(listed(*runs))
-    assert page.rows.count() == 3
-    assert not page.go_on.isEnabled()
-    assert "being written" in page.message.text()
-    page.rows.setCurrentRow(1)
-    page.show_run.click()
-    page.go_on.click()
-    assert sent == [ShowRun("b"), ContinueRun("b")]
-    page.rows.setCurrentRow(2)
-    assert not page.show_run.isEnabled()
-    assert "repair" in page.message.text()
-    page.show_runs(RunsListed("nowhere", ()))
-    assert page.message.text() == "There are no runs in nowhere."
-    assert words_of(runs[1], 4700.0) == (
-        "DL · fc · digits · seed 0",
-        "stopped at step 1,200 of 4,500 · best 96.1 % · 1 h ago",
-    )
-    assert why_not(runs[1]) == ""
 
 
 def test_the_list_opens_in_the_inspector(make_viewer: Open, qtbot: QtBot) -> None:
@@ -309,5 +286,59 @@ def test_the_list_opens_in_the_inspector(make_viewer: Open, qtbot: QtBot) -> Non
     window.registry["file.open_run"].trigger()
     page = window.inspector.page
     assert isinstance(page, RunsPage)
-    qtbot.waitUntil(lambda: page.rows.count() == 1)
-    assert "running at step" in words_of(page._runs[0], 0.0)[1]
+    qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
+    assert "running at step" in words_of(page.runs.runs[0], 0.0)[1]
+
+
+def test_runs_are_named_drawn_over_the_current_one_and_put_into_the_trash(
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    viewer = make_viewer(home="home")
+    qtbot.waitUntil(lambda: viewer.window.history.step > 40)
+    assert viewer.close()
+    (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
+    viewer = make_viewer(home="home")
+    window = viewer.window
+    window.registry["file.open_run"].trigger()
+    page = window.inspector.runs_page
+    qtbot.waitUntil(lambda: page.runs.rowCount() == 2)
+    page.choose(str(folder))
+    window.send(NoteRun(str(folder), "the first", ""))
+    qtbot.waitUntil(lambda: page.runs.runs[-1].shown_name == "the first")
+    page._tick_chosen()
+    qtbot.waitUntil(lambda: bool(window.history.view({}).overlaid))
+    qtbot.waitUntil(lambda: window.history.step > 20)
+
+    def curves(panel: str) -> list[str]:
+        window.display.draw_now()
+        shown = window.docks.hosts[panel].shown()
+        assert isinstance(shown, Scene)
+        return [curve.name for chart in shown.charts for curve in chart.curves]
+
+    qtbot.waitUntil(lambda: "the first" in curves("training"))
+    qtbot.waitUntil(lambda: "the first $K^V$" in curves("ntk"))
+    qtbot.waitUntil(lambda: "the first" in curves("spectrum"))
+    assert curves("training")[0] == "the first"  # behind those of the run
+    window.inspector.leave()
+    assert "the first" in curves("training")
+
+    binned: list[str] = []
+    window.recorded.move_to_trash = lambda folder: not binned.append(folder)
+    window.registry["file.open_run"].trigger()
+    page.choose(str(folder))
+    page._ask_to_delete()
+    assert page._question.isVisible()
+    page._yes.click()
+    assert binned == [str(folder)]
+    window.recorded.move_to_trash = lambda _folder: False
+    page._ask_to_delete()
+    page._yes.click()
+    assert "There is no trash for the first" in page._question.text()
+    assert folder.is_dir()
+    page._yes.click()
+    qtbot.waitUntil(lambda: page.runs.rowCount() == 1)
+    assert not folder.exists()
+    qtbot.waitUntil(lambda: not window.history.view({}).overlaid)
+    page.choose(page.runs.runs[0].folder)
+    page._ask_to_delete()
+    assert "is being written; nothing was deleted" in page.message.text()

@@ -144,6 +144,36 @@ def test_the_fields_follow_events_and_frames(
     assert said(qtbot, *happened) == fields
 
 
+def test_no_rate_is_told_of_steps_that_are_not_taken(qtbot: QtBot) -> None:
+    now = [50.0]
+    bar = StatusBar(clock=lambda: now[0])
+    qtbot.addWidget(bar)
+
+    def said_after(seconds: float, frame: Frame | None = None) -> tuple[str, str]:
+        now[0] += seconds
+        if frame is not None:
+            bar.show_frame(frame)
+        bar.catch_up()
+        return bar.text("speed"), bar.text("eta")
+
+    state = RunState().after(READY).after(BEGUN)
+    bar.show_state(state)
+    assert said_after(0.0, FRAME) == ("812 steps/s", "ETA 1:02")
+    assert said_after(2.0) == ("812 steps/s", "ETA 1:02")
+    assert said_after(2.0) == ("no steps for 4 s", "")
+    still = replace(FRAME, steps_per_second=0.0, eta_seconds=None)
+    assert said_after(1.0, still)[0] == "no steps for 5 s", "a frame without a step is none"
+    assert said_after(0.0, replace(still, step=1301, steps_per_second=0.25))[0] == "0.2 steps/s"
+    assert said_after(7.9)[0] == "0.2 steps/s", "a step takes four seconds"
+    assert said_after(0.2)[0] == "no steps for 8 s"
+    reading = replace(FRAME, step=1302, doing="reading Neural path kernel")
+    assert said_after(0.0, reading)[0] == "reading Neural path kernel"
+    bar.show_state(state.after(Paused(1302)))
+    assert said_after(9.0)[0] == ""
+    bar.show_state(state.after(Running(1302)))
+    assert said_after(1.0, replace(FRAME, step=1302))[0] == "812 steps/s"
+
+
 def test_a_change_of_phase_is_said_at_once_and_a_new_step_a_moment_later(qtbot: QtBot) -> None:
     bar = StatusBar()
     qtbot.addWidget(bar)

@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QAction, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QStyle, QStyleOptionComboBox
 from pytestqt.qtbot import QtBot
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
@@ -28,6 +28,8 @@ from dgn_engine.protocol.events import (
     SettingChanged,
 )
 from dgn_viewer.shell.toolbar import RunToolbar
+from dgn_viewer.style.stylesheet import stylesheet
+from dgn_viewer.style.theme import LIGHT
 from dgn_viewer.widgets.number_field import LADDER, next_rung, number_text
 
 CATALOGUE = Catalogue(
@@ -251,3 +253,19 @@ def test_the_ladder_goes_through_every_decade() -> None:
     assert next_rung(5e-4, LADDER) == 1e-3
     assert next_rung(1e-3, LADDER, up=False) == 5e-4
     assert next_rung(1.7, LADDER, up=False) == 1.0
+
+
+def test_every_regime_fits_into_the_closed_box(
+    live: RunToolbar, qapp: QApplication, qtbot: QtBot
+) -> None:
+    qapp.setStyleSheet(stylesheet(LIGHT))
+    qtbot.waitUntil(lambda: live.regime.width() >= live.regime.sizeHint().width())
+    for box in (live.regime, live.value_input):
+        option = QStyleOptionComboBox()
+        box.initStyleOption(option)
+        part = QStyle.SubControl.SC_ComboBoxEditField
+        kind = QStyle.ComplexControl.CC_ComboBox
+        room = box.style().subControlRect(kind, option, part, box).width() - 2
+        for text in box.short_texts():
+            assert box.fontMetrics().horizontalAdvance(text) <= room, text
+    qapp.setStyleSheet("")

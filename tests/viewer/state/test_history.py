@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from dgn_engine.protocol.events import (
     Paused,
     ProbeScalars,
     ProbeSet,
+    ProbeSetChanged,
     RegimeSwapped,
     Rewired,
     Running,
@@ -103,14 +106,25 @@ def test_a_change_of_pace_leaves_no_mark(history: History) -> None:
     assert history.view({}).marks == ()
 
 
-def test_the_newest_reading_of_each_probe_is_kept_across_frames(history: History) -> None:
+def test_the_readings_are_those_of_the_newest_frame(history: History) -> None:
     gates = Reading("gates", 5, arrays={"g": freeze(np.ones(3))})
     history.on_frame(frame(1, 5, gates))
-    history.on_frame(frame(1, 9, Reading("overlap", 9)))
+    history.on_frame(frame(1, 9, gates, Reading("overlap", 9)))
     view = history.view({})
     assert set(view.readings) == {"gates", "overlap"}
     assert view.readings["gates"] is gates
     assert view.step == 9
+    before = history.revision("gates")
+    history.on_frame(frame(1, 9, Reading("overlap", 9)))
+    assert set(history.view({}).readings) == {"overlap"}, "of a network that is no more"
+    assert history.revision("gates") != before
+
+
+def test_other_probe_examples_concern_every_panel(history: History) -> None:
+    before = history.revision("gates")
+    history.on_event(ProbeSetChanged(3, 32, "digest"))
+    assert history.revision("gates") != before
+    assert history.view({}).probe_examples == 32
 
 
 def test_a_new_run_starts_from_nothing(history: History) -> None:
@@ -157,8 +171,26 @@ def test_pausing_is_seen_in_the_view(history: History) -> None:
 def test_a_trace_of_fewer_examples_is_another_trace(history: History) -> None:
     """tr K of eight examples and of 64 are no one curve; neither is lost."""
     for step, examples in ((1, 8), (2, 8), (3, 0), (4, 8)):
-        history.on_event(ProbeScalars(step, "ntk", {"trace": float(step)}, examples))
+        of = 64 if examples else 0
+        history.on_event(ProbeScalars(step, "ntk", {"trace": float(step)}, examples, of))
         steps = history.view({}).series["ntk", "trace"].steps.tolist()
         assert steps == {1: [1], 2: [1, 2], 3: [3], 4: [1, 2, 4]}[step]
     history.on_event(ProbeScalars(4, "npk", {"nu": 1.0}))
     assert history.view({}).series["npk", "nu"].steps.tolist() == [4]
+
+
+def test_a_share_of_the_probe_examples_is_no_smaller_probe_set(history: History) -> None:
+    """Every second one of 64 and 32 that were chosen are other examples: two traces."""
+    history.on_event(ProbeScalars(1, "ntk", {"trace": 1.0}, 32, 64))
+    history.on_event(ProbeSetChanged(2, 32, "digest"))
+    history.on_event(ProbeScalars(3, "ntk", {"trace": 3.0}, 32))
+    view = history.view({})
+    assert view.series["ntk", "trace"].steps.tolist() == [3]
+    assert view.traced == {"ntk": 32}
+    history.on_event(ProbeScalars(4, "ntk", {"trace": 4.0}))
+    run = history.state.run
+    assert run is not None
+    assert history.view({}).traced == {"ntk": len(run.probe_set.indices)}
+    history.on_event(replace(run, began_with=20))
+    history.on_event(ProbeScalars(4, "ntk", {"trace": 4.0}))
+    assert history.view({}).traced == {"ntk": 20}

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import (
     QCheckBox,
-    QLabel,
     QPlainTextEdit,
     QRadioButton,
     QWidget,
 )
 
 from dgn_engine.config import DataConfig
+from dgn_engine.errors import UserError
 from dgn_engine.protocol import commands as do
-from dgn_engine.protocol.events import FileListed
+from dgn_engine.protocol.catalogue import DataEntry
+from dgn_engine.protocol.events import Event, FileListed, FileUseCheck
+from dgn_engine.protocol.file_events import CheckProgress, NetworkChecked
 from dgn_viewer.inspector.pages.match_table import MatchTable, shape_text
+from dgn_viewer.inspector.pages.network_data import NetworkData
 from dgn_viewer.scene.file_use_text import USES, first_use, offer_of
 from dgn_viewer.style.theme import Theme
 from dgn_viewer.widgets.elided_label import ElidedLabel
-from dgn_viewer.widgets.form_fields import PickBox
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _MOST_LINES = 2000
-_NORMALISED = [("none", "as they are, in [0, 1]")] + [
-    (name, f"normalised as {name}") for name in ("imagenet", "cifar10", "cifar100", "mnist")
-]
 
 
 class FilePage(QWidget):
     """One listed file. Nothing has been changed yet; its button asks for what is chosen.
 
-    `data`: (id, title) of the data sets on which it could be shown as a network of its own, and
-    `now` the one of the current run.
+    `data`: the data sets on which it could be shown as a network of its own, `now` that of the
+    current run. Whether it takes those that are filled in is asked whenever they change.
     """
 
     def __init__(
@@ -43,14 +41,13 @@ class FilePage(QWidget):
         send: Callable[[do.Command], None],
         listed: FileListed,
         theme: Theme,
-        data: Sequence[tuple[str, str]] = (),
+        data: Sequence[DataEntry] = (),
         now: DataConfig | None = None,
     ) -> None:
         super().__init__()
         self.title = "Checkpoint"
         self.listed = listed
         self._send = send
-        self._now = now or DataConfig()
         self.uses = {use.purpose: QRadioButton(f"{use.title} {use.where}") for use in USES}
         self.verdict, self.hint = plain_label(), plain_label(role="small")
         self.table = MatchTable(listed.matches, theme, listed.tensors)
@@ -63,12 +60,16 @@ class FilePage(QWidget):
         self.restart_value.setToolTip(
             "Draw the value network anew, so that it learns with these gates from the start"
         )
-        self.data = PickBox([("", f"current data ({self._now.name})"), *data])
-        self.data.setAccessibleName("Shown on")
-        self.normalise = PickBox([("", f"as now ({self._now.normalise})"), *_NORMALISED])
-        self.normalise.setAccessibleName("Pixels normalised")
-        self.normalise.setToolTip("As the pixels were that the network was trained on")
+        self.data = NetworkData(data, now or DataConfig(), theme)
+        self.data.changed.connect(self._check)
+        self._first = self._asked = self._filled_in()  # the data of which the engine says …
+        self._answer: FileUseCheck | None = listed.network  # … this; None: not yet
         self.go = push_button("", self._ask, "primary")
+        self.with_biases = push_button(
+            "Begin a run with biases and take them",
+            self._ask_with_biases,
+            about="The current run ends; one of the same network with biases begins at step 0",
+        )
         self.close_file = push_button("Close", self.leave)
         self._lay_out()
         for use in USES:
@@ -87,7 +88,18 @@ class FilePage(QWidget):
     def show_listing(self, listed: FileListed) -> None:
         """The same file, matched anew with the tensors that were picked."""
         self.listed = listed
-        self._show()
+        same = self._filled_in() == self._first
+        self._asked, self._answer = (self._first, listed.network) if same else (None, None)
+        self._refresh()  # what was said before was of other tensors
+
+    def on_event(self, event: Event) -> None:
+        """What the engine says of the data that are filled in now; of others it counts no more."""
+        match event:
+            case NetworkChecked(ticket=self.listed.ticket, data=self._asked, network=answer):
+                self._answer = answer
+                self._show()
+            case CheckProgress(ticket=self.listed.ticket) if self._answer is None:
+                self._say(f"{event.sentence.capitalize()} …", True)
 
     def leave(self) -> None:
         """Have the engine forget the file; the page goes when it has."""
@@ -95,37 +107,77 @@ class FilePage(QWidget):
 
     def set_theme(self, theme: Theme) -> None:
         self.table.set_theme(theme)
+        self.data.set_theme(theme)
+
+    def _filled_in(self) -> DataConfig | None:
+        """None where no folder is named yet."""
+        try:
+            return self.data.config()
+        except UserError:
+            return None
+
+    def _check(self) -> None:
+        """Ask whether the network takes the data that are filled in, unless that is known."""
+        data = self._filled_in()
+        if data is None or data != self._asked:
+            self._asked, self._answer = data, None
+            if data is not None:
+                self._send(do.CheckNetwork(self.listed.ticket, data))
+        self._show()
+
+    def _offer(self) -> FileUseCheck:
+        """Whether what is chosen can be done now."""
+        if self.purpose != "network":
+            return offer_of(self.listed, self.purpose)
+        if self._answer is not None:
+            return self._answer
+        try:
+            self.data.config()
+        except UserError as refusal:
+            return FileUseCheck(False, str(refusal))
+        return FileUseCheck(False, "Looking whether the network takes these data …")
 
     def _chosen(self, on: bool) -> None:
         if on:
-            offer = offer_of(self.listed, self.purpose)
+            offer = self._offer()
             self.table.show_matches(offer.matches, False)
             wanted = (not offer.fits and self.table.alternatives()) or self.listed.picked
             self.pick.setChecked(wanted)
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if self.purpose == "network" and self._answer is None:
+            self._check()
+        else:
             self._show()
 
     def _show(self) -> None:
         """What is chosen, and what it would do."""
         purpose, copies = self.purpose, self.purpose in ("gates", "weights")
-        offer = offer_of(self.listed, purpose)
+        offer = self._offer()
         use = next(use for use in USES if use.purpose == purpose)
-        self._say(offer.verdict, offer.fits)
+        waits = purpose == "network" and self._answer is None and self._asked is not None
+        self._say(offer.verdict, offer.fits or waits)
         self.table.setVisible(copies and bool(offer.matches))
         self.table.show_matches(offer.matches, self.pick.isChecked())
         self.pick.setVisible(copies and bool(offer.matches))
         self.pick.setEnabled(self.table.alternatives())
         self.restart_value.setVisible(purpose == "gates")
         self.restart_value.setEnabled(offer.fits)
-        self._data_row.setVisible(purpose == "network")
+        self.data.setVisible(purpose == "network")
+        self.with_biases.setVisible(copies and offer.with_biases)
+        alone = offer.with_biases and not offer.fits
+        _set_role(self.with_biases, "primary" if alone else "")
+        self.go.setVisible(not alone)
         self.go.setText(use.button)
         self.go.setEnabled(offer.fits)
-        self.hint.setText(f"Nothing has been changed yet. {use.about}")
-        self.hint.setVisible(offer.fits)
+        about = f"Nothing has been changed yet. {use.about}" if offer.fits else ""
+        self.hint.setText(f"{about}\n\n{offer.remarks}".strip())
+        self.hint.setVisible(bool(self.hint.text()))
 
     def _say(self, verdict: str, fits: bool) -> None:
         self.verdict.setText(verdict)
-        self.verdict.setProperty("role", "" if fits else "refused")
-        self.verdict.style().polish(self.verdict)  # the role is read when it is polished
+        _set_role(self.verdict, "" if fits else "refused")
 
     def _pick(self, names: tuple[str, ...]) -> None:
         missing = next((place for place, name in enumerate(names[:-1]) if not name), None)
@@ -149,15 +201,14 @@ class FilePage(QWidget):
             case "compare":
                 self._send(do.CompareFile(ticket))
             case _:
-                self._send(do.InspectFile(ticket, self._data_config()))
+                self._send(do.InspectFile(ticket, self._asked))
 
-    def _data_config(self) -> DataConfig | None:
-        """What it shall be shown on; None: the data of the run as they are."""
-        name, how = self.data.value(), self.normalise.value()
-        if not name and not how:
-            return None
-        data = DataConfig(name, self._now.root) if name else self._now
-        return replace(data, normalise=how or self._now.normalise)
+    def _ask_with_biases(self) -> None:
+        ticket, restart = self.listed.ticket, self.restart_value.isChecked()
+        if self.purpose == "gates":
+            self._send(do.BeginWithBiases(ticket, "gates", restart_value=restart))
+        else:
+            self._send(do.BeginWithBiases(ticket, "weights"))
 
     def _lay_out(self) -> None:
         listed = self.listed
@@ -166,17 +217,8 @@ class FilePage(QWidget):
         path = ElidedLabel(listed.path, mode=Qt.TextElideMode.ElideMiddle)
         path.setProperty("role", "small")
         count = plain_label(f"Tensors in the file: {len(listed.tensors):,}", "small")
-        self._data_row = QWidget()
-        self._data_row.setAutoFillBackground(False)
-        column(
-            row(QLabel("Shown on"), (self.data, 1)),
-            row(QLabel("Pixels"), (self.normalise, 1)),
-            into=self._data_row,
-            margins=(0, 0, 0, 0),
-            spacing=8,
-        )
-        buttons = row(self.go, self.close_file, 1, spacing=8)
-        use = (self.verdict, self.table, self.pick, self.restart_value, self._data_row)
+        buttons = row(self.go, self.with_biases, self.close_file, 1, spacing=8)
+        use = (self.data, self.verdict, self.table, self.pick, self.restart_value)
         self.tensors = _tensor_list(listed)
         whole = column(
             name,
@@ -191,8 +233,14 @@ class FilePage(QWidget):
             margins=(16, 4, 16, 16),
             spacing=8,
         )
-        whole.insertSpacing(whole.indexOf(self.verdict), 4)
+        whole.insertSpacing(whole.indexOf(self.data), 4)
         whole.insertSpacing(whole.indexOf(count), 8)
+
+
+def _set_role(widget: QWidget, role: str) -> None:
+    if widget.property("role") != role:
+        widget.setProperty("role", role)
+        widget.style().polish(widget)  # the role is read when it is polished
 
 
 def _tensor_list(listed: FileListed) -> QPlainTextEdit:

@@ -153,6 +153,18 @@ def test_a_frame_comes_back_as_it_was_with_its_gates_packed(tmp_path):
     assert frame_files.encode(whole).count(b"\x01") < 30 * 65  # not a byte for each gate
 
 
+def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_come(tmp_path):
+    whole = frame(120)
+    estimate = Reading("npk", 120, error=0.05, remark="64 probe examples · ± 5 %", progress=0.4)
+    pending = Reading("ntk", 120, absent="It is being made.", progress=0.0)
+    readings = {"npk": estimate, "ntk": pending}
+    frame_files.write(tmp_path, replace(whole, readings=readings), 4)
+    back = frame_files.read(frame_files.scan(tmp_path)[0]).readings
+    assert set(back) == {"npk"}
+    assert (back["npk"].error, back["npk"].remark) == (0.05, estimate.remark)
+    assert back["npk"].progress == 1.0, "nothing is under way in a file"
+
+
 def test_a_damaged_frame_is_refused_and_named(tmp_path):
     stored = frame_files.write(tmp_path, frame(1), 0)
     content = stored.path.read_bytes()

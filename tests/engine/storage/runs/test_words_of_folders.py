@@ -18,6 +18,7 @@ import torch
 
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
+from dgn_engine.protocol.run_list import RunsListed
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import (
     folder_layout,
@@ -32,8 +33,9 @@ from dgn_engine.storage.runs.log import LogLine, LogWriter, decode_line, encode_
 from dgn_engine.storage.runs.manifest import Manifest, find_ranges, verify, why_uncertain
 from dgn_engine.storage.runs.repair import repair
 from dgn_engine.storage.runs.run_checkpoints import StoredCheckpoint, choose_superfluous
-from dgn_engine.storage.runs.run_folder import RunFolder, create_named, delete_run
+from dgn_engine.storage.runs.run_folder import RunFolder, create_named
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.runs.run_removal import delete_run
 from dgn_engine.storage.session_file.session_writer import export_run
 from tests.engine.storage.runs.short_run import CONFIG, frame, score, snapshot
 
@@ -294,7 +296,7 @@ def test_runs_are_listed_with_the_last_written_to_first(memory: Path) -> None:
     assert [one.resumable for one in listed.runs] == [False, True, False]
     assert [one.status for one in listed.runs] == ["damaged", "interrupted", "interrupted"]
     assert listed.runs[1].folder == str(memory / "b")
-    assert index.list_runs("") == events.RunsListed("", ())
+    assert index.list_runs("") == RunsListed("", ())
     assert index.list_runs(str(memory / "nowhere")).runs == ()
 
 

@@ -345,6 +345,10 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
         lambda m: packed(with_line(m, "Rewired", step=1, order=[7, 7, 7])),
         "its log makes no sense",
     ),
+    "one probe example": (
+        lambda m: packed(with_line(m, "ProbeSetChanged", step=1, examples=1, digest="x")),
+        "its log makes no sense",
+    ),
     "gates out of nothing": (
         lambda m: packed(
             other_frame(

@@ -1,0 +1,196 @@
+"""Settings of the charts of one view, and the menu that the right button opens on a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+
+from PySide6.QtCore import QObject, QPoint, Signal
+from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtWidgets import QMenu
+
+from dgn_viewer.docks.range_popup import RangePopup
+from dgn_viewer.figures.export_values import csv_text
+from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.scene.axes import Range, chart_range
+from dgn_viewer.scene.chart_choices import ChartChoice, Drawn, asked_range, choices
+from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings, adjusted
+from dgn_viewer.scene.elements import Chart, Scene
+from dgn_viewer.scene.matrix_difference import DrawnWith, as_it_is
+from dgn_viewer.scene.typeset import plain
+
+_MENUS = ("Range", "Smoothing", "Colours", "Difference")
+
+
+@dataclass(frozen=True)
+class _MenuEntry:
+    """An entry of the menu that is no setting. `group`: rows between two separators."""
+
+    group: int
+    text: str
+    do: Callable[[str], object]
+    applies: Callable[[str], bool]
+
+
+class ChartControls(QObject):
+    """Shows scenes in a view as the user set its charts; the settings outlive scenes.
+
+    `changed`: the user set something, draw again. `save`, `about`: what the entries 'Save as…' and
+    'What am I seeing?' do; without them they are absent.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        view: SceneView,
+        save: Callable[[], object] | None = None,
+        about: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__(view)
+        self._view = view
+        self._settings: dict[str, ChartSettings] = {}
+        self._drawn = Drawn(Scene(()), {})
+        self._shown = Scene(())
+        self._rows = (
+            _MenuEntry(0, "Copy image", self._copy_image, lambda _: True),
+            _MenuEntry(0, "Copy values", self._copy_values, lambda _: True),
+            _MenuEntry(0, "Save as…", lambda _: save and save(), lambda _: save is not None),
+            _MenuEntry(2, "Follow again", view.follow_chart, self._strayed),
+            _MenuEntry(2, "As the panel draws it", self._reset, lambda key: key in self._settings),
+            _MenuEntry(
+                3, "What am I seeing?", lambda _: about and about(), lambda _: about is not None
+            ),
+        )
+        view.menu_wanted.connect(self.open_menu)
+
+    def show(
+        self,
+        scene: Scene,
+        drawn_with: DrawnWith = as_it_is,
+        others: Sequence[tuple[str, str]] = (),
+    ) -> Scene:
+        """Show what a panel has drawn, as it is set; returns what is shown.
+
+        `drawn_with` draws with another choice of the panel, `others` are these choices.
+        """
+        self._drawn = Drawn(scene, self._settings, drawn_with, others)
+        self._shown = adjusted(scene, self._settings, drawn_with)
+        self._view.show_scene(self._shown)
+        return self._shown
+
+    def settings(self) -> dict[str, ChartSettings]:
+        """What the user set, by chart key; a chart that goes and returns has it again."""
+        return dict(self._settings)
+
+    def put_all(self, settings: Mapping[str, ChartSettings]) -> None:
+        """Set these charts, and leave every other one to its panel."""
+        self.put(dict.fromkeys(self._settings, PLAIN) | dict(settings))
+
+    def put(self, settings: Mapping[str, ChartSettings]) -> None:
+        """Set these charts, from a file or a menu; others keep what they have."""
+        if not settings:
+            return
+        merged = self._settings | dict(settings)
+        self._settings = {key: one for key, one in merged.items() if one != PLAIN}
+        for key in settings:
+            self._view.follow_chart(key)
+        self.changed.emit()
+
+    def open_menu(self, key: str = "", place: QPoint | None = None) -> None:
+        """Open the menu of a chart; without one, by the keyboard, that of the chart in sight."""
+        by_keys = place is None
+        key = key or self._view.chart_in_sight()
+        chart = self._chart(key)
+        if chart is None or not self._view.isVisible():
+            return
+        if by_keys:
+            self._view.choose_chart(key)  # it may be behind a tab
+        at = place or self._view.mapToGlobal(self._view.area(key).center().toPoint())
+        menu = QMenu(self._view)
+        menu.setObjectName("chart_menu")
+        menu.setAccessibleName(f"Chart {plain(chart.title)}")
+        menu.aboutToHide.connect(menu.deleteLater)
+        if by_keys:  # the mouse points at its chart
+            menu.addAction(plain(chart.title) or "Chart").setEnabled(False)
+        self._fill(menu, key, at)
+        if by_keys:
+            self._offer_charts(menu, key)
+        menu.popup(at)
+
+    # Inside
+
+    def _chart(self, key: str) -> Chart | None:
+        return next((chart for chart in self._shown.charts if chart.key == key), None)
+
+    def _fill(self, menu: QMenu, key: str, at: QPoint) -> None:
+        rows = [row for row in self._rows if row.applies(key)]
+        found = choices(replace(self._drawn, settings=self._settings), key)
+        for group in range(4):
+            if group == 1:
+                for title in _MENUS:
+                    inner = [choice for choice in found if choice.menu == title]
+                    if inner:
+                        self._submenu(menu, title, inner, key, at)
+            for row in rows:
+                if row.group == group:
+                    menu.addAction(row.text, partial(row.do, key))
+            menu.addSeparator()
+
+    def _submenu(
+        self, menu: QMenu, title: str, found: Sequence[ChartChoice], key: str, at: QPoint
+    ) -> None:
+        inner = menu.addMenu(title)
+        for _, group in groupby(found, key=lambda choice: choice.group):
+            inner.addSeparator()
+            for choice in group:
+                action = QAction(plain(choice.text).replace("&", "&&"), inner)
+                action.setCheckable(True)
+                action.setChecked(choice.chosen)
+                action.triggered.connect(partial(self._take, choice, key, at))
+                inner.addAction(action)
+
+    def _offer_charts(self, menu: QMenu, key: str) -> None:
+        """Other charts of the panel: the mouse points at them, the keyboard cannot."""
+        others = [chart for chart in self._shown.charts if chart.key != key and not chart.small]
+        if others:
+            inner = menu.addMenu("Another chart")
+            for chart in others:
+                inner.addAction(plain(chart.title), partial(self.open_menu, chart.key))
+
+    def _take(self, choice: ChartChoice, key: str, at: QPoint, _checked: bool = True) -> None:
+        if not choice.asks:
+            self.put(choice.after)
+            return
+        chart = self._chart(key)
+        if chart is None:
+            return
+
+        def take(reach: Range) -> None:
+            self.put(asked_range(choice, reach))
+
+        name = plain(chart.title)
+        if chart.matrix is not None:
+            reach, log, title = (chart.matrix.low, chart.matrix.high), False, f"Colours of {name}"
+        else:
+            reach, log, title = chart_range(chart)[1], chart.y.log, f"{name}, y"
+        window = self._view.window()
+        for older in window.findChildren(RangePopup):
+            older.close()
+        RangePopup(title, reach, log, take, window).open(at)
+
+    def _strayed(self, key: str) -> bool:
+        return key in self._view.shown_charts() and not self._view.is_following(key)
+
+    def _reset(self, key: str) -> None:
+        self.put({key: PLAIN})
+
+    def _copy_image(self, key: str) -> None:
+        QGuiApplication.clipboard().setImage(self._view.picture(key))
+
+    def _copy_values(self, key: str) -> None:
+        chart = self._chart(key)
+        if chart is not None:
+            QGuiApplication.clipboard().setText(csv_text(chart, between="\t"))

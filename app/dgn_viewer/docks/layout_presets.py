@@ -1,0 +1,142 @@
+"""Named layouts: which panels, in which columns, and which share a place in a low window."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dgn_viewer.scene.panel_spec import PanelSpec
+
+LEAST_PANEL = 216  # pixels of height below which panels of a column become tabs
+OVERVIEW = "overview"
+
+Groups = tuple[tuple[str, ...], ...]  # panels of a column from the top; tabs in one place together
+Node = dict[str, Any]  # as `dock_layout.described` gives it
+
+
+@dataclass(frozen=True)
+class LayoutPreset:
+    """Columns from left to right, each with its share of the width in percent.
+
+    No columns: every panel, in the column and the order that it declares.
+    """
+
+    title: str
+    about: str
+    columns: tuple[tuple[int, Groups], ...] = ()
+
+
+PRESETS: Mapping[str, LayoutPreset] = {
+    OVERVIEW: LayoutPreset("Overview", "Every panel in its place, as at first"),
+    "kernels": LayoutPreset(
+        "Kernels",
+        "Overlap and NTK beside the NPK spectrum",
+        ((50, (("overlap",), ("ntk",))), (50, (("spectrum",), ("training",)))),
+    ),
+    "gates": LayoutPreset(
+        "Gates",
+        "Gate maps large, overlap and training beside them",
+        ((62, (("gate_maps",),)), (38, (("overlap",), ("training",)))),
+    ),
+    "curves": LayoutPreset(
+        "Curves",
+        "Training large, NTK and NPK spectrum beside it",
+        ((60, (("training",),)), (40, (("ntk",), ("spectrum",)))),
+    ),
+    "compare": LayoutPreset(
+        "Compare",
+        "What a comparison shows: gates of A and B, where they differ, and their scores",
+        (
+            (54, (("gate_maps",), ("agreement",))),
+            (46, (("training",), ("overlap",), ("spectrum", "ntk"))),
+        ),
+    ),
+}
+_AREAS = {"left": 56, "right": 44}  # percent of the width
+
+
+def preset_tree(
+    preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str], height: float
+) -> Node | None:
+    """The layout of a preset in docks of this height, as `dock_layout.arranged` takes it.
+
+    `shown`: the panels that are to be seen; one of the preset that is not keeps its place for when
+    it is opened. Panels that no preset names (plug-ins) stay, as tabs behind their area's last.
+    None: there is no panel at all.
+    """
+    columns = _columns(preset, specs, shown)
+    rows = max(1, int(height // LEAST_PANEL))
+    parts, shares = [], []
+    for share, groups in columns:
+        seen = [group for group in groups if not set(group).isdisjoint(shown)]
+        hidden = [group for group in groups if set(group).isdisjoint(shown)]
+        stacked = [*fitting(seen, rows), *hidden]
+        if stacked:
+            parts.append(_node(False, [1.0] * len(stacked), [{"tabs": [*g]} for g in stacked]))
+            shares.append(float(share))
+    return _node(True, shares, parts) if parts else None
+
+
+def fitting(groups: Sequence[tuple[str, ...]], rows: int) -> list[tuple[str, ...]]:
+    """At most `rows` places: the neighbours with the fewest panels share one, the upper first."""
+    found = list(groups)
+    while len(found) > max(rows, 1):
+        sizes = [len(found[at]) + len(found[at + 1]) for at in range(len(found) - 1)]
+        at = sizes.index(min(sizes))
+        found[at : at + 2] = [(*found[at], *found[at + 1])]
+    return found
+
+
+def outline(node: Node | None, names: Collection[str]) -> Any:
+    """What two layouts have in common that differ in sizes and in which tab is in front.
+
+    Only these panels count.
+    """
+    if node is None:
+        return None
+    if "tabs" in node:
+        return frozenset(node["tabs"]) & frozenset(names) or None
+    parts = [outline(part, names) for part in node["parts"]]
+    parts = [part for part in parts if part is not None]
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return (bool(node["across"]), *parts)
+
+
+def _columns(
+    preset: LayoutPreset, specs: Mapping[str, PanelSpec], shown: Collection[str]
+) -> list[tuple[int, list[tuple[str, ...]]]]:
+    if not preset.columns:
+        return [
+            (share, [(name,) for name, spec in specs.items() if spec.area == area])
+            for area, share in _AREAS.items()
+        ]
+    columns: list[tuple[int, list[tuple[str, ...]]]] = []
+    for share, named in preset.columns:
+        known = [tuple(name for name in group if name in specs) for group in named]
+        if groups := [group for group in known if group]:
+            columns.append((share, groups))
+    for name, spec in specs.items():
+        if name not in _named() and name in shown:
+            if not columns:
+                columns = [(100, [])]
+            groups = columns[0 if spec.area == "left" else -1][1]
+            groups[-1:] = [(*(groups[-1] if groups else ()), name)]
+    return columns
+
+
+def _named() -> set[str]:
+    """Every panel that some preset names."""
+    columns = [column for preset in PRESETS.values() for column in preset.columns]
+    return {name for _, groups in columns for group in groups for name in group}
+
+
+def _node(across: bool, sizes: Sequence[float], parts: Sequence[Node]) -> Node:
+    if len(parts) == 1:
+        return parts[0]
+    return {
+        "across": across,
+        "shares": [size / sum(sizes) for size in sizes],
+        "parts": list(parts),
+    }

@@ -1,0 +1,96 @@
+"""Two numbers for a range, in a small frame over the window; nothing waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QLineEdit, QWidget
+
+from dgn_engine.errors import UserError
+from dgn_viewer.scene.axes import Range
+from dgn_viewer.scene.chart_choices import typed_range
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+
+_FIELD = 84  # pixels wide
+
+
+class RangePopup(QFrame):
+    """Enter or 'Apply' takes a range that makes sense, Escape puts the frame away."""
+
+    def __init__(
+        self, title: str, reach: Range, log: bool, take: Callable[[Range], object], over: QWidget
+    ) -> None:
+        super().__init__(over)
+        self.setObjectName("sheet")
+        self.setAccessibleName(title)
+        self._over = over
+        self._log = log
+        self._take = take
+        self.low, self.high = (QLineEdit(f"{end:.6g}") for end in reach)
+        for field, name in ((self.low, "Lower end"), (self.high, "Upper end")):
+            field.setAccessibleName(name)
+            field.setFixedWidth(_FIELD)
+            field.textEdited.connect(lambda _: self._say(""))
+        self.refusal = plain_label(role="refused")
+        heading = plain_label(title, role="heading")
+        apply = push_button("Apply", self.apply, role="primary")
+        close = push_button("Cancel", self.close)
+        fields = row(self.low, plain_label("to"), self.high, spacing=8)
+        buttons = row(1, close, apply, spacing=8)
+        parts = (heading, fields, self.refusal, buttons)
+        self._layout = column(*parts, into=self, margins=(12, 8, 12, 8), spacing=8)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._say("")
+
+    def open(self, place: QPoint) -> None:
+        """Show it near a place of the screen, inside the window."""
+        self._fit()
+        over = self._over
+        self.move(over.mapFromGlobal(place))
+        self._keep_inside()
+        self.show()
+        self.raise_()
+        self.low.setFocus(Qt.FocusReason.PopupFocusReason)
+        self.low.selectAll()
+
+    def apply(self) -> None:
+        try:
+            reach = typed_range(self.low.text(), self.high.text(), self._log)
+        except UserError as refusal:
+            self._say(str(refusal))
+            return
+        self.close()
+        self._take(reach)
+
+    def event(self, event: QEvent) -> bool:
+        """Keep keys that are typed here from acting on the window."""
+        if event.type() == QEvent.Type.ShortcutOverride:
+            event.accept()
+            return True
+        return super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        match event.key():
+            case Qt.Key.Key_Escape:
+                self.close()
+            case Qt.Key.Key_Return | Qt.Key.Key_Enter:
+                self.apply()
+
+    def _say(self, refusal: str) -> None:
+        self.refusal.setText(refusal)
+        self.refusal.setVisible(bool(refusal))
+        if self.isVisible():
+            self._fit()
+            self._keep_inside()
+
+    def _keep_inside(self) -> None:
+        """Move it as far as it would leave the window."""
+        most = self._over.width() - self.width(), self._over.height() - self.height()
+        self.move(max(min(self.x(), most[0]), 0), max(min(self.y(), most[1]), 0))
+
+    def _fit(self) -> None:
+        self.setFixedWidth(2 * _FIELD + 72)
+        self._layout.activate()
+        self.setFixedHeight(self._layout.totalHeightForWidth(self.width()))

@@ -1,0 +1,217 @@
+"""`dgn figure`: panels of a recorded run as figures, numbers or a script, without a window."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dgn_engine.cli import Subcommand
+from dgn_engine.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from dgn_engine.storage.session_file.loaded_run import LoadedRun
+    from dgn_viewer.figures.figure_style import FigureStyle
+    from dgn_viewer.figures.provenance import FigurePanel
+    from dgn_viewer.scene.panel_spec import PanelSpec, View
+
+FORMATS = ("pdf", "svg", "png", "pgf", "py", "npz", "csv")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run", metavar="RUN", help="a run's folder, the name of one of yours, or a session (.dgn)"
+    )
+    parser.add_argument(
+        "--panel", required=True, metavar="ID", help="spectrum, say; several on a page: ntk,overlap"
+    )
+    parser.add_argument(
+        "--step", type=int, metavar="N", help="a recorded step; without it, the last"
+    )
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="FILE", help="its ending decides: " + ", ".join(FORMATS)
+    )
+    parser.add_argument("--format", choices=FORMATS, help="instead of an ending of --out")
+    parser.add_argument("--width", type=float, metavar="INCHES", help="3.25, 6.75 or any other")
+    parser.add_argument("--height", type=float, metavar="INCHES", help="else as needed")
+    parser.add_argument(
+        "--font-size", type=float, metavar="POINTS", help="else 8 in a column, 9 in a page"
+    )
+    parser.add_argument("--dpi", type=int, metavar="N", help="of a PNG, else 300")
+    parser.add_argument("--no-caption", action="store_true", help="without provenance and facts")
+    parser.add_argument("--letters", action="store_true", help="(a), (b) … before the titles")
+    parser.add_argument("--across", type=int, metavar="N", help="panels side by side")
+    parser.add_argument(
+        "--legend", action="append", default=[], metavar="NAME=TEXT",
+        help="call a curve so, mathematics between dollars; repeat for others",
+    )  # fmt: skip
+    parser.add_argument(
+        "--choose", action="append", default=[], metavar="OPTION=VALUE",
+        help="an option of the panel's header: show=kernel, or ntk.show=norms",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the figure and print what was written."""
+    try:
+        from dgn_viewer.figures.save_figure import save_panels
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"Figures need {error.name}, which is not installed: pip install {error.name}."
+        ) from None
+    specs = _specs(arguments.panel)
+    style = _style(arguments)
+    with tempfile.TemporaryDirectory() as place:
+        loaded = _loaded(arguments.run, arguments.step, specs, Path(place))
+        views = _views(loaded, specs, arguments.choose)
+        panels = [_panel(name, spec, views[name]) for name, spec in specs.items()]
+        style = _with_legend(style, panels, arguments.legend)
+        path = _path(arguments, panels)
+        for file in save_panels(panels, path, style):
+            print(file)
+    return 0
+
+
+def _specs(wanted: str) -> dict[str, PanelSpec]:
+    from dgn_viewer.scene.panel_spec import all_panels
+
+    known = all_panels()
+    names = [name.strip().replace("-", "_") for name in wanted.split(",") if name.strip()]
+    for name in names or [""]:
+        if name not in known:
+            raise UserError(
+                f"There is no panel {name or 'without a name'}; --panel is one or more of "
+                f"{', '.join(known)}.{did_you_mean(name, known)}"
+            )
+    return {name: known[name] for name in names}
+
+
+def _style(arguments: argparse.Namespace) -> FigureStyle:
+    from dgn_viewer.figures.figure_style import FigureStyle
+
+    given = {
+        "width": arguments.width,
+        "height": arguments.height,
+        "font": arguments.font_size,
+        "dpi": arguments.dpi,
+        "across": arguments.across,
+    }
+    for name, value in given.items():
+        if value == 0:  # 0 means something else inside
+            raise UserError(f"--{name.replace('font', 'font-size')} 0 makes no figure.")
+    known = {name: value for name, value in given.items() if value is not None}
+    return FigureStyle(**known, caption=not arguments.no_caption, letters=arguments.letters)
+
+
+def _loaded(name: str, step: int | None, specs: Mapping[str, PanelSpec], place: Path) -> LoadedRun:
+    from dgn_engine.storage.runs.folder_layout import find_run
+    from dgn_engine.storage.session_file.loaded_run import read_run
+    from dgn_engine.storage.session_file.session_reader import unpack
+
+    folder = find_run(name)
+    session = None
+    if folder.is_file():
+        session = unpack(folder, place)
+        folder = session.folder
+    framed = any(spec.probes for spec in specs.values())
+    return read_run(folder, session, step, framed)
+
+
+def _views(
+    loaded: LoadedRun, specs: Mapping[str, PanelSpec], wanted: Sequence[str]
+) -> dict[str, View]:
+    """The view of each panel with what was chosen for it."""
+    from dgn_viewer.state.recorded_view import recorded_history
+
+    recorded = loaded.frame.readings if loaded.frame is not None else {}
+    for spec in specs.values():
+        missing = [probe for probe in spec.probes if probe not in recorded]
+        if missing:
+            here = f"; recorded are {', '.join(sorted(recorded))}" if recorded else ""
+            raise UserError(
+                f"{spec.title} needs {', '.join(missing)}, which {loaded.name} did not record by "
+                f"step {loaded.step:,}{here}."
+            )
+    history = recorded_history(loaded, [probe for spec in specs.values() for probe in spec.probes])
+    views = {name: history.view({}) for name in specs}
+    for words in wanted:
+        option, sign, value = words.partition("=")
+        panel, dot, rest = option.rpartition(".")
+        names = [panel] if dot else [name for name in specs if _offers(specs[name], rest)]
+        if not sign or not names or not all(name in specs for name in names):
+            offered = [f"{n}.{o.id}" for n, s in specs.items() for o in s.options] or ["none"]
+            raise UserError(f"--choose {words} is no option here; there are {', '.join(offered)}.")
+        for name in names:
+            views[name] = history.view({**views[name].choices, rest: value})
+            _check_choice(specs[name], views[name], rest, value)
+    return views
+
+
+def _offers(spec: PanelSpec, option: str) -> bool:
+    return any(one.id == option for one in spec.options)
+
+
+def _check_choice(spec: PanelSpec, view: View, option: str, value: str) -> None:
+    found = [one for one in spec.options if one.id == option]
+    values = [each for one in found for each, _ in one.values(view)]
+    if value not in values:
+        raise UserError(
+            f"{option}={value} is not offered by {spec.title}; it offers "
+            f"{', '.join(values) or 'nothing'}.{did_you_mean(value, values)}"
+        )
+
+
+def _panel(name: str, spec: PanelSpec, view: View) -> FigurePanel:
+    from dgn_viewer.figures.provenance import FigurePanel, context_of
+    from dgn_viewer.scene.elements import Empty
+
+    shown = spec.draw(view)
+    if isinstance(shown, Empty):
+        raise UserError(f"{spec.title} shows nothing at step {view.step:,}: {shown.reason}")
+    return FigurePanel(name, shown, context_of(view, spec, shown.step))
+
+
+def _with_legend(
+    style: FigureStyle, panels: Sequence[FigurePanel], wanted: Sequence[str]
+) -> FigureStyle:
+    from dataclasses import replace
+
+    from dgn_viewer.figures.figure_style import curve_names
+    from dgn_viewer.scene.typeset import plain
+
+    known = {plain(name): name for name in curve_names([panel.scene for panel in panels])}
+    legend = []
+    for words in wanted:
+        name, sign, text = words.partition("=")
+        if not sign or plain(name) not in known:
+            names = ", ".join(known) or "none"
+            raise UserError(f"--legend {words} names no curve; there are {names}.")
+        legend.append((known[plain(name)], text))
+    return replace(style, legend=tuple(legend))
+
+
+def _path(arguments: argparse.Namespace, panels: Sequence[FigurePanel]) -> Path:
+    ending = arguments.format
+    if arguments.out is None:
+        names = "-".join(panel.name for panel in panels)
+        step = max(panel.context.step for panel in panels)
+        return Path(f"{names}-step{step}.{ending or 'pdf'}")
+    path: Path = arguments.out
+    if ending and not path.suffix:
+        return path.with_name(f"{path.name}.{ending}")
+    if ending and path.suffix.lower() != f".{ending}":
+        raise UserError(f"--out {path} and --format {ending} disagree; leave one of them out.")
+    if path.suffix.lower().removeprefix(".") not in FORMATS:
+        raise UserError(
+            f"Cannot tell the format of {path.name}; end its name in one of {', '.join(FORMATS)}."
+        )
+    return path
+
+
+COMMAND = Subcommand(
+    "Panels of a recorded run as figures for papers, numbers or a script, without a window.",
+    add_arguments,
+    run,
+)

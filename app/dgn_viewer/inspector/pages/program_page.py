@@ -1,0 +1,78 @@
+"""The inspector's page about the program: version, licences, papers, and what it runs on."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from PySide6.QtCore import qVersion
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QWidget
+
+from dgn_engine import __version__
+from dgn_viewer.experiments.papers import PAPERS
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+
+_PACKAGES = ("PySide6-Essentials", "pyqtgraph", "numpy", "scipy", "matplotlib", "safetensors")
+_LICENCES = (
+    "dgn-viewer: MIT. Qt and PySide6: LGPL 3. PyTorch: BSD. pyqtgraph: MIT. NumPy, SciPy, "
+    "scikit-learn: BSD. Matplotlib: its own, like that of Python. safetensors: Apache 2.0. "
+    "Pillow: MIT-CMU."
+)
+
+
+def version_lines(torch_version: str) -> tuple[str, ...]:
+    """'dgn-viewer 0.1.0', 'torch 2.12.0', 'Qt 6.10.3', …: what a report of trouble should say."""
+    return (
+        f"dgn-viewer {__version__}",
+        f"torch {torch_version or 'is being loaded'}",
+        f"Qt {qVersion()}",
+        *(f"{name} {_version(name)}" for name in _PACKAGES),
+        f"Python {platform.python_version()}",
+        platform.platform(),
+    )
+
+
+class ProgramPage(QWidget):
+    title = "About dgn-viewer"
+
+    def __init__(self, torch_version: str) -> None:
+        super().__init__()
+        lines = version_lines(torch_version)
+        self.versions = plain_label("\n".join(lines), selectable=True)
+        self.copy = push_button("Copy", self._copy, about="Copy these versions")
+        papers = "\n\n".join(f"[{key}] {paper.whole}" for key, paper in PAPERS.items())
+        column(
+            plain_label("Train deep gated networks live and see what their gates know."),
+            _heading("Versions"),
+            self.versions,
+            row(self.copy, 1),
+            _heading("Papers"),
+            plain_label(papers, selectable=True),
+            _heading("Licences"),
+            plain_label(_LICENCES, selectable=True),
+            1,
+            into=self,
+            margins=(16, 4, 16, 16),
+            spacing=8,
+        )
+
+    def set_theme(self, theme: Theme) -> None:
+        """Everything here has the colours of the application."""
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.versions.text())
+
+
+def _heading(text: str) -> QLabel:
+    label = QLabel(text)
+    label.setProperty("role", "heading")
+    return label
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,252 @@
+"""The table of recorded runs as data: one row a run, sorted, filtered, ticked and renamed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import (
+    QAbstractTableModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QSortFilterProxyModel,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QColor
+
+from dgn_engine.experiments.report.formatting import duration
+from dgn_engine.protocol.run_list import RecordedRun
+from dgn_viewer.scene.elements import OVERLAYS
+from dgn_viewer.scene.number_style import written
+from dgn_viewer.scene.run_text import ago
+from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.theme import Theme
+
+Index = QModelIndex | QPersistentModelIndex
+NAME, NOTES = 0, 9
+SORT = int(Qt.ItemDataRole.UserRole)
+_ROOT = QModelIndex()
+
+
+@dataclass(frozen=True)
+class RunColumn:
+    """`text`: what a cell says; `key`: what it is sorted by."""
+
+    title: str
+    text: Callable[[RecordedRun], str]
+    key: Callable[[RecordedRun], str | float]
+    width: int
+    about: str = ""
+    number: bool = False
+
+
+def best_in_words(run: RecordedRun) -> str:
+    """'96.1 % at 1,200'; empty where no test accuracy is known."""
+    return "" if math.isnan(run.best) else f"{100 * run.best:.1f} % at {run.best_step:,}"
+
+
+def size_in_words(count: int) -> str:
+    """'640 kB', '12.3 MB', '1.2 GB' (thousands, as file managers count)."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if count >= 0.95 * size:
+            return f"{count / size:.1f} {unit}"
+    return f"{math.ceil(count / 1000):,} kB"
+
+
+COLUMNS: tuple[RunColumn, ...] = (
+    RunColumn("name", lambda run: run.shown_name, lambda run: run.shown_name.casefold(), 180,
+              "Double click, or F2, to call it otherwise; its folder keeps its name"),
+    RunColumn("network", lambda run: run.net, lambda run: run.net, 76),
+    RunColumn("data", lambda run: run.data, lambda run: run.data, 80),
+    RunColumn("regime", lambda run: run.regime, lambda run: run.regime, 60),
+    RunColumn("best", best_in_words, lambda run: -1.0 if math.isnan(run.best) else run.best, 130,
+              "The best test accuracy in the last regime, and the step that had it first", True),
+    RunColumn("steps", lambda run: f"{run.step:,}", lambda run: run.step, 60, "", True),
+    RunColumn("time", lambda run: duration(run.seconds), lambda run: run.seconds, 54,
+              "How long it was written to; what lies between an end and going on is left out",
+              True),
+    RunColumn("size", lambda run: size_in_words(run.bytes), lambda run: run.bytes, 62,
+              "Of all its files", True),
+    RunColumn("status", lambda run: run.status, lambda run: run.status, 80),
+    RunColumn("notes", lambda run: " ".join(run.notes.split()),
+              lambda run: run.notes.casefold(), 160),
+)  # fmt: skip
+
+
+def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
+    """What it is, and its status: 'DL · fc · digits · seed 0', 'stopped at step 1,200 · …'."""
+    if run.status == "damaged":
+        return run.name, f"damaged: 'dgn runs repair {run.name}' keeps what is sound"
+    headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
+    total = f" of {run.total_steps:,}" if run.total_steps else ""
+    best = f" · best {100 * run.best:.1f} %" if run.best == run.best else ""
+    when = "now" if run.status == "running" else ago(now - run.touched)
+    return headline, f"{run.status} at step {run.step:,}{total}{best} · {when}"
+
+
+class RunTable(QAbstractTableModel):
+    """What the engine listed. Nothing changes here before the engine has said so.
+
+    `ticked_changed(folders)`: in the order in which they were ticked; `renamed(run, name)`;
+    `refused(why)`: in one sentence.
+    """
+
+    ticked_changed = Signal(tuple)
+    renamed = Signal(object, str)
+    refused = Signal(str)
+
+    def __init__(self, theme: Theme, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._now = 0.0
+        self.runs: tuple[RecordedRun, ...] = ()
+        self.ticked: tuple[str, ...] = ()
+
+    def show_runs(self, runs: tuple[RecordedRun, ...], now: float) -> None:
+        """Take a new list; where the same folders are in it, rows stay where they are."""
+        same = [one.folder for one in self.runs] == [one.folder for one in runs]
+        self._now = now
+        if same:
+            self.runs = runs
+            self._changed()
+        else:
+            self.beginResetModel()
+            self.runs = runs
+            self.endResetModel()
+        there = {run.folder for run in runs}
+        self._tick(tuple(folder for folder in self.ticked if folder in there))
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self._changed()
+
+    def untick_all(self) -> None:
+        self._tick(())
+
+    # Qt
+
+    def rowCount(self, parent: Index = _ROOT) -> int:
+        return 0 if parent.isValid() else len(self.runs)
+
+    def columnCount(self, parent: Index = _ROOT) -> int:
+        return 0 if parent.isValid() else len(COLUMNS)
+
+    def headerData(
+        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
+    ) -> object:
+        if orientation != Qt.Orientation.Horizontal:
+            return None
+        column = COLUMNS[section]
+        match role:
+            case Qt.ItemDataRole.DisplayRole:
+                return column.title
+            case Qt.ItemDataRole.ToolTipRole:
+                return column.about or None
+            case Qt.ItemDataRole.TextAlignmentRole:
+                return _side(column)
+        return None
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        flags = super().flags(index)
+        if index.column() == NAME:
+            flags |= Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEditable
+        return flags
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        run, column = self.runs[index.row()], COLUMNS[index.column()]
+        if role == SORT:
+            return column.key(run)
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(column)
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
+            known = run.status != "damaged" or column.title in ("name", "size", "status", "notes")
+            text = column.text(run) if known else ""
+            return written(text, self._theme.numbers) if column.number else text
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return tip(self._about(run, index.column()))
+        return self._of_tick(run, role) if index.column() == NAME else None
+
+    def setData(self, index: Index, value: object, role: int = Qt.ItemDataRole.EditRole) -> bool:
+        """A tick is ours; a name is asked of the engine, and shown when it has said so."""
+        run = self.runs[index.row()]
+        if role == Qt.ItemDataRole.CheckStateRole:
+            return self._set_ticked(run, Qt.CheckState(value) == Qt.CheckState.Checked)
+        if role == Qt.ItemDataRole.EditRole and isinstance(value, str):
+            name = "" if value.strip() == run.name else value.strip()
+            if name != run.given_name:
+                self.renamed.emit(run, name)
+        return False
+
+    # Inside
+
+    def _about(self, run: RecordedRun, column: int) -> str:
+        if column == NOTES and run.notes:
+            return run.notes
+        headline, status = words_of(run, self._now)
+        return f"{headline}, {status}. {run.folder}"
+
+    def _of_tick(self, run: RecordedRun, role: int) -> object:
+        ticked = run.folder in self.ticked
+        if role == Qt.ItemDataRole.CheckStateRole:
+            return Qt.CheckState.Checked if ticked else Qt.CheckState.Unchecked
+        if role == Qt.ItemDataRole.ForegroundRole and ticked:
+            return QColor(self._theme.role(OVERLAYS[self.ticked.index(run.folder)]))
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            drawn = ", drawn over the curves" if ticked else ""
+            return f"{run.shown_name}, {', '.join(words_of(run, self._now))}{drawn}"
+        return None
+
+    def _set_ticked(self, run: RecordedRun, ticked: bool) -> bool:
+        others = tuple(folder for folder in self.ticked if folder != run.folder)
+        if ticked and len(others) >= len(OVERLAYS):
+            self.refused.emit(f"{len(OVERLAYS)} runs at most are drawn over the current one.")
+            return False
+        if ticked and run.status == "damaged":
+            self.refused.emit(f"{run.shown_name} is damaged: its curves cannot be read.")
+            return False
+        self._tick((*others, run.folder) if ticked else others)
+        return True
+
+    def _tick(self, folders: tuple[str, ...]) -> None:
+        if folders != self.ticked:
+            self.ticked = folders
+            self._changed()
+            self.ticked_changed.emit(folders)
+
+    def _changed(self) -> None:
+        if self.runs:
+            last = self.index(len(self.runs) - 1, len(COLUMNS) - 1)
+            self.dataChanged.emit(self.index(0, 0), last)
+
+
+class RunFilter(QSortFilterProxyModel):
+    """Sorted by what is meant, not by what is written; shows the rows that have every word."""
+
+    def __init__(self, source: RunTable, parent: QObject) -> None:
+        super().__init__(parent)
+        self._source = source
+        self._words: tuple[str, ...] = ()
+        self.setSortRole(SORT)
+        self.setSourceModel(source)
+
+    def search(self, text: str) -> None:
+        words = tuple(text.casefold().split())
+        if words != self._words:
+            self._words = words
+            self.invalidate()
+
+    def filterAcceptsRow(self, source_row: int, source_parent: Index) -> bool:
+        if not self._words:
+            return True
+        run = self._source.runs[source_row]
+        parts = (run.name, run.given_name, run.net, run.data, run.regime, run.status, run.notes)
+        text = " ".join((*parts, f"seed {run.seed}")).casefold()
+        return all(word in text for word in self._words)
+
+
+def _side(column: RunColumn) -> Qt.AlignmentFlag:
+    side = Qt.AlignmentFlag.AlignRight if column.number else Qt.AlignmentFlag.AlignLeft
+    return side | Qt.AlignmentFlag.AlignVCenter

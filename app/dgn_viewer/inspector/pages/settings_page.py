@@ -1,0 +1,195 @@
+"""The inspector's page of settings: the run at start, theme, watching, shortcuts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHeaderView,
+    QKeySequenceEdit,
+    QLabel,
+    QTableWidget,
+    QTableWidgetItem,
+    QWidget,
+)
+
+from dgn_viewer.scene.number_style import NUMBERS
+from dgn_viewer.settings import BUDGETS, DEFAULT_BUDGET, Settings
+from dgn_viewer.style.stylesheet import tip
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row, scrolling
+
+_STARTS = (
+    ("default", "the default network"),
+    ("last", "go on where I left"),
+    ("none", "none: open the form"),
+)
+_THEMES = (("system", "as the system"), ("light", "light"), ("dark", "dark"))
+_ID = int(Qt.ItemDataRole.UserRole)
+_ROWS = 12
+_ROW = 26
+
+
+class KeyTable(Protocol):
+    """Which keys do what, and how to change that."""
+
+    def key_rows(self) -> tuple[tuple[str, str, str], ...]:
+        """(id, text, keys) of every action; keys as the platform writes them, '' for none."""
+
+    def assign(self, name: str, keys: str) -> str:
+        """Give an action other keys ('' for none); why not, in one sentence, or ''."""
+
+    def reset(self, name: str) -> str:
+        """Give an action its own keys again, or all of them ('*'); why not, or ''."""
+
+
+class SettingsPage(QWidget):
+    """What is changed here holds at once and is kept; there is nothing to confirm."""
+
+    title = "Settings"
+
+    def __init__(
+        self,
+        settings: Settings,
+        keys: KeyTable,
+        choose_theme: Callable[[str], None],
+        set_budget: Callable[[int], None],
+        set_numbers: Callable[[str], None],
+        theme_choice: str,
+    ) -> None:
+        super().__init__()
+        self._settings = settings
+        self._keys = keys
+        self._set_budget = set_budget
+        self.start = PickBox(_STARTS)
+        self.start.pick(settings.start)
+        self.start.currentIndexChanged.connect(self._keep_start)
+        self.theme = PickBox(_THEMES)
+        self.theme.pick(theme_choice)
+        self.theme.currentIndexChanged.connect(lambda _: choose_theme(self.theme.value()))
+        self.numbers = PickBox([(one, one) for one in NUMBERS])
+        self.numbers.pick(settings.numbers)
+        self.numbers.currentIndexChanged.connect(lambda _: set_numbers(self.numbers.value()))
+        self.budget = IntegerField(*BUDGETS)
+        self.budget.setSuffix(" %")
+        self.budget.setValue(settings.budget or DEFAULT_BUDGET)
+        self.budget.setKeyboardTracking(False)
+        self.budget.valueChanged.connect(self._keep_budget)
+        self.table = _table()
+        self.table.itemSelectionChanged.connect(self._show_chosen)
+        self.keys = QKeySequenceEdit()
+        self.keys.setMaximumSequenceLength(1)
+        self.keys.setAccessibleName("New keys for the chosen action")
+        self.keys.setToolTip("Click here and press the keys")
+        self.keys.editingFinished.connect(self._assign)
+        self.no_keys = push_button("No keys", lambda: self._say(self._keys.assign(self._id(), "")))
+        self.own_keys = push_button("Default", lambda: self._say(self._keys.reset(self._id())))
+        self.own_keys.setToolTip("The keys that this action has of itself")
+        self.all_own = push_button("All defaults", lambda: self._say(self._keys.reset("*")))
+        self.message = plain_label(role="refused")
+        self._lay_out()
+        self._fill()
+
+    def set_theme(self, theme: Theme) -> None:
+        """Everything here has the colours of the application."""
+
+    def choose(self, name: str) -> None:
+        """Select the row of an action."""
+        for place in range(self.table.rowCount()):
+            item = self.table.item(place, 0)
+            if item is not None and item.data(_ID) == name:
+                self.table.selectRow(place)
+
+    def _keep_start(self) -> None:
+        self._settings.start = self.start.value()
+
+    def _keep_budget(self, share: int) -> None:
+        self._settings.budget = share
+        self._set_budget(share)
+
+    def _fill(self) -> None:
+        rows, chosen = self._keys.key_rows(), self._id()
+        self.table.setRowCount(len(rows))
+        for place, (name, text, keys) in enumerate(rows):
+            for column_, words in enumerate((text, keys)):
+                item = QTableWidgetItem(words)
+                item.setData(_ID, name)
+                item.setToolTip(tip(words))
+                self.table.setItem(place, column_, item)
+        self.choose(chosen)
+        self._show_chosen()
+
+    def _id(self) -> str:
+        items = self.table.selectedItems()
+        return str(items[0].data(_ID)) if items else ""
+
+    def _show_chosen(self) -> None:
+        name = self._id()
+        for part in (self.keys, self.no_keys, self.own_keys):
+            part.setEnabled(bool(name))
+        items = self.table.selectedItems()
+        text = items[1].text() if len(items) > 1 else ""
+        native = QKeySequence.SequenceFormat.NativeText
+        self.keys.setKeySequence(QKeySequence.fromString(text, native))
+
+    def _assign(self) -> None:
+        name = self._id()
+        portable = QKeySequence.SequenceFormat.PortableText
+        keys = self.keys.keySequence().toString(portable)
+        if name and keys:
+            self._say(self._keys.assign(name, keys))
+
+    def _say(self, refusal: str) -> None:
+        self.message.setText(refusal)
+        self.message.setVisible(bool(refusal))
+        self._fill()
+
+    def _lay_out(self) -> None:
+        self.message.hide()
+        window = Section("Window")
+        window.add("run at start", self.start, "Unless the command line names a configuration")
+        window.add("theme", self.theme)
+        window.add("numbers", self.numbers, "In panels, the status bar and the table of runs")
+        watching = Section("Watching")
+        about = (
+            "Per cent of the run's time that each probe may take while it trains: more brings "
+            "newer pictures and slower training"
+        )
+        watching.add("budget", self.budget, about)
+        heading = QLabel("Shortcuts")
+        heading.setProperty("role", "heading")
+        buttons = row((self.keys, 1), self.no_keys, self.own_keys, spacing=8)
+        form = QWidget()
+        parts = (window, watching, heading, self.table, buttons, self.message)
+        more = row(self.all_own, 1)
+        column(*parts, more, 1, into=form, margins=(16, 4, 16, 12), spacing=12)
+        column((scrolling(form), 1), into=self, spacing=0)
+
+
+def _table() -> QTableWidget:
+    table = QTableWidget(0, 2)
+    table.setAccessibleName("Actions and their keys")
+    table.setHorizontalHeaderLabels(["action", "keys"])
+    table.verticalHeader().hide()
+    table.verticalHeader().setDefaultSectionSize(_ROW)
+    table.setFrameShape(QFrame.Shape.NoFrame)
+    table.setShowGrid(False)
+    table.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+    table.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+    table.setTabKeyNavigation(False)
+    table.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    header = table.horizontalHeader()
+    header.setHighlightSections(False)
+    header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+    header.setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
+    table.setFixedHeight(_ROW * _ROWS)
+    return table

@@ -1,0 +1,101 @@
+"""The titles of a panel's charts as a slim row of tabs, where only one chart has room."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QTabBar, QWidget
+
+from dgn_viewer.plots.chart_frame import ChartStyle
+from dgn_viewer.plots.rich_text import TextStyle
+from dgn_viewer.scene.chart_layout import TAB_ROW
+from dgn_viewer.scene.typeset import html, plain
+
+_AROUND = 10.0  # left and right of a title
+_LEAST = 48.0
+
+
+class ChartTabs(QTabBar):
+    """Sets mathematics in its titles; `picked` tells the key of the chart that the user chose."""
+
+    picked = Signal(str)
+
+    def __init__(self, style: ChartStyle, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._style = style
+        self._titles: tuple[tuple[str, str], ...] = ()
+        self.setAccessibleName("Charts")
+        self.setExpanding(False)
+        self.setDrawBase(False)
+        self.setUsesScrollButtons(False)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setFixedHeight(round(TAB_ROW))
+        self.currentChanged.connect(self._on_current)
+
+    def show_titles(self, titles: tuple[tuple[str, str], ...], chosen: str) -> None:
+        """Keys and titles of the charts, and the key of the one that is shown."""
+        self.blockSignals(True)
+        if titles != self._titles:
+            self._titles = titles
+            while self.count() > len(titles):
+                self.removeTab(self.count() - 1)
+            for place, (_, title) in enumerate(titles):
+                if place == self.count():
+                    self.addTab("")
+                self.setTabText(place, plain(title))
+                self.setTabToolTip(place, html(title))
+        keys = [key for key, _ in titles]
+        self.setCurrentIndex(keys.index(chosen) if chosen in keys else 0)
+        self.blockSignals(False)
+
+    def set_style(self, style: ChartStyle) -> None:
+        self._style = style
+        self.update()
+
+    def tabSizeHint(self, index: int) -> QSize:
+        wanted = [self._wanted(title) for _, title in self._titles]
+        room, whole = float(self.width()), sum(wanted)
+        if whole > room and whole > 0:  # all give way alike, and none goes out of sight
+            wanted = [max(one * room / whole, _LEAST) for one in wanted]
+        width = int(wanted[index]) if index < len(wanted) else int(_LEAST)
+        return QSize(width, round(TAB_ROW))
+
+    def minimumTabSizeHint(self, index: int) -> QSize:
+        return QSize(int(_LEAST), round(TAB_ROW))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(int(_LEAST), round(TAB_ROW))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), self._style.colour("panel"))
+        painter.setPen(QPen(self._style.colour("line"), 1))
+        painter.drawLine(QPointF(0, self.height() - 1), QPointF(self.width(), self.height() - 1))
+        for place, (_, title) in enumerate(self._titles):
+            chosen = place == self.currentIndex()
+            self._paint_tab(painter, QRectF(self.tabRect(place)), title, chosen)
+        painter.end()
+
+    def _paint_tab(self, painter: QPainter, box: QRectF, title: str, chosen: bool) -> None:
+        type_ = self._type(chosen)
+        shown = type_.shortened(title, box.width() - _AROUND)
+        left = box.left() + (box.width() - type_.width(shown)) / 2
+        base = box.top() + (box.height() - 2 - type_.height) / 2 + type_.ascent
+        colour = self._style.colour("text" if chosen else "muted")
+        type_.paint(painter, QPointF(left, base), shown, colour)
+        if chosen:
+            foot = QRectF(box.left(), box.bottom() - 2, box.width(), 2)
+            painter.fillRect(foot, self._style.colour("accent"))
+            if self.hasFocus():
+                painter.setPen(QPen(self._style.colour("accent"), 1))
+                painter.drawRect(box.adjusted(1, 2, -2, -4))
+
+    def _wanted(self, title: str) -> float:
+        return max(self._type(True).width(title) + 2 * _AROUND, _LEAST)
+
+    def _type(self, chosen: bool) -> TextStyle:
+        return self._style.title if chosen else TextStyle(self._style.family, 12)
+
+    def _on_current(self, place: int) -> None:
+        if 0 <= place < len(self._titles):
+            self.picked.emit(self._titles[place][0])

@@ -1,0 +1,35 @@
+"""The accessible name of a widget that shows charts, made only where somebody listens."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QWidget
+
+from dgn_viewer.scene.chart_words import charts_in_words
+from dgn_viewer.scene.elements import Chart
+
+OFTEN = 1.0  # seconds between two names: nobody can listen faster
+
+
+class SpokenCharts:
+    """Names `widgets` by what the charts show, at most once a second."""
+
+    def __init__(self, *widgets: QWidget) -> None:
+        self._widgets = widgets
+        self._when = -OFTEN
+        for widget in widgets:
+            widget.setAccessibleName("Charts")
+
+    def show(self, charts: tuple[Chart, ...]) -> None:
+        """Say these, where a screen reader is there and has had its second."""
+        if QAccessible.isActive() and time.monotonic() - self._when >= OFTEN:
+            self.say(charts)
+
+    def say(self, charts: tuple[Chart, ...]) -> None:
+        self._when = time.monotonic()
+        words = charts_in_words(charts) or "Charts"
+        for widget in self._widgets:
+            if widget.accessibleName() != words:
+                widget.setAccessibleName(words)

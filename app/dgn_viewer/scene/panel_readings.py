@@ -1,0 +1,35 @@
+"""The readings that a panel is made of, and what they say of themselves: below it, in figures."""
+
+from __future__ import annotations
+
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.scene.panel_spec import PanelSpec, View
+
+SCORES = ("train_loss",)  # that is measured last, of a panel without probes
+
+
+def readings_of(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+    """The readings that the panel is made of, as far as they have come."""
+    found = (view.readings.get(probe) for probe in spec.probes)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def compared_readings(spec: PanelSpec, view: View) -> tuple[Reading, ...]:
+    """The readings of B that the panel is made of."""
+    known = view.compared.readings if view.compared is not None else {}
+    found = (known.get(probe) for probe in spec.probes)
+    return tuple(reading for reading in found if reading is not None)
+
+
+def before(spec: PanelSpec, view: View) -> str:
+    """'before FR-II': the picture is of the network as it was before this; '' where it is not."""
+    later = [view.outdated[name] for name in spec.probes or SCORES if name in view.outdated]
+    return f"before {later[0].label}" if later else ""
+
+
+def remarks(spec: PanelSpec, view: View) -> tuple[str, ...]:
+    """Of how many probe examples, exact or ±; of B, where it is not what is said of A."""
+    ours = [reading.remark for reading in readings_of(spec, view)]
+    theirs = [reading.remark for reading in compared_readings(spec, view)]
+    of_b = (f"B: {remark}" for remark in theirs if remark and remark not in ours)
+    return tuple(dict.fromkeys([*filter(None, ours), *of_b]))

@@ -1,0 +1,60 @@
+"""The events of a run by keyboard: the time axes show one after the other, a notice says each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.notices import Notice
+from dgn_viewer.scene.elements import Mark
+
+
+class EventWalk:
+    """Where one is among the events. `marks`: of the current run; `go_to`: shows a step on the
+    time axes.
+    """
+
+    def __init__(
+        self,
+        marks: Callable[[], tuple[Mark, ...]],
+        docks: PanelDocks,
+        go_to: Callable[[int], None],
+        tell: Callable[[Notice], None],
+    ) -> None:
+        self._marks, self._docks, self._go_to, self._tell = marks, docks, go_to, tell
+        self._step: int | None = None  # of the event that is shown
+
+    def go(self, way: int) -> None:
+        """Show the next event (way 1), the one before (way -1); from nowhere the first or last.
+
+        Events of the same step are one.
+        """
+        marks = sorted(self._marks(), key=lambda mark: mark.x)
+        steps = sorted({int(mark.x) for mark in marks})
+        if not steps:
+            self._say("No event yet: swaps, permutations, drops and dials become events.")
+            return
+        if self._step not in steps:
+            self._step = None
+        here = self._step
+        beyond = [one for one in steps if here is None or (one - here) * way > 0]
+        end = not beyond
+        step = steps[-1 if way > 0 else 0] if end else beyond[0 if way > 0 else -1]
+        self._step = step
+        self._go_to(step)
+        at_step = next(list(same) for x, same in groupby(marks, lambda m: int(m.x)) if x == step)
+        said = " ".join(mark.sentence or f"{mark.label}." for mark in at_step)
+        which = f"Event {steps.index(step) + 1:,} of {len(steps):,}, step {step:,}: {said}"
+        last = "last" if way > 0 else "first"
+        self._say(f"{which} It is the {last} one." if end else which)
+
+    def follow(self) -> None:
+        """Show all steps again, and go on showing them."""
+        self._step = None
+        for name in self._docks.visible():
+            self._docks.hosts[name].scene_view().follow_steps()
+        self._say("The time axes show all steps again and follow the run.")
+
+    def _say(self, words: str) -> None:
+        self._tell(Notice("info", words, listed=False))

@@ -1,0 +1,258 @@
+"""The export dialog: the figure as it will be, at its final size, and the fields that decide it.
+
+It shows the panels as they were when it was opened, while the window goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QGuiApplication, QImage, QPixmap
+from PySide6.QtWidgets import QDialog, QFileDialog, QLabel, QScrollArea, QWidget
+
+from dgn_engine.errors import UserError
+from dgn_viewer.figures.figure_style import TEXT, FigureStyle
+from dgn_viewer.figures.provenance import FigurePanel
+from dgn_viewer.notices import Notice
+from dgn_viewer.shell.export_form import KINDS, NUMBERS, ExportForm
+from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.widgets.layouts import column, open_at, plain_label, push_button, row, scrolling
+
+_PAUSE_MS = 150  # without a change before the preview is drawn
+_DPI = 96.0  # of a screen at 100 %: an inch of the figure is about an inch there
+_PAGE = 9.5  # inches that a page of paper has for its text
+_PREVIEW = "preview"
+Write = Callable[[Sequence[FigurePanel], Path, FigureStyle, bool], tuple[Path, ...]]
+
+
+class RememberedChoices(Protocol):
+    """What is kept from one export to the next."""
+
+    export_folder: str
+    export_choices: dict[str, Any]
+
+
+class ExportDialog(QDialog):
+    """Not modal: training and the panels go on behind it.
+
+    `capture` gives the panels as they are now; `empty`: titles of panels that show nothing.
+    """
+
+    def __init__(
+        self,
+        parent: QWidget,
+        capture: Callable[[], tuple[FigurePanel, ...]],
+        chosen: Sequence[str],
+        write: Write,
+        settings: RememberedChoices,
+        thread: FigureThread,
+        tell: Callable[[Notice], None],
+        empty: Sequence[str] = (),
+    ) -> None:
+        super().__init__(parent)
+        self.setObjectName("export_dialog")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._capture, self._write, self._tell = capture, write, tell
+        self._settings, self._thread, self._empty = settings, thread, tuple(empty)
+        self._chosen = tuple(chosen)
+        self._panels: tuple[FigurePanel, ...] = ()
+        self._named: tuple[str, ...] = ()
+        self._closed = False  # what is still being written says so in a notice only
+        self.form = ExportForm()
+        self.form.remember(settings.export_choices)
+        self.picture = QLabel()
+        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.picture.setAccessibleName("Preview of the figure")
+        self.said = plain_label(selectable=True)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(_PAUSE_MS)
+        self._pause.timeout.connect(self._draw)
+        self._lay_out()
+        self.form.changed.connect(self._on_change)
+        self.take_newest()
+
+    def take_newest(self) -> None:
+        """Show the panels as they are now."""
+        try:
+            self._panels = self._capture()
+        except UserError as refusal:
+            self._say(str(refusal), "refused")
+            return
+        self.form.offer(self._panels, self.form.chosen() or self._chosen)
+        self._named = ()
+        self._on_change()
+
+    def save(self) -> QFileDialog | None:
+        """Ask for a name; the file is written in the thread of figures."""
+        return self._ask(self.form.kind)
+
+    def save_script(self) -> QFileDialog | None:
+        return self._ask("py")
+
+    def copy(self) -> None:
+        """Put the preview on the clipboard, at the resolution of a PNG."""
+        try:
+            panels, style = self._wanted()
+        except UserError as refusal:
+            self._say(str(refusal), "refused")
+            return
+
+        def done(result: Any) -> None:
+            if self._took(result):
+                QGuiApplication.clipboard().setImage(QImage.fromData(result))
+                self._say("The figure is on the clipboard.")
+
+        self._thread.ask(lambda: _png(panels, style, style.dpi), done)
+
+    def done(self, result: int) -> None:
+        """Remember the choices; a preview in progress is dropped, a file is written to its end."""
+        self._closed = True
+        self._settings.export_choices = self.form.choices()
+        self._pause.stop()
+        self._thread.forget(_PREVIEW)
+        super().done(result)
+
+    # Inside
+
+    def _lay_out(self) -> None:
+        sheet = QScrollArea()
+        sheet.setWidget(self.picture)
+        sheet.setWidgetResizable(True)
+        form = scrolling(self.form)
+        form.setFixedWidth(300)
+        newest = push_button(
+            "Take the newest", self.take_newest, about="Show the panels as they are now"
+        )
+        copy = push_button("Copy", self.copy, about="Copy the figure as an image")
+        script = push_button(
+            "Save script…", self.save_script, about="Python that redraws it with matplotlib alone"
+        )
+        save = push_button("Save…", self.save, role="primary")
+        save.setDefault(True)
+        buttons = row(newest, 1, copy, script, save, spacing=8)
+        body = row((sheet, 1), form, spacing=12)
+        column(body, self.said, buttons, into=self, margins=(12, 12, 12, 12), spacing=8)
+        open_at(self, 1000, 660)
+
+    def _wanted(self) -> tuple[list[FigurePanel], FigureStyle]:
+        names = self.form.require_panels()
+        return [panel for panel in self._panels if panel.name in names], self.form.figure_style()
+
+    def _on_change(self) -> None:
+        names = self.form.chosen()
+        if names != self._named:
+            self._named = names
+            self.form.offer_names([panel for panel in self._panels if panel.name in names])
+        steps = {panel.context.step for panel in self._panels if panel.name in names}
+        titles = [panel.context.title for panel in self._panels if panel.name in names]
+        what = titles[0] if len(titles) == 1 else f"{len(titles)} panels"
+        step = f" · step {max(steps):,}" if steps else ""
+        self.setWindowTitle(f"Export {what}{step}")
+        self._pause.start()
+
+    def _draw(self) -> None:
+        try:
+            panels, style = self._wanted()
+        except UserError as refusal:
+            self._thread.forget(_PREVIEW)
+            self._say(str(refusal), "refused")
+            return
+        if self.form.apart:
+            panels = panels[:1]
+        ratio = self.devicePixelRatio()
+
+        def done(result: Any) -> None:
+            if self._took(result):
+                pixmap = QPixmap()
+                pixmap.loadFromData(result, "PNG")
+                pixmap.setDevicePixelRatio(ratio)
+                self.picture.setPixmap(pixmap)
+                self._say(self._in_words(panels, style, pixmap))
+
+        self._thread.ask(lambda: _png(panels, style, _DPI * ratio), done, _PREVIEW)
+
+    def _in_words(self, panels: Sequence[FigurePanel], style: FigureStyle, shown: QPixmap) -> str:
+        if self.form.kind in NUMBERS:
+            return "The file holds the numbers of the panels, whatever the figure looks like."
+        high = shown.height() / shown.devicePixelRatio() / _DPI
+        words = f"{style.width:g} × {high:.2f} in, words of {style.size:g} and {style.small:g} pt."
+        if high > _PAGE:
+            words += f" That is higher than a page; a width of {TEXT:g} in needs less."
+        if self.form.apart and len(self.form.chosen()) > 1:
+            words += f" The first of {len(self.form.chosen())} files is shown."
+        return f"{words} Nothing to show in {', '.join(self._empty)}." if self._empty else words
+
+    def _ask(self, kind: str) -> QFileDialog | None:
+        try:
+            panels, style = self._wanted()
+        except UserError as refusal:
+            self._say(str(refusal), "refused")
+            return None
+        apart = self.form.apart
+        step = max(panel.context.step for panel in panels)
+        name = panels[0].name if len(panels) == 1 else "dgn"
+        dialog = QFileDialog(self, "Save", self._settings.export_folder)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        kinds = {kind: KINDS[kind], **KINDS}
+        filters = {f"{words} (*.{ending})": ending for ending, words in kinds.items()}
+        dialog.setNameFilters(list(filters))
+        dialog.setDefaultSuffix(kind)
+        dialog.filterSelected.connect(lambda words: dialog.setDefaultSuffix(filters[words]))
+        dialog.selectFile(f"{name}-step{step}")
+        dialog.fileSelected.connect(lambda path: self._save(panels, Path(path), style, apart))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def _save(
+        self, panels: Sequence[FigurePanel], path: Path, style: FigureStyle, apart: bool
+    ) -> None:
+        def done(result: Any) -> None:
+            if self._took(result, tell=True):
+                self._settings.export_folder = str(path.parent)
+                words = _saved(result, self._empty)
+                self._say(words)
+                self._tell(Notice("info", words))
+
+        self._say(f"{path.name} is being written …")
+        self._thread.ask(lambda: self._write(panels, path, style, apart), done)
+
+    def _took(self, result: Any, tell: bool = False) -> bool:
+        """Whether there is a result; what the user can mend is said, a fault is raised here."""
+        if isinstance(result, UserError):
+            self._say(str(result), "refused")
+            if tell:
+                self._tell(Notice("refused", str(result)))
+            return False
+        if isinstance(result, Exception):
+            raise result
+        return True
+
+    def _say(self, words: str, role: str = "muted") -> None:
+        if self._closed:
+            return
+        self.said.setText(words)
+        if self.said.property("role") != role:
+            self.said.setProperty("role", role)
+            self.said.style().unpolish(self.said)
+            self.said.style().polish(self.said)
+
+
+def _png(panels: Sequence[FigurePanel], style: FigureStyle, dpi: float) -> bytes:
+    # matplotlib costs a quarter of a second: it is loaded in the thread of figures.
+    from dgn_viewer.figures.save_figure import page_bytes
+
+    return page_bytes(panels, "png", style, dpi)
+
+
+def _saved(files: Sequence[Path], skipped: Sequence[str]) -> str:
+    folder = files[0].parent
+    if len(files) == 1:
+        words = f"{files[0].name} saved in {folder}."
+    else:
+        words = f"{len(files)} files saved in {folder}: {files[0].name} and others."
+    return f"{words} Nothing to show in {', '.join(skipped)}." if skipped else words

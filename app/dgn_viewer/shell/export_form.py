@@ -1,0 +1,217 @@
+"""The form of the export dialog: which panels, how large, which words, what kind of file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QCheckBox, QLineEdit, QWidget
+
+from dgn_engine.errors import UserError
+from dgn_viewer.figures.figure_style import (
+    COLUMN,
+    LEAST_DPI,
+    LEAST_FONT,
+    LEAST_HEIGHT,
+    LEAST_WIDTH,
+    MOST_DPI,
+    MOST_FONT,
+    MOST_HEIGHT,
+    MOST_WIDTH,
+    TEXT,
+    FigureStyle,
+    curve_names,
+)
+from dgn_viewer.figures.provenance import FigurePanel
+from dgn_viewer.scene.typeset import plain
+from dgn_viewer.widgets.form_fields import PickBox
+from dgn_viewer.widgets.form_section import Section
+from dgn_viewer.widgets.integer_field import IntegerField
+from dgn_viewer.widgets.layouts import column
+from dgn_viewer.widgets.number_field import NumberField
+
+KINDS = {
+    "pdf": "PDF figure",
+    "svg": "SVG figure",
+    "png": "PNG figure",
+    "pgf": "PGF for LaTeX",
+    "py": "Python script and its NPZ",
+    "npz": "NumPy arrays",
+    "csv": "CSV, a file for each chart",
+}
+NUMBERS = ("npz", "csv")
+_WIDTHS = (("column", f"Column, {COLUMN:g} in"), ("text", f"Page, {TEXT:g} in"), ("free", "Free"))
+_TOGETHER = (("page", "On one page"), ("apart", "A file each"))
+_FIXED = {"column": COLUMN, "text": TEXT}
+_RUNGS = tuple(half / 2 for half in range(2, 20))
+_MOST_NAMES = 64  # of renamed curves that are remembered
+
+
+class ExportForm(QWidget):
+    """Fields of one export. `changed`: the figure would look otherwise."""
+
+    changed = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._panels: dict[str, QCheckBox] = {}
+        self._names: dict[str, QLineEdit] = {}
+        self._renamed: dict[str, str] = {}  # also of curves that are not shown now
+        self._which = Section("Panels")
+        self._apart = PickBox(_TOGETHER)
+        size, words, file = Section("Size"), Section("Words"), Section("File")
+        self._legend = Section("Names of curves")
+        self._width = PickBox(_WIDTHS)
+        self._inches = NumberField(LEAST_WIDTH, MOST_WIDTH, rungs=_RUNGS, unit="in")
+        self._height = NumberField(
+            LEAST_HEIGHT, MOST_HEIGHT, rungs=_RUNGS, unit="in", no_limit="as needed"
+        )
+        self._font = NumberField(LEAST_FONT, MOST_FONT, rungs=_RUNGS, unit="pt", no_limit="usual")
+        self._caption, self._letters = QCheckBox("Caption"), QCheckBox("Letters")
+        self._kind = PickBox(list(KINDS.items()))
+        self._dpi = IntegerField(LEAST_DPI, MOST_DPI)
+        size.add("Width", self._width)
+        size.add("Inches", self._inches, "Of the whole figure, at its size on the page")
+        size.add("Height", self._height, "As needed: as high as its charts and words")
+        size.add("Font", self._font, "Of titles and labels; usual: 8 pt in a column, 9 in a page")
+        words.add("", self._caption, "Panel, step, data, network and seed; facts; notes")
+        words.add("", self._letters, "(a), (b) … before panels, or before the charts of one")
+        file.add("Kind", self._kind)
+        file.add("Resolution", self._dpi, "Dots an inch of a PNG")
+        self._dpi.setSuffix(" dpi")
+        parts = (self._which, size, words, self._legend, file)
+        column(*parts, 1, into=self, margins=(0, 0, 8, 0), spacing=12)
+        self._connect()
+        self.remember({})
+
+    def offer(self, panels: Sequence[FigurePanel], chosen: Iterable[str]) -> None:
+        """Offer these panels and the names of their curves."""
+        together = self._apart.value()
+        self._which.clear()
+        self._panels = {}
+        for panel in panels:
+            box = QCheckBox(panel.context.title)
+            box.setChecked(panel.name in chosen)
+            box.toggled.connect(self._on_panels)
+            self._which.add("", box, f"As it is at step {panel.context.step:,}")
+            self._panels[panel.name] = box
+        self._apart = PickBox(_TOGETHER)
+        self._apart.pick(together)
+        self._apart.currentIndexChanged.connect(self.changed)
+        self._which.add("Several", self._apart)
+        self._which.show_row(self._apart, len(self.chosen()) > 1)
+
+    def offer_names(self, panels: Sequence[FigurePanel]) -> None:
+        """A row for each curve of the chosen panels that has a name."""
+        self._legend.clear()
+        self._names = {}
+        for name in curve_names([panel.scene for panel in panels]):
+            line = QLineEdit(self._renamed.get(name, name))
+            line.setPlaceholderText("no name")
+            line.setAccessibleName(f"Name of the curve {plain(name)}")
+            line.textEdited.connect(lambda text, name=name: self._rename(name, text))
+            self._legend.add(plain(name), line, "Mathematics between dollars, as in TeX")
+            self._names[name] = line
+        self._legend.setVisible(bool(self._names))
+
+    def chosen(self) -> tuple[str, ...]:
+        return tuple(name for name, box in self._panels.items() if box.isChecked())
+
+    @property
+    def kind(self) -> str:
+        return self._kind.value()
+
+    @property
+    def apart(self) -> bool:
+        return self._apart.value() == "apart"
+
+    def figure_style(self) -> FigureStyle:
+        """What is filled in; raises `UserError`."""
+        return FigureStyle(
+            width=_FIXED.get(self._width.value(), self._inches.value()),
+            height=self._height.value(),
+            font=self._font.value(),
+            dpi=self._dpi.value(),
+            caption=self._caption.isChecked(),
+            letters=self._letters.isChecked(),
+            legend=tuple(
+                (name, self._renamed[name])
+                for name in self._names
+                if self._renamed.get(name, name) != name
+            ),
+        )
+
+    def choices(self) -> dict[str, Any]:
+        """What is filled in, for the next time."""
+        return {
+            "width": self._width.value(),
+            "inches": self._inches.value(),
+            "height": self._height.value(),
+            "font": self._font.value(),
+            "dpi": self._dpi.value(),
+            "caption": self._caption.isChecked(),
+            "letters": self._letters.isChecked(),
+            "kind": self.kind,
+            "together": self._apart.value(),
+            "names": dict(list(self._renamed.items())[-_MOST_NAMES:]),
+        }
+
+    def remember(self, choices: Mapping[str, Any]) -> None:
+        """Fill in what was chosen before; what makes no sense is as at first."""
+        width, kind = str(choices.get("width")), str(choices.get("kind"))
+        self._width.pick(width if width in dict(_WIDTHS) else "column")
+        self._kind.pick(kind if kind in KINDS else "pdf")
+        for name, field, default in (
+            ("inches", self._inches, 5.5),
+            ("height", self._height, 0.0),
+            ("font", self._font, 0.0),
+        ):
+            value = choices.get(name, default)
+            known = isinstance(value, int | float) and not isinstance(value, bool)
+            field.show_value(float(value) if known else default)
+        dpi = choices.get("dpi", 300)
+        self._dpi.setValue(dpi if isinstance(dpi, int) and 0 < dpi < 10_000 else 300)
+        self._caption.setChecked(choices.get("caption", True) is not False)
+        self._letters.setChecked(choices.get("letters") is True)
+        self._apart.pick("apart" if choices.get("together") == "apart" else "page")
+        names = choices.get("names")
+        self._renamed = {
+            str(name): text
+            for name, text in (names.items() if isinstance(names, dict) else ())
+            if isinstance(text, str)
+        }
+        self._show_rows()
+
+    def require_panels(self) -> tuple[str, ...]:
+        """The chosen panels; raises `UserError` where there is none."""
+        names = self.chosen()
+        if not names:
+            raise UserError("No panel is chosen; tick at least one.")
+        return names
+
+    def _connect(self) -> None:
+        for field in (self._inches, self._height, self._font, self._dpi):
+            field.valueChanged.connect(self.changed)
+        for box in (self._caption, self._letters):
+            box.toggled.connect(self.changed)
+        for pick in (self._width, self._kind):
+            pick.currentIndexChanged.connect(self._show_rows)
+            pick.currentIndexChanged.connect(self.changed)
+
+    def _show_rows(self) -> None:
+        """Inches of a free width only, dots of a PNG only."""
+        size, file = self._inches.parentWidget(), self._dpi.parentWidget()
+        if isinstance(size, Section):
+            size.show_row(self._inches, self._width.value() == "free")
+        if isinstance(file, Section):
+            file.show_row(self._dpi, self.kind in ("png", "py"))
+
+    def _on_panels(self) -> None:
+        self._which.show_row(self._apart, len(self.chosen()) > 1)
+        self.changed.emit()
+
+    def _rename(self, name: str, text: str) -> None:
+        self._renamed.pop(name, None)
+        self._renamed[name] = text
+        self.changed.emit()

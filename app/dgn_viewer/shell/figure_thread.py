@@ -1,0 +1,91 @@
+"""Figures are drawn in a thread that touches no Qt; the window takes what is ready."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from PySide6.QtCore import QObject, QTimer
+
+_LOOK_MS = 15
+_PATIENCE = 30.0  # seconds that a figure may take to end
+
+
+@dataclass
+class _FigureJob:
+    make: Callable[[], Any]
+    done: Callable[[Any], object]
+    kind: str
+    result: Any = None
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        try:
+            self.result = self.make()
+        except Exception as error:  # it belongs to the thread of the window
+            self.result = error
+        finally:
+            self.ended.set()
+
+
+class FigureThread(QObject):
+    """Carries out one job after the other; each in a thread that ends with it."""
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._waiting: deque[_FigureJob] = deque()
+        self._job: _FigureJob | None = None
+        self._thread: threading.Thread | None = None
+        self._look = QTimer(self)
+        self._look.setInterval(_LOOK_MS)
+        self._look.timeout.connect(self._take)
+
+    @property
+    def busy(self) -> bool:
+        return self._job is not None
+
+    def ask(self, make: Callable[[], Any], done: Callable[[Any], object], kind: str = "") -> None:
+        """Have `make` called in a thread, and `done` here with what it gave or the exception.
+
+        Of the waiting jobs of one `kind` only the newest is carried out.
+        """
+        if kind:
+            self.forget(kind)
+        self._waiting.append(_FigureJob(make, done, kind))
+        self._next()
+
+    def forget(self, kind: str) -> None:
+        """Drop what waits of a kind; the result of one in progress is dropped too."""
+        self._waiting = deque(job for job in self._waiting if job.kind != kind)
+        if self._job is not None and self._job.kind == kind:
+            self._job.done = lambda _: None
+
+    def close(self) -> None:
+        """Wait for the job in progress; no other is begun."""
+        self._waiting.clear()
+        self._look.stop()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
+        self._job = self._thread = None
+
+    def _next(self) -> None:
+        if self._job is not None or not self._waiting:
+            return
+        self._job = self._waiting.popleft()
+        self._thread = threading.Thread(target=self._job.run, name="dgn-figure", daemon=True)
+        self._thread.start()
+        self._look.start()
+
+    def _take(self) -> None:
+        job = self._job
+        if job is None or not job.ended.is_set():
+            return
+        assert self._thread is not None
+        self._thread.join()
+        self._job = self._thread = None
+        self._look.stop()
+        self._next()
+        job.done(job.result)

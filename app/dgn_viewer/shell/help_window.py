@@ -1,0 +1,187 @@
+"""The guide in a window of its own: a contents list, a search field and the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QTextBlock, QTextCursor
+from PySide6.QtWidgets import (
+    QLineEdit,
+    QSplitter,
+    QTextBrowser,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QWidget,
+)
+
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, open_at
+
+GUIDE = "guide.md"
+_SIZE = (960, 720)
+_CONTENTS = 240
+_HEADING = re.compile(r"(#{1,3}) +(.+?) *$")
+
+
+@dataclass(frozen=True)
+class Heading:
+    level: int
+    text: str
+
+
+def documents() -> Path:
+    """The folder of the documents: in the package where it was installed, else in the sources."""
+    inside = Path(str(files("dgn_resources"))) / "docs"
+    return inside if inside.is_dir() else inside.parents[2] / "docs"
+
+
+def headings(markdown: str) -> Iterator[Heading]:
+    """The headings of a document, outside blocks of code."""
+    code = False
+    for line in markdown.splitlines():
+        if line.startswith("```"):
+            code = not code
+        elif not code and (found := _HEADING.match(line)):
+            yield Heading(len(found[1]), found[2].replace("`", ""))
+
+
+class HelpWindow(QWidget):
+    """Nothing in it waits or is modal; links lead to our documents here, others to the browser."""
+
+    def __init__(self, window: QWidget, theme: Theme) -> None:
+        super().__init__(window, Qt.WindowType.Window)
+        self.setWindowTitle("User guide")
+        open_at(self, *_SIZE)
+        self._theme = theme
+        self._name = ""
+        self.contents = QTreeWidget()
+        self.contents.setHeaderHidden(True)
+        self.contents.setAccessibleName("Contents")
+        self.contents.setRootIsDecorated(False)
+        self.contents.setIndentation(12)
+        self.contents.setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.contents.currentItemChanged.connect(self._on_chosen)
+        self.search = QLineEdit()
+        self.search.setPlaceholderText("Find in this document")
+        self.search.setAccessibleName("Find in this document")
+        self.search.setToolTip("Enter: the next place")
+        self.search.returnPressed.connect(self.find_next)
+        self.text = QTextBrowser()
+        self.text.setAccessibleName("Document")
+        self.text.setOpenLinks(False)
+        self.text.anchorClicked.connect(self._follow)
+        self.text.document().setDocumentMargin(16)
+        left = QWidget()
+        column(self.search, (self.contents, 1), into=left, margins=(8, 8, 4, 8), spacing=8)
+        parts = QSplitter(Qt.Orientation.Horizontal)
+        parts.addWidget(left)
+        parts.addWidget(self.text)
+        parts.setStretchFactor(1, 1)
+        parts.setSizes([_CONTENTS, _SIZE[0] - _CONTENTS])
+        column((parts, 1), into=self)
+
+    def open(self, name: str = GUIDE) -> None:
+        """Show a document, at its beginning where it was not shown before."""
+        if name != self._name:
+            self._read(name)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+        self.search.setFocus()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        if self._name:
+            self._read(self._name)
+
+    def find_next(self) -> bool:
+        """Go to the next place with these words, from the beginning after the last; whether there
+        is one."""
+        words = self.search.text()
+        if not words:
+            return False
+        if self.text.find(words):
+            return True
+        self.text.moveCursor(QTextCursor.MoveOperation.Start)
+        return self.text.find(words)
+
+    def _read(self, name: str) -> None:
+        try:
+            markdown = (documents() / name).read_text(encoding="utf-8")
+        except OSError as error:
+            markdown = f"# {name}\n\nIt cannot be read: {error.strerror}."
+        self._name = name
+        self.text.setMarkdown(markdown)
+        self._space_out()
+        self.contents.clear()
+        above: list[QTreeWidgetItem] = []
+        for place, heading in enumerate(headings(markdown)):
+            item = QTreeWidgetItem([heading.text])
+            item.setToolTip(0, heading.text)
+            item.setData(0, Qt.ItemDataRole.UserRole, place)
+            del above[max(heading.level - 1, 0) :]
+            if above:
+                above[-1].addChild(item)
+            else:
+                self.contents.addTopLevelItem(item)
+            above.append(item)
+        self.contents.expandAll()
+
+    def _space_out(self) -> None:
+        """Room between paragraphs and lines, as for reading."""
+        cursor = QTextCursor(self.text.document())
+        block = self.text.document().begin()
+        while block.isValid():
+            form = block.blockFormat()
+            form.setLineHeight(125.0, 1)  # per cent: QTextBlockFormat.ProportionalHeight
+            if block.blockFormat().headingLevel():
+                form.setTopMargin(18.0)
+            form.setBottomMargin(6.0)
+            cursor.setPosition(block.position())
+            cursor.setBlockFormat(form)
+            block = block.next()
+        self.text.moveCursor(QTextCursor.MoveOperation.Start)
+
+    def _on_chosen(self, item: QTreeWidgetItem | None) -> None:
+        if item is None:
+            return
+        blocks = list(self._headed())
+        place = int(item.data(0, Qt.ItemDataRole.UserRole))
+        if place < len(blocks):
+            self._show_block(blocks[place])
+
+    def _show_block(self, block: QTextBlock) -> None:
+        cursor = QTextCursor(block)
+        self.text.setTextCursor(cursor)
+        top = self.text.cursorRect(cursor).top()
+        bar = self.text.verticalScrollBar()
+        bar.setValue(bar.value() + top - 8)
+
+    def _headed(self) -> Iterator[QTextBlock]:
+        block = self.text.document().begin()
+        while block.isValid():
+            if block.blockFormat().headingLevel() in (1, 2, 3):
+                yield block
+            block = block.next()
+
+    def _follow(self, link: QUrl) -> None:
+        name = Path(link.path()).name
+        if not link.scheme() and name.endswith(".md") and (documents() / name).is_file():
+            self.open(name)
+        elif not link.scheme() and link.fragment():
+            self._to_anchor(link.fragment())
+        elif link.scheme() in ("http", "https"):
+            QDesktopServices.openUrl(link)
+
+    def _to_anchor(self, anchor: str) -> None:
+        """The heading whose words make this anchor ('#events')."""
+        for block in self._headed():
+            words = re.sub(r"[^\w\- ]", "", block.text().casefold()).replace(" ", "-")
+            if words == anchor:
+                self._show_block(block)
+                return

@@ -1,0 +1,202 @@
+"""The line of the status bar that says what happened: one notice, its buttons, the way to all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QMouseEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QLabel,
+    QPushButton,
+    QToolButton,
+    QWidget,
+)
+
+from dgn_viewer.notices import Kind, NoticeButton, Notices, Told
+from dgn_viewer.style.stylesheet import icon, mixed
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.elided_label import ElidedLabel
+from dgn_viewer.widgets.layouts import push_button, row
+
+ICONS: dict[Kind, str] = {"info": "about", "refused": "warning", "failed": "warning"}
+_KINDS: dict[Kind, str] = {"info": "Notice", "refused": "Refused", "failed": "Failed"}
+
+
+def colour_of(kind: Kind, theme: Theme) -> str:
+    """The colour of a notice's icon and edge."""
+    return theme.accent if kind == "info" else theme.refused
+
+
+def announce(widget: QWidget, words: str, urgent: bool) -> None:
+    """Let screen readers say this; `urgent`: at once."""
+    event = QAccessibleAnnouncementEvent(widget, words)
+    polite = QAccessible.AnnouncementPoliteness
+    event.setPoliteness(polite.Assertive if urgent else polite.Polite)
+    QAccessible.updateAccessibility(event)
+
+
+class AnswerRow(QWidget):
+    """Buttons side by side that come and go with what they are about."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buttons: list[QPushButton] = []
+        self._row = row(0, into=self, spacing=4)
+
+    def put(self, buttons: list[QPushButton]) -> None:
+        """Show these in the place of those before."""
+        for old in self.buttons:
+            self._row.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self.buttons = buttons
+        for place, button in enumerate(buttons):
+            self._row.insertWidget(place, button)
+        self.setVisible(bool(buttons))
+
+
+def answers(notices: Notices, entry: Told) -> list[QPushButton]:
+    """A button for each thing that can still be done about a notice."""
+    return [
+        push_button(button.text, _answering(notices, entry, button), "small")
+        for button in notices.buttons(entry)
+    ]
+
+
+def _answering(notices: Notices, entry: Told, button: NoticeButton) -> Callable[[], None]:
+    """What a button of a notice does when it is pressed."""
+
+    def take() -> None:
+        focused = QApplication.focusWidget()
+        if focused is not None:  # the button goes
+            focused.window().setFocus(Qt.FocusReason.OtherFocusReason)
+        notices.take(entry, button)
+
+    return take
+
+
+class _Sentence(ElidedLabel):
+    """The text of the notice; a click opens the list at it."""
+
+    clicked = Signal()
+
+    def __init__(self) -> None:
+        super().__init__("", least=60)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self.clicked.emit()
+
+
+class NoticeLine(QFrame):
+    """Shows the newest open notice; nothing where there is none but the button of the list."""
+
+    def __init__(self, notices: Notices) -> None:
+        super().__init__()
+        self.setObjectName("notice_line")
+        self._notices = notices
+        self._entry: Told | None = None
+        self._showing: tuple[object, ...] = ()
+        self._theme = LIGHT
+        self._icon = QLabel()
+        self.sentence = _Sentence()
+        self.more = self._tool("", "Open the list of notices")
+        self.more.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
+        self.details = QPushButton("Details")
+        self.close_button = self._tool("×", "Close this notice; the list keeps it")
+        self.list_button = self._tool("", "Recent notices")
+        self.details.setProperty("role", "small")
+        self._answers = AnswerRow()
+        row(
+            self._icon, (self.sentence, 1), self.more, self._answers, self.details,
+            self.close_button, self.list_button, into=self, margins=(6, 0, 2, 0), spacing=4,
+        )  # fmt: skip
+        for opener in (self.sentence.clicked, self.more.clicked, self.details.clicked):
+            opener.connect(self._open_list)
+        self.list_button.clicked.connect(lambda: notices.list_wanted.emit(None))
+        self.close_button.clicked.connect(self._close)
+        notices.held = self.underMouse
+        notices.changed.connect(self.renew)
+        notices.told.connect(self._announce)
+        self.set_theme(LIGHT)
+        self.renew()
+
+    @property
+    def entry(self) -> Told | None:
+        """The notice that is shown."""
+        return self._entry
+
+    def offers(self) -> list[QPushButton]:
+        """The buttons of what can be done about the notice."""
+        return self._answers.buttons
+
+    def renew(self) -> None:
+        """Show what is to be shown now."""
+        entry = self._notices.shown()
+        buttons = self._notices.buttons(entry) if entry is not None else ()
+        behind = self._notices.behind()
+        showing = (entry, behind, tuple(button.text for button in buttons))
+        if showing == self._showing:
+            return
+        self._entry, self._showing = entry, showing
+        self._answers.put([] if entry is None else answers(self._notices, entry))
+        for part in (self._icon, self.sentence, self.close_button):
+            part.setVisible(entry is not None)
+        self.more.setVisible(behind > 0)
+        self.more.setText(f"{behind} more")
+        self.details.setVisible(entry is not None and bool(entry.notice.details))
+        self.sentence.say(entry.notice.text if entry is not None else "")
+        self.sentence.setAccessibleName(self._spoken(entry) if entry is not None else "No notice")
+        self._paint()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.list_button.setIcon(icon("more", theme, colour=theme.muted))
+        self._paint()
+
+    # Inside
+
+    @staticmethod
+    def _tool(text: str, about: str) -> QToolButton:
+        button = QToolButton()
+        button.setText(text)
+        button.setToolTip(about)
+        button.setAccessibleName(about)
+        button.setIconSize(QSize(14, 14))
+        return button
+
+    def _close(self) -> None:
+        if self._entry is not None:
+            self._notices.close(self._entry)
+
+    def _open_list(self) -> None:
+        self._notices.list_wanted.emit(self._entry)
+
+    def _announce(self, entry: Told) -> None:
+        announce(self.sentence, self._spoken(entry), entry.notice.kind != "info")
+
+    @staticmethod
+    def _spoken(entry: Told) -> str:
+        return f"{_KINDS[entry.notice.kind]}: {entry.notice.text}"
+
+    def _paint(self) -> None:
+        """An offer is tinted with the accent, trouble has its colour at its edge."""
+        entry, theme = self._entry, self._theme
+        if entry is None:
+            self.setStyleSheet("#notice_line { background: transparent; border: none; }")
+            return
+        colour = colour_of(entry.notice.kind, theme)
+        share = 0.22 if _offers(entry) else 0.0 if entry.notice.kind == "info" else 0.08
+        self._icon.setPixmap(icon(ICONS[entry.notice.kind], theme, colour=colour).pixmap(14, 14))
+        self.setStyleSheet(
+            f"#notice_line {{ background: {mixed(theme.window, colour, share)}; border: none; "
+            f"border-left: 3px solid {colour}; }} #notice_line QLabel {{ color: {theme.text}; }} "
+            "#notice_line QToolButton { font-size: 12px; }"
+        )
+
+
+def _offers(entry: Told | None) -> bool:
+    return entry is not None and bool(entry.notice.offers)

@@ -1,0 +1,202 @@
+"""The list of the last notices, opened by the user: when, what, and what can still be done."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtGui import QFontDatabase, QGuiApplication, QKeyEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QLabel,
+    QPlainTextEdit,
+    QPushButton,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from dgn_viewer.notices import Notices, Told
+from dgn_viewer.shell.notice_line import ICONS, AnswerRow, answers, colour_of
+from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.theme import LIGHT, Theme
+from dgn_viewer.widgets.layouts import breakable, column, plain_label, push_button, row, scrolling
+
+_WIDTH, _HEIGHT = 600, 420
+_MARGIN = 8
+
+
+class NoticeRow(QFrame):
+    """One notice: time, kind, text, step, and buttons that would still do what they say."""
+
+    def __init__(self, entry: Told, notices: Notices, theme: Theme) -> None:
+        super().__init__()
+        self.entry = entry
+        self._notices = notices
+        self._names: tuple[str, ...] = ("not yet",)
+        step = "" if entry.step is None else f"\nstep {entry.step:,}"
+        when = QLabel(f"{entry.time}{step}")
+        when.setProperty("role", "small")
+        self._icon = QLabel()
+        self.label = plain_label(breakable(entry.notice.text), selectable=True)
+        self.label.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.setAccessibleName(f"{entry.time}, {entry.notice.kind}: {entry.notice.text}")
+        top = Qt.AlignmentFlag.AlignTop
+        headline = row((self.label, 1), spacing=8)
+        headline.insertWidget(0, self._icon, 0, top)
+        headline.insertWidget(0, when, 0, top)
+        self.details = QPlainTextEdit(entry.notice.details)
+        self.details.setReadOnly(True)
+        self.details.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
+        self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self.details.setFixedHeight(150)
+        self.details.hide()
+        self._buttons = AnswerRow()
+        column(headline, self._buttons, self.details, into=self, margins=(8, 4, 8, 4), spacing=2)
+        self.set_theme(theme)
+        self.renew()
+
+    def buttons(self) -> dict[str, QPushButton]:
+        """The buttons by their text."""
+        return {button.text(): button for button in self._buttons.buttons}
+
+    def renew(self) -> None:
+        """Show the buttons that still mean something."""
+        step = self._notices.leads_to(self.entry)
+        offers = self._notices.buttons(self.entry)
+        details = bool(self.entry.notice.details)
+        names = (*(offer.text for offer in offers), str(step), str(details))
+        if names == self._names:
+            return
+        self._names = names
+        buttons = answers(self._notices, self.entry)
+        if step is not None:
+            tip = "Show this step on the time axes"
+            buttons.append(push_button("Go to step", self._go_to_step, "small", tip))
+        if details:
+            buttons.append(push_button("Details", self.show_details, "small"))
+            buttons.append(push_button("Copy", self._copy, "small"))
+        self._buttons.put(buttons)
+
+    def show_details(self) -> None:
+        """Show the traceback, or put it away."""
+        self.details.setVisible(self.details.isHidden())
+
+    def set_theme(self, theme: Theme) -> None:
+        kind = self.entry.notice.kind
+        self._icon.setPixmap(icon(ICONS[kind], theme, colour=colour_of(kind, theme)).pixmap(14, 14))
+
+    def _go_to_step(self) -> None:
+        step = self._notices.leads_to(self.entry)
+        if step is not None:
+            self._notices.step_wanted.emit(step)
+
+    def _copy(self) -> None:
+        notice = self.entry.notice
+        QGuiApplication.clipboard().setText(f"{notice.text}\n\n{notice.details}")
+
+
+class NoticeList(QFrame):
+    """Over the lower right corner of the window until it is closed; the newest notice first."""
+
+    def __init__(self, notices: Notices, window: QWidget, above: QWidget) -> None:
+        """`above`: what it stands on, the status bar."""
+        super().__init__(window)
+        self.setObjectName("notice_list")
+        self.setAccessibleName("Recent notices")
+        self._notices, self._window, self._above = notices, window, above
+        self._theme = LIGHT
+        self._shown: list[NoticeRow] = []
+        heading = QLabel("Recent notices")
+        heading.setProperty("role", "heading")
+        self.close_button = QToolButton()
+        self.close_button.setToolTip("Close the list")
+        self.close_button.setAccessibleName("Close the list")
+        self.close_button.setIconSize(QSize(12, 12))
+        self.close_button.clicked.connect(self.leave)
+        self._empty = plain_label("There have been no notices yet.", "muted")
+        self._page = QWidget()
+        self._rows: QVBoxLayout = column(into=self._page, spacing=0)
+        self._rows.addStretch(1)
+        self._area = scrolling(self._page)
+        header = row((heading, 1), self.close_button)
+        column(header, self._empty, (self._area, 1), into=self, margins=(8, 6, 6, 6), spacing=4)
+        notices.list_wanted.connect(self.open_at)
+        notices.changed.connect(self._renew)
+        window.installEventFilter(self)
+        self.hide()
+
+    def rows(self) -> list[NoticeRow]:
+        """The notices, the newest first."""
+        return list(self._shown)
+
+    def open_at(self, entry: Told | None) -> None:
+        """Show the list, at this notice; without one, where it is open already, put it away."""
+        if entry is None and self.isVisible():
+            self.leave()
+            return
+        self.show()
+        self.raise_()
+        self._renew()
+        self._settle()
+        self.close_button.setFocus(Qt.FocusReason.OtherFocusReason)
+        for one in self.rows():
+            if one.entry is entry:
+                if entry.notice.details and one.details.isHidden():
+                    one.show_details()
+                self._page.adjustSize()
+                self._area.ensureWidgetVisible(one)
+
+    def leave(self) -> None:
+        """Put it away and give the keyboard back to the window."""
+        if self.isVisible():
+            self.hide()
+            self._window.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.close_button.setIcon(icon("close", theme, colour=theme.muted))
+        for one in self.rows():
+            one.set_theme(theme)
+
+    # Qt
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.leave()
+        else:
+            super().keyPressEvent(event)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Stay in the corner when the window changes its size."""
+        if event.type() == QEvent.Type.Resize and self.isVisible():
+            self._settle()
+        return False
+
+    # Inside
+
+    def _renew(self) -> None:
+        """Bring the rows up to date while they are seen; those that are there are kept."""
+        if not self.isVisible():
+            return
+        entries = list(reversed(self._notices.entries))
+        known = {one.entry: one for one in self._shown}
+        for entry, gone in known.items():
+            if entry not in entries:
+                self._rows.removeWidget(gone)
+                gone.hide()
+                gone.deleteLater()
+        for place, entry in enumerate(entries):
+            if entry not in known:
+                known[entry] = NoticeRow(entry, self._notices, self._theme)
+                self._rows.insertWidget(place, known[entry])
+        self._shown = [known[entry] for entry in entries]
+        for one in self.rows():
+            one.renew()
+        self._empty.setVisible(not entries)
+        self._area.setVisible(bool(entries))
+
+    def _settle(self) -> None:
+        width = min(_WIDTH, self._window.width() - 2 * _MARGIN)
+        height = min(_HEIGHT, self._above.y() - 2 * _MARGIN)
+        self.setGeometry(
+            self._window.width() - width - _MARGIN, self._above.y() - height - 2, width, height
+        )

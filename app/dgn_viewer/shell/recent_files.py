@@ -1,0 +1,107 @@
+"""What was opened last: checkpoints, sessions, configurations and runs, at most ten of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject, Signal
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events
+from dgn_viewer.settings import RecentItem, Settings
+
+MOST = 10
+TOUR = "dgn-tour-"  # beginning of a folder that goes with the tour: not to be opened again
+_COMMANDS: dict[str, Callable[[str], do.Command]] = {
+    "checkpoint": do.OpenFile,
+    "session": do.OpenSession,
+    "run": do.ShowRun,
+}
+_LONGEST = 60  # characters of a path in a menu
+
+
+class RecentFiles(QObject):
+    """Follows commands and events: what was opened without being refused is remembered.
+
+    `changed`: something was added, or found to be missing.
+    """
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        settings: Settings,
+        send: Callable[[do.Command], None],
+        configure: Callable[[Path], None],
+    ) -> None:
+        super().__init__()
+        self._settings = settings
+        self._send = send
+        self._configure = configure
+        self._asked: dict[str, str] = {}  # the path that was asked for last, of each kind
+        self.items: tuple[RecentItem, ...] = settings.recent[:MOST]
+        self._missing: frozenset[str] = frozenset()
+
+    def on_command(self, command: do.Command) -> None:
+        match command:
+            case do.OpenFile(path=path):
+                self._asked["checkpoint"] = self._asked["session"] = path
+            case do.OpenSession(path=path):
+                self._asked["session"] = path
+            case do.ShowRun(folder=folder):
+                self._asked["run"] = folder
+
+    def on_event(self, event: events.Event, _state: object = None) -> None:
+        match event:
+            case events.FileListed(path=path) if not Path(path).parent.name.startswith(TOUR):
+                self.add("checkpoint", path)
+            case events.RunShown(file_name=name):
+                kind = "session" if name else "run"
+                if path := self._asked.pop(kind, ""):
+                    self.add(kind, path)
+            case events.RunContinued(folder=folder) if folder:
+                self.add("run", folder)
+            case events.SessionSaved(path=path):
+                self.add("session", path)
+
+    def add(self, kind: str, path: str) -> None:
+        """Put this first; it stands there once."""
+        item = RecentItem(kind, str(Path(path).absolute()))
+        others = tuple(one for one in self.items if one != item)
+        self.items = (item, *others)[:MOST]
+        self._settings.recent = self.items
+        self._missing -= {item.path}
+        self.changed.emit()
+
+    def look(self) -> None:
+        """See which are missing: the disk is asked only when somebody is about to choose."""
+        self._missing = frozenset(one.path for one in self.items if not Path(one.path).exists())
+        self.changed.emit()
+
+    def text(self, place: int) -> str:
+        """'weights.pt · /home/me/models'; a missing one says so."""
+        if place >= len(self.items):
+            return ""
+        item = self.items[place]
+        path = Path(item.path)
+        folder = str(path.parent)
+        if len(folder) > _LONGEST:
+            folder = f"{folder[: _LONGEST // 2]}…{folder[-_LONGEST // 2 :]}"
+        gone = " (missing)" if item.path in self._missing else ""
+        return f"{path.name}{gone} · {item.kind} in {folder}".replace("&", "&&")
+
+    def is_there(self, place: int) -> bool:
+        return place < len(self.items) and self.items[place].path not in self._missing
+
+    def open(self, place: int) -> None:
+        """Open it again, in the way it was opened then."""
+        if place >= len(self.items):
+            return
+        item = self.items[place]
+        if item.kind == "configuration":
+            self._configure(Path(item.path))
+            return
+        command = _COMMANDS[item.kind](item.path)
+        self.on_command(command)
+        self._send(command)

@@ -1,0 +1,244 @@
+"""The first-minute tour: callouts that point at the live window and can act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QLabel, QToolButton, QWidget
+
+from dgn_viewer.style.stylesheet import icon
+from dgn_viewer.style.theme import Theme
+from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
+
+_WIDTH = 340
+_ARROW = 12  # pixels that the arrow sticks out
+_HALF = 9  # half of its base
+_GAP = 2
+
+
+@dataclass(frozen=True)
+class TourStep:
+    """`target()`: the widget that is pointed at, None where it is not there. `act()` does it for
+    the user; `back()` puts back what need not last beyond the step.
+    """
+
+    title: str
+    text: str
+    target: Callable[[], QWidget | None]
+    act: Callable[[], object]
+    back: Callable[[], object] = lambda: None
+
+
+class Callout(QWidget):
+    """A card with an arrow, over the window; nothing waits for it."""
+
+    next_wanted = Signal()
+    act_wanted = Signal()
+    skip_wanted = Signal()
+
+    def __init__(self, window: QWidget, theme: Theme) -> None:
+        super().__init__(window)
+        self._theme = theme
+        self._card = QRect()
+        self._tip: QPoint | None = None
+        self.title = QLabel()
+        self.title.setProperty("role", "title")
+        self.title.setTextFormat(Qt.TextFormat.PlainText)
+        self.close_ = QToolButton()
+        self.close_.setAccessibleName("Skip the tour")
+        self.close_.setToolTip("Skip the tour (Esc)")
+        self.close_.setIconSize(QSize(16, 16))
+        self.close_.clicked.connect(self.skip_wanted)
+        self.text = plain_label()
+        self.count = plain_label(role="small")
+        self.act = push_button("Do it for me", self.act_wanted)
+        self.next = push_button("Next", self.next_wanted, "primary")
+        head = row((self.title, 1), self.close_, spacing=8)
+        foot = row((self.count, 1), self.act, self.next, spacing=8)
+        edge = _ARROW + 14
+        column(head, self.text, foot, into=self, margins=(edge, edge, edge, edge), spacing=8)
+        self.set_theme(theme)
+        self.hide()
+
+    def set_theme(self, theme: Theme) -> None:
+        self._theme = theme
+        self.close_.setIcon(icon("close", theme))
+        self.update()
+
+    def say(self, step: TourStep, place: int, of: int) -> None:
+        self.title.setText(step.title)
+        self.text.setText(step.text)
+        self.count.setText(f"{place + 1} of {of}")
+        self.next.setText("Done" if place + 1 == of else "Next")
+        self.act.setEnabled(True)
+        self.setAccessibleName(f"Tour, {place + 1} of {of}: {step.title}")
+        self.setAccessibleDescription(step.text)
+
+    def point_at(self, target: QRect | None, room: QRect) -> None:
+        """Stand beside the target (in the window's coordinates) within `room`, arrow towards it."""
+        self.setFixedWidth(_WIDTH + 2 * _ARROW)
+        height = max(self.heightForWidth(self.width()), self.minimumSizeHint().height())
+        size = QSize(self.width(), height)
+        place, tip = _place(target, size, room)
+        self.setGeometry(QRect(place, size))
+        self._card = QRect(QPoint(0, 0), size).adjusted(_ARROW, _ARROW, -_ARROW, -_ARROW)
+        self._tip = None if tip is None else tip - place
+        self.show()
+        self.raise_()
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(QColor(self._theme.accent), 1.5))
+        painter.setBrush(QColor(self._theme.panel))
+        painter.drawRoundedRect(self._card, 6, 6)
+        if self._tip is not None:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(QColor(self._theme.accent))
+            painter.drawPolygon(_arrow(self._card, self._tip))
+        painter.end()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.skip_wanted.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+class Tour(QObject):
+    """Leads through its steps. `ended`: the last one was done, or the tour was skipped."""
+
+    ended = Signal()
+
+    def __init__(self, window: QWidget, steps: tuple[TourStep, ...], theme: Theme) -> None:
+        super().__init__(window)
+        self._window = window
+        self._steps = steps
+        self._place = -1
+        self.callout = Callout(window, theme)
+        self.callout.next_wanted.connect(self.next)
+        self.callout.act_wanted.connect(self._act)
+        self.callout.skip_wanted.connect(self.skip)
+
+    @property
+    def place(self) -> int:
+        """Of the step that is shown; -1 while there is no tour."""
+        return self._place
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self.skip()
+        self._window.installEventFilter(self)
+        self._show(0)
+
+    def next(self) -> None:
+        """Leave this step for the next; behind the last the tour is over."""
+        if self._place < 0:
+            return
+        self._steps[self._place].back()
+        if self._place + 1 < len(self._steps):
+            self._show(self._place + 1)
+        else:
+            self._end()
+
+    def skip(self) -> None:
+        if self._place >= 0:
+            self._steps[self._place].back()
+            self._end()
+
+    def settle(self) -> None:
+        """Point at where the target is now."""
+        if self._place >= 0:
+            self._point()
+
+    def set_theme(self, theme: Theme) -> None:
+        self.callout.set_theme(theme)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
+            self.settle()
+        elif event.type() == QEvent.Type.ChildAdded:  # docks that are laid out anew lie on top
+            self.callout.raise_()
+        return False
+
+    def _act(self) -> None:
+        self.callout.act.setEnabled(False)
+        self._steps[self._place].act()
+        self.settle()
+
+    def _show(self, place: int) -> None:
+        self._place = place
+        self.callout.say(self._steps[place], place, len(self._steps))
+        self._point()
+
+    def _point(self) -> None:
+        target = self._steps[self._place].target()
+        seen = target is not None and target.isVisible()
+        where = QRect(target.mapTo(self._window, QPoint(0, 0)), target.size()) if seen else None  # type: ignore[union-attr]
+        self.callout.point_at(where, self._window.rect())
+
+    def _end(self) -> None:
+        self._place = -1
+        self._window.removeEventFilter(self)
+        self.callout.hide()
+        self._window.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.ended.emit()
+
+
+def _place(target: QRect | None, size: QSize, room: QRect) -> tuple[QPoint, QPoint | None]:
+    """Where the callout stands, and the point of its arrow: beside the target where there is room,
+    else over its lower part."""
+    if target is None:
+        return room.center() - QPoint(size.width() // 2, size.height() // 2), None
+    middle = target.center()
+    left = middle.x() - size.width() // 2
+    top = middle.y() - size.height() // 2
+    beside = (
+        (QPoint(target.right() + _GAP, top), QPoint(target.right(), middle.y())),
+        (QPoint(left, target.bottom() + _GAP), QPoint(middle.x(), target.bottom())),
+        (QPoint(target.left() - size.width() - _GAP, top), QPoint(target.left(), middle.y())),
+        (QPoint(left, target.top() - size.height() - _GAP), QPoint(middle.x(), target.top())),
+    )
+    for place, tip in beside:
+        inside = _within(place, size, room)
+        across = place.x() == inside.x() or place.y() == inside.y()
+        if across and not QRect(inside, size).intersects(target.adjusted(2, 2, -2, -2)):
+            return inside, tip
+    over = QPoint(left, target.bottom() - size.height())
+    return _within(over, size, room), QPoint(middle.x(), target.top() + target.height() // 3)
+
+
+def _within(place: QPoint, size: QSize, room: QRect) -> QPoint:
+    most = QPoint(room.right() - size.width(), room.bottom() - size.height())
+    return QPoint(
+        max(room.left(), min(place.x(), most.x())), max(room.top(), min(place.y(), most.y()))
+    )
+
+
+def _arrow(card: QRect, tip: QPoint) -> QPolygonF:
+    """A triangle on the edge of the card that is nearest to the tip, as long as there is room."""
+    x = min(max(tip.x(), card.left() + 2 * _HALF), card.right() - 2 * _HALF)
+    y = min(max(tip.y(), card.top() + 2 * _HALF), card.bottom() - 2 * _HALF)
+    outside = {
+        "left": card.left() - tip.x(),
+        "right": tip.x() - card.right(),
+        "top": card.top() - tip.y(),
+        "bottom": tip.y() - card.bottom(),
+    }
+    side = max(outside, key=lambda name: outside[name])
+    out = _ARROW - 1
+    points = {
+        "left": ((card.left(), y - _HALF), (card.left() - out, y), (card.left(), y + _HALF)),
+        "right": ((card.right(), y - _HALF), (card.right() + out, y), (card.right(), y + _HALF)),
+        "top": ((x - _HALF, card.top()), (x, card.top() - out), (x + _HALF, card.top())),
+        "bottom": (
+            (x - _HALF, card.bottom()),
+            (x, card.bottom() + out),
+            (x + _HALF, card.bottom()),
+        ),
+    }
+    return QPolygonF([QPointF(*point) for point in points[side]])

@@ -1,0 +1,168 @@
+"""The six steps of the tour: gates, overlap, a swap, a permutation, undo, a dropped checkpoint."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtCore import QObject
+from PySide6.QtWidgets import QWidget
+
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events
+from dgn_engine.protocol.catalogue import RegimeEntry
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.shell.recent_files import TOUR
+from dgn_viewer.shell.tour import TourStep
+
+
+class TourActs(QObject):
+    """What 'Do it for me' does, with the commands of a user; `steps` are made of it."""
+
+    def __init__(
+        self,
+        window: QWidget,
+        send: Callable[[do.Command], None],
+        run_state: Callable[[], RunState],
+        view: Callable[[], View],
+        docks: PanelDocks,
+        strip: QWidget,
+        regime: QWidget,
+        leave_page: Callable[[], None],
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._send = send
+        self._run_state = run_state
+        self._view = view
+        self._docks = docks
+        self._strip = strip
+        self._regime = regime
+        self._leave_page = leave_page
+        self._before: tuple[str, dict[str, str]] | None = None  # a panel and its choices
+        self._changes = 0  # of ours that can be undone
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._waiting = Path()  # for these weights to be written
+
+    def steps(self) -> tuple[TourStep, ...]:
+        return (
+            TourStep(
+                "Gates",
+                "Each row is one image, each column one unit; the bar beside them tells open (1) "
+                "from closed (0). Rows of one class grow alike while the network learns. 'Do it "
+                "for me' shows the next layer large.",
+                lambda: self._panel("gate_maps"),
+                lambda: self._choose_next("gate_maps", "layer"),
+                self._choose_as_before,
+            ),
+            TourStep(
+                "Overlap",
+                "Two images that open the same paths are alike for the network: a bright entry. "
+                "Blocks along the diagonal are classes. 'Do it for me' changes the colours.",
+                lambda: self._panel("overlap"),
+                lambda: self._choose_next("overlap", "scale"),
+                self._choose_as_before,
+            ),
+            TourStep(
+                "Swap to FR-II",
+                "Choose FR-II here: the feature network is drawn anew and frozen, its gates are "
+                "noise, and the value network has to learn through them. Watch the accuracy fall.",
+                lambda: self._regime,
+                self._swap,
+            ),
+            TourStep(
+                "Drag G2",
+                "Drag the chip G2 onto layer 3: the two layers exchange their gates. The weights "
+                "behind them had learned with others, so that accuracy falls, and recovers.",
+                lambda: self._strip,
+                self._permute,
+            ),
+            TourStep(
+                "Undo",
+                "Ctrl+Z puts back regime, order, weights and optimiser as they were before; the "
+                "steps count on. 'Do it for me' undoes what this tour has changed.",
+                lambda: self._strip,
+                self._undo,
+            ),
+            TourStep(
+                "Drop a checkpoint",
+                "Drop a file of weights anywhere on this window: its gates, its weights or its "
+                "whole network can be used. 'Do it for me' opens the weights of this very run.",
+                lambda: self._panel("training"),
+                self._open_weights,
+                self._put_away,
+            ),
+        )
+
+    def on_event(self, event: events.Event, _state: RunState) -> None:
+        if isinstance(event, events.WeightsSaved) and Path(event.path) == self._waiting:
+            self._waiting = Path()
+            self._send(do.OpenFile(event.path))
+
+    def close(self) -> None:
+        """Remove the weights that were written for the last step."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _panel(self, name: str) -> QWidget | None:
+        return self._docks.hosts[name] if self._docks.is_open(name) else None
+
+    def _choose_next(self, panel: str, option_id: str) -> None:
+        host = self._docks.hosts[panel]
+        option = next((one for one in host.spec.options if one.id == option_id), None)
+        values = [value for value, _ in option.values(self._view())] if option is not None else []
+        if len(values) > 1:
+            chosen = host.choices()
+            self._before = (panel, chosen)
+            place = values.index(chosen[option_id]) if chosen.get(option_id) in values else 0
+            host.set_choice(option_id, values[(place + 1) % len(values)])
+
+    def _choose_as_before(self) -> None:
+        if self._before is not None:
+            panel, choices = self._before
+            self._before = None
+            host = self._docks.hosts[panel]
+            for option, value in choices.items():
+                if host.choices().get(option) != value:
+                    host.set_choice(option, value)
+
+    def _swap(self) -> None:
+        now = self._run_state()
+        entries = now.catalogue.regimes if now.catalogue is not None else ()
+        noise = next((entry.id for entry in entries if _frozen_noise(entry)), "")
+        if noise:
+            self._changes += now.regime != noise
+            self._send(do.SwapRegime(noise))
+
+    def _permute(self) -> None:
+        order = list(self._run_state().wiring)
+        if len(order) > 2:
+            order[1], order[2] = order[2], order[1]
+            self._changes += 1
+            self._send(do.Rewire(tuple(order)))
+
+    def _undo(self) -> None:
+        for _ in range(max(self._changes, 1)):
+            self._send(do.Undo())
+        self._changes = 0
+
+    def _open_weights(self) -> None:
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix=TOUR)
+        self._waiting = Path(self._folder.name) / "weights of this run.safetensors"
+        self._send(do.SaveWeights(str(self._waiting)))
+
+    def _put_away(self) -> None:
+        if self._folder is not None:
+            self._leave_page()
+            self.close()
+
+
+def _frozen_noise(entry: RegimeEntry) -> bool:
+    """Whether the gates are those of a random network that stands still: FR-II is the first."""
+    other = entry.own_gates or entry.soft or entry.takes_gates or entry.drawn_gates
+    return entry.trains_value and not (other or entry.trains_feature or entry.open_gates)

@@ -1,0 +1,30 @@
+"""The view of a recorded run without a window: folded by the same history as in the window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import HistoryReplayed
+from dgn_engine.storage.session_file.loaded_run import LoadedRun
+from dgn_viewer.scene.panel_spec import View
+from dgn_viewer.state.history import History
+
+_NUMBER = 1  # of the run: there is no other
+
+
+def recorded_history(loaded: LoadedRun, probes: Iterable[str]) -> History:
+    """What the window knows once it shows this run, and watches these probes."""
+    history = History()
+    for event in loaded.events_as(_NUMBER, ""):
+        for one in event.events if isinstance(event, HistoryReplayed) else (event,):
+            history.on_event(one)
+    history.on_frame(loaded.frame_for(_NUMBER, [ProbeRequest(probe) for probe in probes]))
+    return history
+
+
+def recorded_view(
+    loaded: LoadedRun, probes: Iterable[str], choices: Mapping[str, str] | None = None
+) -> View:
+    """What a panel with these probes and choices is given."""
+    return recorded_history(loaded, probes).view(choices or {})

@@ -1,0 +1,71 @@
+"""A combo box that gives way: its text is cut in the middle, and whole in its tip."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QPaintEvent, QPalette
+from PySide6.QtWidgets import (
+    QComboBox,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
+    QWidget,
+)
+
+from dgn_viewer.style.stylesheet import tip
+
+_MOST = 176  # pixels that its longest entry may ask for
+_LEAST = 64
+_LEFT, _RIGHT = 7, 18  # the padding and the arrow, as the style sheet has them for 'slim'
+_AROUND = _LEFT + _RIGHT + 2
+
+
+class ElidedBox(QComboBox):
+    """As wide as its longest entry where there is room, never wider than `_MOST`."""
+
+    def __init__(self, about: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._about = about
+        self.setProperty("role", "slim")
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.currentTextChanged.connect(self._say)
+        self._say()
+
+    def sizeHint(self) -> QSize:
+        texts = [self.itemText(place) for place in range(self.count())]
+        width = max((self.fontMetrics().horizontalAdvance(text) for text in texts), default=0)
+        return QSize(min(width + _AROUND + 2, _MOST), super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        hint = self.sizeHint()
+        return QSize(min(hint.width(), _LEAST), hint.height())
+
+    def showPopup(self) -> None:
+        """The list shows its entries whole, however narrow the closed box is."""
+        view = self.view()
+        view.setMinimumWidth(min(view.sizeHintForColumn(0) + 32, self.screen().size().width() // 2))
+        super().showPopup()
+
+    def shown_text(self) -> str:
+        """The chosen entry as it is painted."""
+        room = self.width() - _AROUND
+        middle = Qt.TextElideMode.ElideMiddle
+        return self.fontMetrics().elidedText(self.currentText(), middle, room)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QStylePainter(self)
+        option = QStyleOptionComboBox()
+        self.initStyleOption(option)
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        group = QPalette.ColorGroup.Normal if self.isEnabled() else QPalette.ColorGroup.Disabled
+        painter.setPen(self.palette().color(group, QPalette.ColorRole.Text))
+        room = self.rect().adjusted(_LEFT, 0, -_RIGHT, 0)
+        along = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(room, along, self.shown_text())
+        painter.end()
+
+    def _say(self) -> None:
+        parts = [part for part in (self._about, self.currentText()) if part]
+        self.setToolTip(tip(": ".join(parts)) if parts else "")

@@ -1,0 +1,126 @@
+"""K^V, K^F and K^X from some of the logits: an estimate that ends at the exact kernels (THEORY §4).
+
+K = Σ_k J_kJ_kᵀ/C over the C logits is a mean of C kernels, each of one backward sweep. For every
+orthonormal basis u_1 … u_C of the logits Σ_j (JᵀU)_j(JᵀU)_jᵀ is the same sum, so that m of C
+sketched logits J_u, in random order, are unbiased; sampled without replacement, their standard
+error has the factor √(1 - m/C) and is 0 where all have been taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dgn_engine.kernels.arguments import (
+    check_flag,
+    check_generator,
+    check_network_inputs,
+    check_trace,
+    check_trains,
+    check_word,
+)
+from dgn_engine.kernels.gram import accumulator
+from dgn_engine.kernels.kernel_average import KernelAverage, KernelEstimate
+from dgn_engine.kernels.tangent_sweep import (
+    TangentKernels,
+    examples_passed,
+    sweep_layers,
+    what_trains,
+)
+from dgn_engine.model.network import GatedNetwork, NetworkTrace
+from dgn_engine.regimes import Trained
+
+TangentScale = Literal["none", "cosine"]
+PARTS = ("value", "feature", "cross")
+
+
+class TangentEstimator:
+    """The tangent kernels of a network at x (n, *input_shape), mean over the logits, one sketched
+    logit after the other; K^V, K^F and K^X where they exist, as `tangent_kernels` says.
+
+    The directions are a random rotation of the logits from `generator`, which is all that is
+    drawn. `trains`, `folded`, `trace` as in `tangent_kernels`. Raises `ArgumentError` as it does.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        network: GatedNetwork,
+        x: Tensor,
+        generator: torch.Generator,
+        trains: Trained | None = None,
+        trace: NetworkTrace | None = None,
+        folded: bool = False,
+    ) -> None:
+        check_network_inputs(network, x)
+        check_generator(generator)
+        check_trains(trains)
+        check_flag("folded", folded)
+        if trace is not None:
+            check_trace("trace", trace, len(x))
+        trace = network.trace(x) if trace is None else trace
+        self._passed = examples_passed(network, trace, what_trains(network, trains), folded)
+        self.logits = network.architecture.classes
+        self._tops = _rotation(self.logits, generator).to(x)
+        self._averages = {part: KernelAverage(population=self.logits) for part in PARTS}
+        self.draws = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether every direction has been taken."""
+        return self.draws == self.logits
+
+    def draw(self, count: int = 1) -> None:
+        """Add so many directions, or all that are left."""
+        for _ in range(min(count, self.logits - self.draws)):
+            for _ in self.slices():
+                pass
+
+    @torch.no_grad()
+    def slices(self) -> Iterator[float]:
+        """Add one direction, layer after layer; yields the share that is done. It counts when the
+        last one is."""
+        layers = max(len(self._passed.value.parameters), 1)
+        layers += 0 if self._passed.feature is None else len(self._passed.feature.parameters)
+        top = self._tops[None, self.draws, None]
+        steps, taken = sweep_layers(self._passed, self._passed, top, "total"), 0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                self._add(ended.value)
+                yield 1.0
+                return
+            taken += 1
+            yield min(taken / (layers + 1), 1.0)
+
+    def _add(self, found: TangentKernels) -> None:
+        for part, average in self._averages.items():
+            kernel: Tensor | None = getattr(found, part)
+            if kernel is not None:
+                average.add(kernel.to(accumulator(kernel)))
+        self.draws += 1
+
+    def kernels(self, normalise: TangentScale = "none") -> dict[str, KernelEstimate]:
+        """The estimates of 'value', 'feature' and 'cross', as far as these exist; exact and
+        without error where every direction has been taken. Otherwise two are needed.
+        'cosine': each scaled to unit diagonal."""
+        check_word("normalise", normalise, TangentScale)
+        return {
+            part: average.plain() if normalise == "none" else average.cosine()
+            for part, average in self._averages.items()
+            if average.count
+        }
+
+
+def _rotation(size: int, generator: torch.Generator) -> Tensor:
+    """A random orthogonal matrix (size, size), float64, uniform over all of them."""
+    normal = torch.randn(
+        (size, size), generator=generator, dtype=torch.float64, device=generator.device
+    )
+    rotation, triangle = torch.linalg.qr(normal)
+    turned: Tensor = rotation * triangle.diagonal().sign()
+    return turned.T

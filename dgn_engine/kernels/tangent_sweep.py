@@ -1,0 +1,377 @@
+"""The backward sweep that tangent kernels are summed in, layer by layer (THEORY §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dgn_engine.errors import ArgumentError
+from dgn_engine.kernels.backward_sweep import (
+    AtGate,
+    ForwardPass,
+    LayerFactors,
+    feature_sweep,
+    value_sweep,
+)
+from dgn_engine.kernels.contraction import (
+    Contraction,
+    KernelSum,
+    LayerTerm,
+    add_layer,
+    factor,
+    is_pairwise,
+    side,
+)
+from dgn_engine.model.layer_parameters import NormParameters
+from dgn_engine.model.network import GatedNetwork, NetworkTrace
+from dgn_engine.model.stack import Stack, Trace, apply_weight
+from dgn_engine.model.wiring import STRAIGHT, Route
+from dgn_engine.regimes import Trained
+
+
+@dataclass(frozen=True)
+class TangentKernels:
+    """K^V, K^F and K^X (THEORY §4); None where a part is identically zero, as it is over weights
+    that are not trained.
+
+    Shapes for n examples, C logits: (n, n) for 'mean' and 'sumlogit', (C, n, n) for 'perclass',
+    (n, C, n, C) for 'full'. K^V, K^F and K are positive semi-definite, as
+    Gram matrices of gradients; K^X need not be.
+    """
+
+    value: Tensor | None
+    feature: Tensor | None
+    cross: Tensor | None
+
+    @property
+    def whole(self) -> Tensor:
+        """K = K^V + K^F + K^X."""
+        total: Tensor | None = None
+        for part in (self.value, self.feature, self.cross):
+            if part is not None:
+                total = part if total is None else total + part
+        assert total is not None
+        return total
+
+
+@dataclass(frozen=True)
+class ExamplesPassed:
+    """One block of examples after its forward pass; `slope[l]` = χ'(q) behind gate l.
+
+    `wires[l]`: the feature layer that gate l comes from, and the route that it takes.
+    `value_counts`: Θ^v is trained. `trained_slopes`: of the network's own gates, how many numbers
+    their slopes are, where these are parameters that train (PReLU), else 0.
+    """
+
+    value: ForwardPass
+    feature: ForwardPass | None
+    slope: tuple[Tensor, ...] | None
+    wires: tuple[tuple[int, Route], ...]
+    value_counts: bool = True
+    trained_slopes: tuple[int, ...] = ()
+
+    @property
+    def moves(self) -> bool:
+        """Whether anything trains."""
+        passes = [self.value] if self.value_counts else []
+        passes += [] if self.feature is None else [self.feature]
+        layers = [layer for each in passes for layer in each.parameters]
+        return any(self.trained_slopes) or any(layer.any_trained for layer in layers)
+
+
+@dataclass(frozen=True)
+class SlopeFactors:
+    """The gradients (n, c, slopes) of a gate layer whose slopes train."""
+
+    gradients: Tensor
+
+
+def what_trains(network: GatedNetwork, trains: Trained | None) -> Trained:
+    """What was asked for, else what the network says, else both."""
+    trains = network.trains if trains is None else trains
+    return ("value", "feature") if trains is None else trains
+
+
+def examples_passed(
+    network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool
+) -> ExamplesPassed:
+    block = _passed(network, trace, trains, folded)
+    if not block.moves:
+        raise ArgumentError(
+            "Every parameter is frozen (requires_grad is False): there is no tangent kernel."
+        )
+    return block
+
+
+def _passed(
+    network: GatedNetwork, trace: NetworkTrace, trains: Trained, folded: bool
+) -> ExamplesPassed:
+    gate, pre = network.gate, trace.gate_pre
+    soft = gate.soft and (network.own_gates or "feature" in trains)
+    slope = tuple(gate.derivative(q) for q in pre) if soft else None
+    gates = trace.value.gates
+    if "value" not in trains and (network.own_gates or trace.feature is None or slope is None):
+        raise ArgumentError(f"trains is {trains}: of this network nothing in it moves the output.")
+    if network.own_gates and slope is not None:
+        slopes = tuple(g + q * s for g, q, s in zip(gates, pre, slope, strict=True))
+        value = _pass(network.value, trace.value, slopes, folded)
+        return ExamplesPassed(
+            value, None, slope, tuple((layer, STRAIGHT) for layer in range(len(gates)))
+        )
+    value = _pass(network.value, trace.value, gates, folded)
+    wires = tuple(zip(network.wiring, network.routes, strict=True))
+    if network.own_gates:
+        return ExamplesPassed(
+            value, None, None, wires, trained_slopes=_trained_slopes(network.value)
+        )
+    if trace.feature is None or slope is None:
+        return ExamplesPassed(value, None, None, wires)
+    # Of a ReLU or linear feature network, the gate 1{q > 0} or 1 is also the slope.
+    feature = _pass(network.feature, trace.feature, trace.feature.gates, folded)
+    return ExamplesPassed(value, feature, slope, wires, "value" in trains)
+
+
+def _trained_slopes(stack: Stack) -> tuple[int, ...]:
+    slopes = stack.slopes() or ()
+    return tuple(
+        slope.numel() if trained else 0
+        for slope, trained in zip(slopes, stack.trained_slopes(), strict=True)
+    )
+
+
+def _pass(stack: Stack, trace: Trace, slopes: tuple[Tensor, ...], folded: bool) -> ForwardPass:
+    return ForwardPass(
+        stack.architecture,
+        stack.tensors()[0],
+        stack.layer_parameters(folded),
+        trace.inputs,
+        trace.pre,
+        trace.gates,
+        slopes,
+        trace.masks,
+    )
+
+
+def _factors(block: ExamplesPassed, top: Tensor) -> Iterator[LayerFactors | SlopeFactors]:
+    """Every trained weight layer with its deltas, in an order that depends on the kind only."""
+    run, layers = block.value, block.value.architecture.weighted
+    sources: list[Tensor | None] = [None] * len(block.wires)
+    into = None if block.slope is None else _into(sources, block.slope, block.wires)
+    slopes: list[Tensor] = []
+    if any(block.trained_slopes):
+        into = _into_slopes(slopes, block)
+    # Where the network makes its own gates, both sweeps go down together: a source is filled
+    # just before the feature sweep reads it.
+    own = block.slope is not None and block.feature is None
+    beside = feature_sweep(run, sources) if own else None
+    for step in value_sweep(run, top, into):
+        place = step.place
+        feature = next(beside).delta if beside is not None else None
+        if block.value_counts:
+            parameters, inputs = run.parameters[place], run.inputs[place]
+            yield LayerFactors(layers[place], parameters, inputs, step.delta, feature)
+    yield from map(SlopeFactors, slopes)
+    if block.feature is None:
+        return
+    layers = block.feature.architecture.weighted
+    for step in feature_sweep(block.feature, sources):
+        if step.delta is not None:
+            parameters = block.feature.parameters[step.place]
+            inputs = block.feature.inputs[step.place]
+            yield LayerFactors(layers[step.place], parameters, inputs, None, step.delta)
+
+
+def _into(
+    sources: list[Tensor | None], slope: tuple[Tensor, ...], wires: tuple[tuple[int, Route], ...]
+) -> AtGate:
+    """Adds what reaches a gate to the source of the feature layer that makes it."""
+
+    def at_gate(place: int, gradient: Tensor) -> None:
+        target, route = wires[place]
+        source = route.transpose(gradient * slope[place].unsqueeze(1), axis=2)
+        held = sources[target]
+        sources[target] = source if held is None else held + source
+
+    return at_gate
+
+
+def _into_slopes(slopes: list[Tensor], block: ExamplesPassed) -> AtGate:
+    """Adds the gradient by each slope that trains: z = a q where q ≤ 0."""
+
+    def at_gate(place: int, gradient: Tensor) -> None:
+        count = block.trained_slopes[place]
+        if count:
+            below = gradient * (block.value.pre[place] <= 0).unsqueeze(1)
+            by_channel = below.reshape(*below.shape[:3], -1).sum(3)
+            slopes.append(by_channel if count > 1 else by_channel.sum(2, keepdim=True))
+
+    return at_gate
+
+
+def sweep(
+    one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
+) -> TangentKernels:
+    """Sum the shares of all layers for the logits in `top`."""
+    steps = sweep_layers(one, two, top, how)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            found: TangentKernels = ended.value
+            return found
+
+
+def sweep_layers(
+    one: ExamplesPassed, two: ExamplesPassed, top: Tensor, how: Contraction
+) -> Generator[None, None, TangentKernels]:
+    """`sweep` layer by layer: yields before each, returns the kernels."""
+    same = two is one
+    shape = (len(one.value.inputs[0]), len(two.value.inputs[0]))
+    value, feature, cross = (KernelSum(how, shape, same) for _ in range(3))
+    pairs = zip(_factors(one, top), _factors(two, top), strict=True)
+    for a, b in ((a, a) for a in _factors(one, top)) if same else pairs:
+        yield
+        if isinstance(a, SlopeFactors) or isinstance(b, SlopeFactors):
+            assert isinstance(a, SlopeFactors)
+            assert isinstance(b, SlopeFactors)
+            add_layer([(value, LayerTerm(None, None, a.gradients, b.gradients))])
+            continue
+        positions = _positions(a)
+        kernels = (value, feature, cross)
+        if a.parameters.weight:
+            pairwise = is_pairwise(a.layer, how, max(shape), top.shape[1], positions)
+            left = factor(a.layer, a.parameters.bias, a.inputs, pairwise)
+            right = left if same else factor(b.layer, b.parameters.bias, b.inputs, pairwise)
+            ours = _sides(a, pairwise)
+            theirs = ours if same else _sides(b, pairwise)
+            sums = _terms(kernels, left, right, ours, theirs)
+            add_layer(sums, positions if pairwise else 1)
+        elif a.parameters.bias:
+            ours = _bias_sides(a)
+            theirs = ours if same else _bias_sides(b)
+            add_layer(_terms(kernels, None, None, ours, theirs))
+        for norm, other in zip(a.parameters.norms, b.parameters.norms, strict=True):
+            ours = _normal_sides(a, norm)
+            theirs = ours if same else _normal_sides(b, other)
+            add_layer(_terms(kernels, None, None, ours, theirs))
+    return TangentKernels(
+        None if value.empty else value.total(),
+        None if feature.empty else feature.total(),
+        None if cross.empty else cross.total(),
+    )
+
+
+_Sides = tuple[Tensor | None, Tensor | None]
+
+
+def _terms(
+    kernels: tuple[KernelSum, KernelSum, KernelSum],
+    left: Tensor | None,
+    right: Tensor | None,
+    ours: _Sides,
+    theirs: _Sides,
+) -> list[tuple[KernelSum, LayerTerm]]:
+    """What some parameters add to K^V, K^F and K^X, from the sides of both blocks."""
+    value, feature, cross = kernels
+    (v1, f1), (v2, f2) = ours, theirs
+    sums: list[tuple[KernelSum, LayerTerm]] = []
+    if v1 is not None and v2 is not None:
+        sums.append((value, LayerTerm(left, right, v1, v2)))
+    if f1 is not None and f2 is not None:
+        sums.append((feature, LayerTerm(left, right, f1, f2)))
+        if v1 is not None and v2 is not None:
+            sums.append((cross, LayerTerm(left, right, v1, f2)))
+            sums.append((cross, LayerTerm(left, right, f1, v2)))
+    return sums
+
+
+def _positions(factors: LayerFactors) -> int:
+    delta = factors.feature if factors.value is None else factors.value
+    assert delta is not None
+    return delta.shape[3:].numel()
+
+
+def _sides(factors: LayerFactors, pairwise: bool) -> _Sides:
+    """Of weight and bias, for the deltas at constant gates and for those through the gates."""
+    layer, parameters, inputs = factors.layer, factors.parameters, factors.inputs
+
+    def made(delta: Tensor | None) -> Tensor | None:
+        if delta is None:
+            return None
+        if parameters.scale is not None:
+            delta = delta * parameters.scale.reshape(-1, *[1] * (delta.dim() - 3))
+        return side(layer, parameters.bias, inputs, delta, pairwise)
+
+    return made(factors.value), made(factors.feature)
+
+
+def _bias_sides(factors: LayerFactors) -> _Sides:
+    """Of a bias whose weight is frozen: gradients (n, c, channels)."""
+    scale = factors.parameters.scale
+
+    def made(delta: Tensor | None) -> Tensor | None:
+        if delta is None:
+            return None
+        sums = delta.reshape(*delta.shape[:3], -1).sum(3)
+        return sums if scale is None else sums * scale
+
+    return made(factors.value), made(factors.feature)
+
+
+def _normal_sides(factors: LayerFactors, norm: NormParameters) -> _Sides:
+    """Of γ and shift of a normalisation: gradients (n, c, channels of each)."""
+    n, u = len(factors.inputs), None
+    if norm.unit is not None:
+        u = apply_weight(factors.layer, *norm.unit, factors.inputs)
+        u = u.reshape(n, 1, u.shape[1], -1)
+
+    def made(delta: Tensor | None) -> Tensor | None:
+        if delta is None:
+            return None
+        delta = delta.reshape(*delta.shape[:3], -1).expand(n, -1, -1, -1)
+        if norm.scale is not None:
+            delta = delta * norm.scale[:, None]
+        parts = [] if u is None else [(delta * u).sum(3)]
+        return torch.cat([*parts, delta.sum(3)] if norm.shift else parts, 2)
+
+    return made(factors.value), made(factors.feature)
+
+
+@torch.no_grad()
+def layer_sides(
+    network: GatedNetwork, x: Tensor, top: Tensor, trains: Trained | None, folded: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Of each trained layer its factor Z (n, P, a) and its side D (n or 1, P, c, b): the gradient
+    of logit c in `top` (see `output_delta`) is Σ_p D[p, c] Z[p]ᵀ, and K the sum over the layers of
+    the products of their gradients. `trains`, `folded` as in `tangent_kernels`."""
+    block = examples_passed(network, network.trace(x), what_trains(network, trains), folded)
+    ones = x.new_ones((len(x), 1, 1))  # beside gradients (n, c, parameters)
+    for each in _factors(block, top):
+        if isinstance(each, SlopeFactors):
+            yield ones, each.gradients[:, None]
+            continue
+        if each.parameters.weight:
+            positions = _positions(each)
+            rows = factor(each.layer, each.parameters.bias, each.inputs, pairwise=True)
+            side = _both_parts(_sides(each, pairwise=True))
+            if rows is None:
+                yield ones, side[:, None]
+            else:
+                side = side.reshape(-1, positions, *side.shape[1:])
+                yield rows.reshape(len(x), positions, -1), side
+        elif each.parameters.bias:
+            yield ones, _both_parts(_bias_sides(each))[:, None]
+        for norm in each.parameters.norms:
+            yield ones, _both_parts(_normal_sides(each, norm))[:, None]
+
+
+def _both_parts(sides: _Sides) -> Tensor:
+    value, feature = sides
+    if value is None or feature is None:
+        both = feature if value is None else value
+        assert both is not None
+        return both
+    return value + feature

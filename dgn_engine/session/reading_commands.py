@@ -1,0 +1,76 @@
+"""The reading process of a session: whose readings it makes, and what can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.model.importing.from_file import architecture_for
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import Event, ProbeSetChanged
+from dgn_engine.session.comparison import Comparison
+from dgn_engine.session.file_commands import Shown, probe_inputs_of
+from dgn_engine.training.probe_schedule import ProbeSchedule, any_heavy
+from dgn_engine.training.reading_process.reading_worker import ReadingWorker
+
+USUAL, CLASSES = (3, 32, 32), 10  # images of most data sets, where they are not read yet
+
+
+class ReadingCommands:
+    """Commands are about what is shown and about what it is compared with."""
+
+    def __init__(
+        self, emit: Callable[[Event], None], worker: ReadingWorker, comparison: Comparison
+    ) -> None:
+        self._emit = emit
+        self._worker = worker
+        self._comparison = comparison
+        self.poll = worker.poll
+        self.warm = worker.warm
+        self.close = worker.close
+
+    def expect(self, config: RunConfig) -> None:
+        """Start the reading process while the data are still being read, where a network of this
+        kind would need it on usual images."""
+        try:
+            architecture = architecture_for(config.net, USUAL, CLASSES)
+        except UserError:  # the run itself will say so
+            return
+        if any_heavy(architecture):
+            self._worker.warm()
+
+    def employ(self, shown: Shown) -> None:
+        """Give it the reading process, which is there from now on where it will be needed."""
+        shown.probe_schedule.employ(self._worker)
+        if any_heavy(shown.architecture):
+            self._worker.warm()
+        else:
+            self._worker.rest()
+
+    def release(self, shown: Shown | None) -> None:
+        """It is about to be replaced: nobody waits for its readings any more."""
+        if shown is not None:
+            shown.probe_schedule.release()
+
+    def cancel(self, command: do.CancelReading, shown: Shown) -> None:
+        self._each(command.probes, shown, ProbeSchedule.cancel)
+
+    def go_on(self, command: do.GoOnReading, shown: Shown) -> None:
+        self._each(command.probes, shown, ProbeSchedule.go_on)
+
+    def choose_examples(self, command: do.SetProbeExamples, shown: Shown) -> None:
+        if shown.config.probe_examples == command.examples:
+            return
+        shown.choose_probe_examples(command.examples)
+        digest = shown.probe_set.digest
+        self._emit(ProbeSetChanged(shown.step_count, command.examples, digest))
+        self._comparison.renew(probe_inputs_of(shown))
+
+    def _each(
+        self, probes: tuple[str, ...], shown: Shown, act: Callable[[ProbeSchedule, str], None]
+    ) -> None:
+        for schedule in (shown.probe_schedule, self._comparison.probe_schedule):
+            if schedule is not None:
+                for name in probes:
+                    act(schedule, name)

@@ -1,0 +1,68 @@
+"""What the user calls a recorded run, and their notes on it: `notes.json` in its folder.
+
+The file belongs to this machine: it is no part of the manifest, nor of a session file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.regular_files import read_regular
+from dgn_engine.storage.runs import folder_layout
+
+NAME_LENGTH = 80  # characters
+NOTES_LENGTH = 10_000
+_MOST = 1 << 17  # bytes of the file
+
+
+@dataclass(frozen=True)
+class RunNotes:
+    """`name`: one line, empty where the run is called as its folder; `notes`: free text."""
+
+    name: str = ""
+    notes: str = ""
+
+
+def read_notes(folder: Path) -> RunNotes:
+    """Those of a run; none where there are none, or they cannot be read."""
+    try:
+        tree = json.loads(read_regular(folder / folder_layout.NOTES, _MOST))
+        name, notes = tree.get("name", ""), tree.get("notes", "")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return RunNotes()
+    if not isinstance(name, str) or not isinstance(notes, str):
+        return RunNotes()
+    return RunNotes(_one_line(name)[:NAME_LENGTH], notes[:NOTES_LENGTH])
+
+
+def write_notes(folder: Path, notes: RunNotes) -> None:
+    """Put these in the place of those before; raises `UserError`.
+
+    The folder keeps its name, so that nothing that names the run breaks.
+    """
+    if not folder_layout.holds_run(folder):
+        raise UserError(f"{folder} holds no run; nothing was noted.")
+    name = _one_line(notes.name)
+    if len(name) > NAME_LENGTH:
+        raise UserError(f"The name is {len(name)} characters long; {NAME_LENGTH} are allowed.")
+    if len(notes.notes) > NOTES_LENGTH:
+        most = f"{NOTES_LENGTH:,}"
+        raise UserError(f"The notes are {len(notes.notes):,} characters long; {most} are allowed.")
+    path = folder / folder_layout.NOTES
+    try:
+        if not name and not notes.notes:
+            path.unlink(missing_ok=True)
+            return
+        tree = {"name": name, "notes": notes.notes}
+        write_file(path, (json.dumps(tree, ensure_ascii=False, indent=2) + "\n").encode())
+    except (OSError, UnicodeEncodeError) as error:
+        why = getattr(error, "strerror", None) or "it holds characters that cannot be written"
+        raise UserError(f"Cannot write {path}: {why}.") from None
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

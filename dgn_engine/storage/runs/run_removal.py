@@ -1,0 +1,46 @@
+"""Deletes a recorded run: what belongs to it and nothing else; links are not followed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import clear_leftovers
+from dgn_engine.storage.lock import Lock, holder
+from dgn_engine.storage.runs import folder_layout
+
+
+def check_removable(folder: Path) -> None:
+    """Raises `UserError` where a folder is no run, is a link, or somebody writes it."""
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a link; nothing was deleted.")
+    if not folder_layout.holds_run(folder):
+        raise UserError(f"{folder} holds no run; nothing was deleted.")
+    if holder(folder / folder_layout.LOCK) is not None:
+        raise UserError(f"{folder.name} is being written; nothing was deleted.")
+
+
+def delete_run(folder: Path) -> None:
+    """Remove the run; the folder stays if somebody has put other files into it.
+
+    Raises `UserError` where there is no run, it is a link, somebody writes it, or the disk does
+    not let us.
+    """
+    check_removable(folder)
+    lock = Lock(folder / folder_layout.LOCK)
+    try:
+        lock.take()
+        try:
+            clear_leftovers(folder)
+            for name in folder_layout.FOLDERS:
+                if (folder / name).is_dir() and not (folder / name).is_symlink():
+                    shutil.rmtree(folder / name)
+            for name in (*folder_layout.FILES, folder_layout.NOTES, folder_layout.LOCK):
+                (folder / name).unlink(missing_ok=True)
+        finally:
+            lock.release()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    except OSError as error:
+        raise UserError(f"Cannot delete {folder}: {error.strerror}.") from None

@@ -1,0 +1,140 @@
+"""A recorded run as the window shows it: what panels draw of its log, and one of its frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dgn_engine.config import RunConfig
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import (
+    Event,
+    HistoryReplayed,
+    Measured,
+    ProbeScalars,
+    ProbeSetChanged,
+    ProbesLeft,
+    RegimeSwapped,
+    Rewired,
+    RunShown,
+    RunStarted,
+    SettingChanged,
+    WeightsTaken,
+)
+from dgn_engine.protocol.frames import Frame, Reading
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.session_reader import UnpackedSession
+from dgn_engine.storage.session_file.untrusted_run import plain_event, plain_frame
+
+_DRAWN = (
+    *(Measured, ProbeScalars, ProbeSetChanged, ProbesLeft),
+    *(RegimeSwapped, WeightsTaken, Rewired, SettingChanged),
+)
+
+
+def drawn_history(events: Iterable[Event]) -> HistoryReplayed:
+    """The events of a recorded run that panels draw."""
+    return HistoryReplayed(tuple(event for event in events if isinstance(event, _DRAWN)))
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A recorded run that was read. `session`: the file that it was unpacked from, if any."""
+
+    folder: Path
+    name: str
+    started: RunStarted
+    events: HistoryReplayed
+    frame: Frame | None
+    status: str
+    step: int
+    session: UnpackedSession | None = None
+
+    @property
+    def config(self) -> RunConfig:
+        """What it began with, and the probe examples that were chosen last."""
+        chosen = [e.examples for e in self.events.events if isinstance(e, ProbeSetChanged)]
+        config = self.started.config
+        return replace(config, probe_examples=chosen[-1]) if chosen else config
+
+    def events_as(self, number: int, before: str) -> tuple[Event, ...]:
+        """The events that show it as run `number`; `before`: the folder of the run that ended."""
+        file = self.session
+        return (
+            replace(self.started, run=number, inspected=""),
+            self.events,
+            RunShown(
+                self.name,
+                self.status,
+                self.step,
+                file.file_name if file else "",
+                file.saved if file else "",
+                json.dumps(file.window) if file else "null",
+                before,
+            ),
+        )
+
+    def frame_for(self, number: int, requests: Iterable[ProbeRequest]) -> Frame:
+        """The recorded readings; those of an earlier step than the run's last say so, and a
+        requested probe without one that it was not recorded."""
+        recorded = self.frame.readings if self.frame is not None else {}
+        readings = {name: self._as_recorded(reading) for name, reading in recorded.items()}
+        for request in requests:
+            readings.setdefault(
+                request.probe,
+                Reading(
+                    request.probe,
+                    self.step,
+                    facts={"fault": "not recorded"},
+                    absent="It was not recorded; Run goes on from here and reads it again.",
+                ),
+            )
+        epoch = self.step / max(self.started.steps_per_epoch, 1)
+        return Frame(number, self.step, epoch, 0.0, None, readings)
+
+    def _as_recorded(self, reading: Reading) -> Reading:
+        """It comes no more; where the run went on after it, its remark says so."""
+        words = [reading.remark] if reading.remark else []
+        if reading.step != self.step:
+            words.append(f"the last that was recorded of {self.step:,} steps")
+        return replace(reading, interval=0.0, remark=" · ".join(words))
+
+
+def read_run(
+    folder: Path,
+    session: UnpackedSession | None = None,
+    at: int | None = None,
+    framed: bool = True,
+) -> LoadedRun:
+    """Read a run as it is, or as it was at a step that was recorded.
+
+    `framed`: a frame of just that step is wanted, not only scores. Raises `UserError`, which names
+    the nearest recorded steps.
+    """
+    reader = RunReader(folder)
+    started = reader.started
+    if started is None:
+        raise UserError(f"{folder.name} was ended before it began: there is nothing to show.")
+    step = reader.step if session is None else session.step
+    happened = reader.events
+    if at is not None:
+        step = reader.frame(at).step if framed else reader.scores(at).step
+        happened = tuple(event for event in happened if getattr(event, "step", 0) <= at)
+    frame = reader.latest_frame(step)
+    events = drawn_history(happened)
+    if session is not None and frame is not None:
+        frame = plain_frame(frame)
+        events = HistoryReplayed(tuple(plain_event(event) for event in events.events))
+    return LoadedRun(
+        folder=folder,
+        name=folder.name if session is None else session.name,
+        started=started,
+        events=events,
+        frame=frame,
+        status=reader.status if session is None else session.status,
+        step=step,
+        session=session,
+    )

@@ -1,0 +1,192 @@
+"""The reading process: takes jobs from its standard input, does one slice of one after another.
+
+It ends as soon as its input is closed, in the middle of a slice too, however its parent ended.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import IO
+
+import torch
+
+from dgn_engine.setting import OptionValue
+from dgn_engine.training.out_of_memory import free_memory, is_out_of_memory
+from dgn_engine.training.probes import Probe, ProbeContext, ProbeResult, Refinement, all_probes
+from dgn_engine.training.reading_process.reading_messages import (
+    Answer,
+    BeginJob,
+    DropSnapshot,
+    JobOver,
+    JobSlice,
+    LoadSnapshot,
+    Order,
+    ProcessReady,
+    StopJob,
+    unpacked,
+)
+
+NICENESS = 10  # of 19; on Windows the parent starts it below the normal priority
+FEWEST = 8  # probe examples: fewer show nothing
+
+
+@dataclass
+class _SlicedJob:
+    order: BeginJob
+    slices: Iterator[Refinement]
+    turn: float  # seconds of work, its own and, when it began, those of who had least
+    shown: ProbeResult | None = None
+    began: float | None = None  # its first slice
+
+
+class ReadingServer:
+    """The jobs of the process: one that has shown nothing comes first, then who had least time."""
+
+    def __init__(
+        self,
+        send: Callable[[Answer], None],
+        probes: Mapping[str, Probe],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._send = send
+        self._probes = probes
+        self._clock = clock
+        self._contexts: dict[int, ProbeContext] = {}
+        self._jobs: list[_SlicedJob] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._jobs)
+
+    @property
+    def awaited(self) -> bool:
+        """A job has no picture yet."""
+        return any(job.shown is None for job in self._jobs)
+
+    def take(self, order: Order) -> None:
+        match order:
+            case LoadSnapshot(key, content):
+                self._contexts[key] = unpacked(content)
+            case DropSnapshot(key):
+                self._contexts.pop(key, None)
+            case BeginJob():
+                self._begin(order)
+            case StopJob(ticket):
+                self._jobs = [job for job in self._jobs if job.order.ticket != ticket]
+                self._send(JobOver(ticket))
+
+    def work(self) -> None:
+        """Do one slice of one job."""
+        job = min(self._jobs, key=lambda job: (job.shown is not None, job.turn))
+        ticket, now = job.order.ticket, self._clock()
+        job.began = now if job.began is None else job.began
+        try:
+            found = next(job.slices, None)
+            answer: Answer = JobOver(ticket) if found is None else self._slice(job, found)
+        except Exception as error:  # the process must outlive a faulty probe
+            answer = JobOver(ticket, *_trouble(error))
+        if isinstance(answer, JobOver):
+            self._jobs.remove(job)
+        job.turn += self._clock() - now
+        self._send(answer)
+
+    def _begin(self, order: BeginJob) -> None:
+        probe, context = self._probes[order.probe], self._contexts[order.key]
+        generator = torch.Generator().manual_seed(order.seed)
+        refine = probe.refine or (lambda *given: on_growing_subsets(probe, *given[:2]))
+        turn = min((job.turn for job in self._jobs), default=0.0)
+        self._jobs.append(_SlicedJob(order, refine(context, order.options, generator), turn))
+
+    def _slice(self, job: _SlicedJob, found: Refinement) -> JobSlice:
+        new = found.result is not job.shown
+        job.shown = found.result
+        result = replace(found.result, memory=None) if new else None
+        whole, shown = len(self._contexts[job.order.key].x), _examples(found.result)
+        assert job.began is not None
+        return JobSlice(
+            job.order.ticket,
+            result,
+            found.done,
+            found.error,
+            shown if 0 < shown < whole else 0,
+            self._clock() - job.began,
+        )
+
+
+def on_growing_subsets(
+    probe: Probe, context: ProbeContext, options: Mapping[str, OptionValue]
+) -> Iterator[Refinement]:
+    """Exact readings of 8, 16, 32, … and at last all examples, for a probe without estimates."""
+    count = len(context.x)
+    everies = [1]
+    while count // (2 * everies[0]) >= FEWEST:
+        everies.insert(0, 2 * everies[0])
+    costs = [probe.cost(context.architecture, -(-count // every)) or 1.0 for every in everies]
+    for place, every in enumerate(everies):
+        part = context.subsample(every) if every > 1 else context
+        result = probe.read(part, options, None)
+        part.forget()
+        yield Refinement(result, 1.0 if every == 1 else sum(costs[: place + 1]) / sum(costs))
+
+
+def _examples(result: ProbeResult) -> int:
+    """Of how many probe examples it is; 0 where it does not say."""
+    labels = result.arrays.get("labels")
+    return 0 if labels is None else len(labels)
+
+
+def _trouble(error: Exception) -> tuple[str, str]:
+    if is_out_of_memory(error):
+        free_memory()
+        return "there is not enough memory for more", ""
+    return f"it failed ({str(error).rstrip('.') or type(error).__name__})", traceback.format_exc()
+
+
+def _listen(orders: IO[bytes], inbox: queue.SimpleQueue[Order]) -> None:
+    """Hand on what the parent says; when it is gone, so is this process."""
+    while True:
+        try:
+            inbox.put(pickle.load(orders))
+        except Exception:  # closed, or cut off in the middle of a message
+            os._exit(0)
+
+
+def main() -> None:
+    """Serve until the input is closed; nice from when the first pictures are there."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    inbox: queue.SimpleQueue[Order] = queue.SimpleQueue()
+    listener = threading.Thread(target=_listen, args=(sys.stdin.buffer, inbox), daemon=True)
+    listener.start()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+
+    def send(answer: Answer) -> None:
+        pickle.dump(answer, answers, protocol=5)
+        answers.flush()
+
+    server = ReadingServer(send, all_probes())
+    send(ProcessReady())
+    nice = False
+    while True:
+        while not server.busy or not inbox.empty():
+            server.take(inbox.get())
+        server.work()
+        if not (nice or server.awaited):
+            nice = True
+            if hasattr(os, "nice"):
+                os.nice(NICENESS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""The engine's side of the reading process: starts it, gives it jobs, hears of them, ends it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import dgn_engine
+from dgn_engine.setting import OptionValue
+from dgn_engine.training.reading_process.reading_messages import (
+    Answer,
+    BeginJob,
+    DropSnapshot,
+    JobOver,
+    JobSlice,
+    Listener,
+    LoadSnapshot,
+    NetworkSnapshot,
+    Order,
+    ProcessReady,
+    StopJob,
+)
+
+STOP_PATIENCE = 3.0  # seconds that a slice may go on after its job was stopped
+_BELOW_NORMAL = 0x00004000  # Windows' class of priority; elsewhere the process is nice
+
+
+class WorkerChild(Protocol):
+    """A process that takes orders and answers; `ended`: how it did, '' while it lives."""
+
+    def put(self, order: Order) -> None: ...
+    def take(self) -> list[Answer]: ...
+    @property
+    def ended(self) -> str: ...
+    def kill(self) -> None: ...
+
+
+class ReadingProcess:
+    """A child with two threads that carry messages, so that nobody waits for a pipe."""
+
+    def __init__(self) -> None:
+        """Raises `OSError` where no process can be started."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "dgn_engine.training.reading_process.reading_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(),
+            creationflags=_BELOW_NORMAL if sys.platform == "win32" else 0,
+        )
+        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        self._ended = ""
+        self._threads = [
+            threading.Thread(target=target, name="dgn-reading", daemon=True)
+            for target in (self._write, self._read)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def put(self, order: Order) -> None:
+        self._orders.put(order)
+
+    def take(self) -> list[Answer]:
+        found: list[Answer] = []
+        while not self._ended and not self._answers.empty():
+            answer = self._answers.get()
+            if answer is None:
+                self._ended = _how(self._process.wait())
+                self._finish()
+            else:
+                found.append(answer)
+        return found
+
+    @property
+    def ended(self) -> str:
+        return self._ended
+
+    def kill(self) -> None:
+        """End it at once; it has nothing to lose."""
+        self._process.kill()
+        self._process.wait()
+        self._ended = self._ended or "it was ended"
+        self._finish()
+
+    def _finish(self) -> None:
+        self._orders.put(None)
+        for thread in self._threads:
+            thread.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except OSError:  # what was left in its buffer
+                continue
+
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        while (order := self._orders.get()) is not None:
+            try:
+                pickle.dump(order, self._process.stdin, protocol=5)
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                return  # `_read` finds it ended
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            while True:
+                self._answers.put(pickle.load(self._process.stdout))
+        except Exception:  # closed, or cut off in the middle of a message
+            self._answers.put(None)
+
+
+@dataclass
+class _Ordered:
+    order: BeginJob
+    snapshot: NetworkSnapshot
+    listener: Listener
+    stopped: float | None = None  # when it was told to stop
+
+
+class ReadingWorker:
+    """At most one process, started for its first job or when it is warmed up.
+
+    `trouble`: why none can be started, as a part of a sentence; '' where one can.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], WorkerChild] = ReadingProcess,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._start = start
+        self._clock = clock
+        self._child: WorkerChild | None = None
+        self._ready = False
+        self._loaded: set[int] = set()
+        self._jobs: dict[int, _Ordered] = {}
+        self._tickets = itertools.count(1)
+        self.trouble = ""
+
+    def warm(self) -> bool:
+        """Have a process; whether there is one."""
+        if self._child is None and not self.trouble:
+            try:
+                self._child, self._ready = self._start(), False
+            except OSError as error:
+                self.trouble = f"no process could be started for it ({error.strerror or error})"
+        return self._child is not None
+
+    def rest(self) -> None:
+        """End a process that has nothing to do; another one is started for the next job."""
+        if not self._jobs:
+            self.close()
+
+    def begin(
+        self,
+        snapshot: NetworkSnapshot,
+        probe: str,
+        options: Mapping[str, OptionValue],
+        seed: int,
+        listener: Listener,
+    ) -> int:
+        """Begin a job and return its ticket; `listener` hears of it from `poll`."""
+        ticket = next(self._tickets)
+        order = BeginJob(ticket, snapshot.key, probe, dict(options), seed)
+        self._jobs[ticket] = _Ordered(order, snapshot, listener)
+        self.warm()
+        self._send(self._jobs[ticket])
+        return ticket
+
+    def stop(self, ticket: int) -> None:
+        """Stop a job; its listener hears nothing any more."""
+        job = self._jobs.get(ticket)
+        if job is not None and job.stopped is None:
+            job.stopped = self._clock()
+            if self._child is not None:
+                self._child.put(StopJob(ticket))
+
+    def poll(self) -> bool:
+        """Hand on what was answered; whether there was anything. Called between two steps."""
+        child = self._child
+        if child is None:
+            return self._lost(self.trouble) if self.trouble and self._jobs else False
+        answers = child.take()
+        for answer in answers:
+            self._hear(answer)
+        if child.ended:
+            self._child = None
+            self._loaded.clear()
+            if not self._ready:
+                self.trouble = f"the process for it did not start ({child.ended})"
+            self._lost(self.trouble or f"the process for it ended ({child.ended})")
+            return True
+        now = self._clock()
+        stuck = [job for job in self._jobs.values() if job.stopped is not None]
+        if any(now - (job.stopped or 0.0) > STOP_PATIENCE for job in stuck):
+            self._replace(child)
+        return bool(answers)
+
+    def close(self) -> None:
+        """End the process; nobody hears of its jobs."""
+        self._jobs.clear()
+        self._loaded.clear()
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _send(self, job: _Ordered) -> None:
+        child, snapshot = self._child, job.snapshot
+        if child is None:
+            return  # `poll` says so
+        if snapshot.key not in self._loaded:
+            self._loaded.add(snapshot.key)
+            child.put(LoadSnapshot(snapshot.key, snapshot.content))
+        child.put(job.order)
+
+    def _hear(self, answer: Answer) -> None:
+        if isinstance(answer, ProcessReady):
+            self._ready = True
+            return
+        job = self._jobs.get(answer.ticket)
+        if job is None:
+            return
+        if isinstance(answer, JobOver):
+            del self._jobs[answer.ticket]
+            self._drop(job.snapshot.key)
+        if job.stopped is None:
+            job.listener(answer)
+
+    def _drop(self, key: int) -> None:
+        """Forget a snapshot that no job needs any more."""
+        if self._child is None or any(job.snapshot.key == key for job in self._jobs.values()):
+            return
+        self._loaded.discard(key)
+        self._child.put(DropSnapshot(key))
+
+    def _lost(self, how: str) -> bool:
+        """Every job is over, and says how."""
+        jobs, self._jobs = self._jobs, {}
+        for ticket, job in jobs.items():
+            if job.stopped is None:
+                job.listener(JobOver(ticket, how))
+        return bool(jobs)
+
+    def _replace(self, child: WorkerChild) -> None:
+        """A stopped job does not come to its end: another process does what the others want."""
+        child.kill()
+        self._child = None
+        self._loaded.clear()
+        self._jobs = {t: job for t, job in self._jobs.items() if job.stopped is None}
+        if self._jobs and self.warm():
+            for job in self._jobs.values():
+                self._send(job)
+
+
+def _how(code: int) -> str:
+    if code == -9:
+        return "it was killed, as a system does that runs out of memory"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _environment() -> dict[str, str]:
+    """As ours, with modules from where ours are; it computes on the CPU with one thread."""
+    engine = str(Path(dgn_engine.__file__).resolve().parents[1])
+    places = [engine, *(place for place in sys.path if Path(place).is_absolute())]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+__all__ = ["JobOver", "JobSlice", "ReadingProcess", "ReadingWorker", "WorkerChild"]

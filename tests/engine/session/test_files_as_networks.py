@@ -1,0 +1,409 @@
+"""A file as a network of its own: on which data, how good, and trained on from its weights."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from dgn_engine.config import DataConfig, TrainingConfig
+from dgn_engine.data import load_examples
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol.events import Event, Refused, RunContinued, RunStarted
+from dgn_engine.protocol.file_events import (
+    CheckProgress,
+    FileScored,
+    NetworkChecked,
+    TrainedOn,
+    TrainingOffered,
+)
+from dgn_engine.session import file_score, frozen_network
+from dgn_engine.training.device_data import epoch_order
+from tests.engine.model.importing.torch_networks import in_use, narrow_resnet
+from tests.engine.session.conftest import PROBES, Desk, small
+from tests.image_folders import write_flowers
+
+CLASSES = 5
+DENSE = (64, 16, 16, 10)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_flowers(tmp_path_factory.mktemp("images"))
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Module]:
+    """torchvision's ResNet-18, narrow, as a state dict of float32; and the module."""
+    network = narrow_resnet("BasicBlock", (2, 2, 2, 2)).float().eval()
+    path = tmp_path_factory.mktemp("files") / "resnet18.pth"
+    torch.save(network.state_dict(), path)
+    return path, network
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Sequential]:
+    torch.manual_seed(3)
+    layers: list[nn.Module] = []
+    for inputs, outputs in itertools.pairwise(DENSE):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    network = nn.Sequential(*layers[:-1])
+    path = tmp_path_factory.mktemp("files") / "dense.pt"
+    torch.save(network.state_dict(), path)
+    return path, network
+
+
+@pytest.fixture
+def paused(desk: Desk) -> Desk:
+    desk.do(do.StartRun(small(), paused=True))
+    return desk
+
+
+def folder(images: Path, **changes: Any) -> DataConfig:
+    return replace(DataConfig(f"folder:{images}"), **changes)
+
+
+def wait_for(desk: Desk, kind: type[Event], after: int) -> Event:
+    until = time.monotonic() + 150
+    while time.monotonic() < until:
+        found = [event for event in desk.events[after:] if isinstance(event, kind)]
+        if found:
+            return found[-1]
+        time.sleep(0.01)
+    raise AssertionError(f"no {kind.__name__} came")
+
+
+def checked(desk: Desk, ticket: int, data: DataConfig) -> NetworkChecked:
+    told = len(desk.events)
+    desk.do(do.CheckNetwork(ticket, data))
+    event = wait_for(desk, NetworkChecked, told)
+    assert isinstance(event, NetworkChecked)
+    assert (event.ticket, event.data) == (ticket, data)
+    return event
+
+
+# on which data
+
+
+def test_a_resnet_is_a_network_of_coloured_images_of_any_size(
+    paused: Desk, resnet: tuple[Path, nn.Module], images: Path
+) -> None:
+    ticket = paused.open(resnet[0], "network").ticket
+    for size, sides in (
+        (0, "3×20×24"),
+        (32, "3×32×32 (shorter side resized to 32, the middle cut"),
+    ):
+        event = checked(paused, ticket, folder(images, image_size=size))
+        assert event.network.fits
+        assert event.network.verdict.startswith("resnet18.pth is a network of 17 gate layers.")
+        assert f"It takes {sides}" in event.network.verdict
+        assert "has 5 outputs; these data give 3×20×24 and 5 classes." in event.network.verdict
+        assert event.fitted == event.data
+    assert any(isinstance(one, CheckProgress) for one in paused.events)
+
+
+def test_grey_images_go_to_all_channels_and_other_classes_have_no_accuracy(
+    paused: Desk, resnet: tuple[Path, nn.Module]
+) -> None:
+    listed = paused.open(resnet[0], "network")
+    event = checked(paused, listed.ticket, DataConfig("digits", train_limit=200))
+    assert event.network == listed.network
+    assert event.network.fits
+    assert event.fitted == replace(event.data, image_channels=3)
+    assert event.network.verdict.endswith(
+        "It takes 3×8×8 (grey in all 3 channels) and has 5 outputs; these data give 1×8×8 and 10 "
+        "classes: it is shown on them, its accuracy on them is not known."
+    )
+
+
+def test_a_file_for_images_of_another_size_says_which(
+    paused: Desk, tmp_path: Path, images: Path
+) -> None:
+    path = tmp_path / "wide.pt"
+    torch.save(
+        nn.Sequential(nn.Linear(3 * 12 * 12, 8), nn.ReLU(), nn.Linear(8, 5)).state_dict(), path
+    )
+    ticket = paused.open(path).ticket
+    event = checked(paused, ticket, folder(images))
+    assert not event.network.fits
+    assert event.network.verdict == ("wide.pt takes 432 inputs, but these examples have 1440.")
+    assert event.network.remarks == (
+        "These data give 3×20×24 and 5 classes. Resized to 12 pixels they would fit."
+    )
+    assert checked(paused, ticket, folder(images, image_size=12)).network.fits
+    assert not checked(paused, ticket, DataConfig("digits")).network.fits
+
+
+def test_data_that_are_not_there_are_a_verdict_and_no_fault(
+    paused: Desk, resnet: tuple[Path, nn.Module], tmp_path: Path
+) -> None:
+    ticket = paused.open(resnet[0]).ticket
+    nowhere = tmp_path / "nowhere"
+    event = checked(paused, ticket, folder(nowhere))
+    assert not event.network.fits
+    assert event.network.verdict == f"There is no folder or archive of images at {nowhere}."
+
+
+def test_only_the_newest_of_several_requests_is_answered(
+    paused: Desk, resnet: tuple[Path, nn.Module], images: Path
+) -> None:
+    ticket = paused.open(resnet[0]).ticket
+    told = len(paused.events)
+    asked = [folder(images, image_size=size) for size in (8, 16, 24, 32)]
+    paused.do(*(do.CheckNetwork(ticket, data) for data in asked))
+    wait_for(paused, NetworkChecked, told)
+    paused.do(do.CloseFile(ticket))
+    paused.engine._files._check.close()
+    answers = [one for one in paused.events[told:] if isinstance(one, NetworkChecked)]
+    assert answers[-1].data == asked[-1]
+
+
+# how good
+
+
+def plain_share(network: nn.Module, data: DataConfig) -> float:
+    """One example after the other, through the module of torch."""
+    examples, right = load_examples(data), 0
+    for image, label in zip(examples.test_x, examples.test_y, strict=True):
+        with torch.no_grad():
+            logits = network(torch.from_numpy(image[None]))
+        right += int(logits.argmax()) == label
+    return right / len(examples.test_y)
+
+
+def test_the_accuracy_of_a_file_is_that_of_a_slow_loop_over_all_test_examples(
+    paused: Desk, resnet: tuple[Path, nn.Module], images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_score, "SLICE", 1e-9)  # one example at a time
+    monkeypatch.setattr(frozen_network, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(frozen_network, "FEWEST", 1)
+    path, network = resnet
+    data = folder(images, image_size=32, normalise="imagenet")
+    paused.do(do.Watch(PROBES[:1]), do.InspectFile(paused.open(path).ticket, data))
+    scores = scores_of(paused)
+    assert [score.examples for score in scores] == [0]
+    assert paused.engine.next_step_in() == 0.0  # it is not waited for
+    paused.turn(30)
+    scores = scores_of(paused)
+    total = len(load_examples(data).test_y)
+    assert [score.examples for score in scores] == list(range(total + 1))
+    assert {(one.run, one.file, one.data, one.total) for one in scores} == {
+        (2, "resnet18.pth", data, total)
+    }
+    assert scores[-1].right / total == pytest.approx(plain_share(network, data))
+    assert paused.engine.next_step_in() is None
+    assert paused.frames[-1].readings["gates"].arrays
+
+
+def scores_of(desk: Desk) -> list[FileScored]:
+    return [event for event in desk.events if isinstance(event, FileScored)]
+
+
+def test_a_part_of_the_test_examples_is_drawn_from_all_classes(
+    paused: Desk, dense: tuple[Path, nn.Sequential]
+) -> None:
+    paused.do(do.InspectFile(paused.open(dense[0]).ticket, DataConfig("digits")))
+    inspected = paused.engine._inspected
+    assert inspected is not None
+    order = inspected._score._order
+    assert sorted(order) == list(range(360))
+    labels = load_examples(DataConfig("digits")).test_y[order[:60]]
+    assert set(labels) == set(range(10))
+
+
+def test_labels_of_another_data_set_have_no_accuracy(
+    paused: Desk, resnet: tuple[Path, nn.Module], trained: Path, images: Path
+) -> None:
+    paused.do(do.InspectFile(paused.open(resnet[0]).ticket, DataConfig("digits")))
+    paused.turn(2)
+    (score,) = scores_of(paused)
+    assert score.sentence == (
+        "accuracy n/a: labels of another data set (it has 5 outputs, these need 10)"
+    )
+    other = DataConfig("identical", options=(("dim", 64), ("n", 20)))
+    paused.do(do.InspectFile(paused.open(trained).ticket, other))
+    paused.turn(2)
+    assert "labels of another data set" in scores_of(paused)[-1].sentence
+
+
+# trained on
+
+
+def plain_step(network: nn.Module, x: Tensor, y: Tensor, rate: float) -> list[Tensor]:
+    optimiser = torch.optim.SGD(network.parameters(), lr=rate)
+    F.cross_entropy(network(x), y).backward()
+    optimiser.step()
+    return [p.detach() for p in network.parameters()]
+
+
+def folded(network: nn.Module) -> nn.Module:
+    """BatchNorm in evaluation taken into the convolution before it, by torch itself."""
+    network = copy.deepcopy(network).eval()
+    for module in list(network.modules()):
+        for conv, norm in (("conv1", "bn1"), ("conv2", "bn2"), ("0", "1")):
+            if isinstance(getattr(module, norm, None), nn.BatchNorm2d):
+                fused = fuse_conv_bn_eval(getattr(module, conv), getattr(module, norm))
+                setattr(module, conv, fused)
+                setattr(module, norm, nn.Identity())
+    return network
+
+
+def sgd(desk: Desk) -> None:
+    training = TrainingConfig(optimiser="sgd", learning_rate=1e-3, batch=8, epochs=0)
+    desk.do(do.StartRun(replace(small(), training=training), paused=True))
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "FL"])
+def test_a_resnet_trains_on_from_its_logits_and_as_torch_would(
+    desk: Desk, resnet: tuple[Path, nn.Module], images: Path, regime: str
+) -> None:
+    sgd(desk)
+    path, network = resnet
+    data = folder(images, image_size=32)
+    desk.do(do.InspectFile(desk.open(path).ticket, data))
+    offered = desk.last(TrainingOffered)
+    assert isinstance(offered, TrainingOffered)
+    assert (offered.run, offered.regimes) == (2, ("ReLU", "FL"))
+    assert "Its BatchNorm is folded into weights and biases" in offered.remark
+    assert desk.engine._inspected is not None
+    shown = desk.engine._inspected.network.network
+    desk.do(do.TrainOn(regime, paused=True))
+    told = desk.last(TrainedOn)
+    assert isinstance(told, TrainedOn)
+    assert told.sentence == (
+        f"This run trains on from the weights of resnet18.pth in {regime}. {offered.remark}"
+    )
+    run = desk.engine.run
+    assert run is not None
+    assert run.config.data == data
+    examples = load_examples(data)
+    x, y = torch.from_numpy(examples.train_x), torch.from_numpy(examples.train_y)
+    twin = folded(network)
+    with torch.no_grad():
+        wanted, found = network(x), run.trainer.network(x)
+        scale = float(wanted.abs().max())
+        assert float((found - shown(x)).abs().max()) < 1e-6 * scale
+        assert float((found - wanted).abs().max()) < 1e-5 * scale  # folding rounds
+    if regime == "FL":
+        return  # gates that stand still: no step of a ReLU network
+    rows = epoch_order(run.config.seed, 0, len(y))[:8]
+    before = [weight.detach().clone() for weight in run.trainer.network.value.weights]
+    moved = plain_step(twin, x[rows], y[rows], 1e-3)
+    desk.train(1)
+    for old, weight in zip(before, run.trainer.network.value.weights, strict=True):
+        step = float((weight.detach() - old).abs().max())
+        apart = min(
+            float((weight.detach() - p).abs().max()) for p in moved if p.shape == weight.shape
+        )
+        assert apart < 1e-3 * step, tuple(weight.shape)
+
+
+def test_a_plain_network_takes_the_step_that_torch_takes(
+    desk: Desk, dense: tuple[Path, nn.Sequential]
+) -> None:
+    sgd(desk)
+    desk.do(do.InspectFile(desk.open(dense[0]).ticket), do.TrainOn("ReLU", paused=True))
+    run, network = desk.engine.run, copy.deepcopy(dense[1])
+    assert run is not None
+    x, y = run.trainer.data.train_x, run.trainer.data.train_y
+    with torch.no_grad():
+        torch.testing.assert_close(run.trainer.network(x), network(x), rtol=0, atol=1e-6)
+    rows = epoch_order(run.config.seed, 0, len(y))[:8]
+    wanted = plain_step(network, x[rows], y[rows], 1e-3)
+    desk.train(1)
+    stack = run.trainer.network.value
+    found = [p for pair in zip(stack.weights, stack.biases, strict=True) for p in pair]
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours.detach(), theirs, rtol=0, atol=1e-7)
+
+
+def test_a_run_of_a_file_is_recorded_reset_and_gone_on_with(
+    tmp_path: Path, dense: tuple[Path, nn.Sequential]
+) -> None:
+    desk = Desk(str(tmp_path / "runs"))
+    sgd(desk)
+    desk.do(do.InspectFile(desk.open(dense[0]).ticket), do.TrainOn("ReLU", paused=True))
+    desk.train(3)
+    weights = desk.value()
+    assert desk.engine._recording is not None
+    place = desk.engine._recording.path
+    assert "dense.pt" in place.name
+    desk.do(do.Reset())
+    assert torch.equal(desk.value()[0], dense[1][0].weight)
+    desk.do(do.ContinueRun(str(place), paused=True))
+    assert isinstance(desk.last(RunContinued), RunContinued)
+    assert all(map(torch.equal, desk.value(), weights))
+    desk.engine.close()
+
+
+def test_what_cannot_be_trained_on_says_why_and_stays_as_it_is(
+    desk: Desk, resnet: tuple[Path, nn.Module], dense: tuple[Path, nn.Sequential], tmp_path: Path
+) -> None:
+    desk.do(do.StartRun(small("DL"), paused=True), do.TrainOn("ReLU"))
+    assert desk.last(Refused) == Refused(
+        "train on from this network", "No network is inspected: open a file as a network first."
+    )
+    made = tmp_path / "made.safetensors"
+    desk.do(do.SaveWeights(str(made)))
+    desk.do(do.InspectFile(desk.open(resnet[0]).ticket), do.TrainOn("ReLU"))
+    assert desk.last(Refused) == Refused(
+        "train on from this network", "resnet18.pth has 5 outputs; these data need 10."
+    )
+    desk.do(do.InspectFile(desk.open(made).ticket))
+    offered = desk.last(TrainingOffered)
+    assert isinstance(offered, TrainingOffered)
+    assert offered.regimes == ()
+    assert offered.remark.startswith("Its gates are made by a second network (DL)")
+    changed = tmp_path / "changed.pt"
+    torch.save(dense[1].state_dict(), changed)
+    desk.do(do.InspectFile(desk.open(changed).ticket), do.TrainOn("DL"))
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    assert refused.reason == "It can be trained on in ReLU or FL, not in DL."
+    with torch.no_grad():
+        other = in_use(copy.deepcopy(dense[1]), 1)
+        other.float()[0].weight.add_(1.0)  # type: ignore[index]
+    torch.save(other.state_dict(), changed)
+    desk.do(do.TrainOn("ReLU"))
+    refused = desk.last(Refused)
+    assert isinstance(refused, Refused)
+    assert (
+        refused.reason == "changed.pt has changed on the disk since it was opened: open it again."
+    )
+    started = desk.last(RunStarted)
+    assert isinstance(started, RunStarted)
+    assert started.inspected == "changed.pt"
+
+
+@pytest.mark.parametrize("regime", ["ReLU", "soft-ReLU", "FL"])
+def test_a_network_of_ours_trains_on_with_its_own_gates(
+    desk: Desk, tmp_path: Path, trained: Path, regime: str
+) -> None:
+    config = small(regime, seed=4)
+    if regime == "FL":
+        gating = replace(config.gating, gates_from=str(trained))
+        config = replace(config, gating=gating)
+    desk.do(do.StartRun(config, paused=True))
+    desk.train(3)
+    run = desk.engine.run
+    assert run is not None
+    x = run.trainer.data.test_x
+    with torch.no_grad():
+        wanted = run.trainer.network(x)
+    path = tmp_path / "ours.safetensors"
+    desk.do(do.SaveWeights(str(path)), do.StartRun(small("FR-II"), paused=True))
+    desk.do(do.InspectFile(desk.open(path).ticket), do.TrainOn(regime, paused=True))
+    run = desk.engine.run
+    assert run is not None
+    assert (run.config.gating.regime, run.trainer.regime.name) == (regime, regime)
+    with torch.no_grad():
+        torch.testing.assert_close(run.trainer.network(x), wanted, rtol=0, atol=1e-6)

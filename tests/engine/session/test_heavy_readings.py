@@ -1,0 +1,281 @@
+"""Heavy readings of a session, with a real reading process; and other probe examples."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.config import NetConfig
+from dgn_engine.protocol import commands as do
+from dgn_engine.protocol import events as told
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.training import probe_schedule
+from dgn_engine.training.reading_process.reading_worker import ReadingProcess
+from tests.engine.session.conftest import Desk, small
+
+KERNELS = do.Watch(tuple(do.ProbeRequest(name) for name in ("gates", "overlap", "npk", "ntk")))
+
+
+@pytest.fixture
+def all_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reading that costs anything goes to the reading process."""
+    monkeypatch.setattr(probe_schedule, "UNSURE", 0.0)
+    monkeypatch.setattr(probe_schedule, "FIRST_LOOK", 0.0)
+
+
+def until(desk: Desk, there: Callable[[], bool]) -> None:
+    end = time.monotonic() + 150
+    while not there():
+        assert time.monotonic() < end, desk.frames[-1].readings
+        desk.turn(1)
+        time.sleep(0.01)
+
+
+def reading(desk: Desk, probe: str = "npk") -> Reading | None:
+    return desk.frames[-1].readings.get(probe) if desk.frames else None
+
+
+def exact(desk: Desk, probe: str = "npk") -> bool:
+    found = reading(desk, probe)
+    return found is not None and not found.absent and found.progress == 1.0 and not found.cancelled
+
+
+def child_of(desk: Desk) -> ReadingProcess:
+    child = desk.engine._heavy._worker._child
+    assert isinstance(child, ReadingProcess)
+    return child
+
+
+def gone(pid: int) -> bool:
+    """No process has this number, or only one that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def traced(desk: Desk) -> set[str]:
+    """Probes whose scalars of step 0 were told."""
+    return {e.probe for e in desk.events if isinstance(e, told.ProbeScalars) if e.step == 0}
+
+
+@pytest.mark.usefixtures("all_heavy")
+def test_a_reading_process_reads_what_would_be_read_here(desk: Desk) -> None:
+    desk.do(KERNELS, do.StartRun(small(), paused=True))
+    until(desk, lambda: all(exact(desk, probe) for probe in ("overlap", "npk", "ntk")))
+    run = desk.engine.run
+    assert run is not None
+    for name in ("overlap", "npk", "ntk"):
+        found = reading(desk, name)
+        assert found is not None
+        assert (found.step, found.error, found.examples) == (0, 0.0, 0)
+        assert found.remark == "20 probe examples, exact"
+        here = probe_schedule.all_probes()[name].read(run.context(), {}, None)
+        assert set(here.arrays) <= set(found.arrays)
+        for key, array in here.arrays.items():
+            np.testing.assert_allclose(found.arrays[key], array, rtol=1e-4, atol=1e-5)
+    until(desk, lambda: {"npk", "ntk"} <= traced(desk))  # told when the job is over
+    pid = child_of(desk).pid
+    desk.engine.close()
+    assert gone(pid)
+
+
+@pytest.mark.usefixtures("all_heavy")
+def test_a_reading_process_that_is_killed_is_a_sentence_and_training_goes_on(desk: Desk) -> None:
+    desk.do(do.Watch((do.ProbeRequest("npk"),)), do.StartRun(small(), paused=True))
+    until(desk, lambda: exact(desk))
+    desk.train(3)
+    assert reading(desk) is not None
+    desk.do(do.SwapRegime("FR-II"))
+    assert reading(desk) is None, "nothing of the old network is shown, from this moment on"
+    child = child_of(desk)
+    os.kill(child.pid, signal.SIGSTOP)  # it must not be quicker than we are
+    desk.turn(1)
+    pending = reading(desk)
+    assert pending is not None
+    assert pending.pending
+    child._process.kill()
+
+    def told_so() -> bool:
+        found = reading(desk)
+        return found is not None and "no picture" in found.absent
+
+    until(desk, told_so)
+    found = reading(desk)
+    assert found is not None
+    assert "memory" in found.absent
+    assert found.cancelled
+    desk.train(2)
+    desk.do(do.GoOnReading(("npk",)))
+    until(desk, lambda: exact(desk))
+    found = reading(desk)
+    assert found is not None
+    assert found.step == 5
+
+
+def test_the_process_is_there_before_a_network_that_will_need_it_and_not_beside_a_small_one(
+    desk: Desk,
+) -> None:
+    worker = desk.engine._heavy._worker
+    desk.do(do.StartRun(small(), paused=True))
+    assert worker._child is None
+    desk.engine._heavy.expect(replace(small(), net=NetConfig("cnn4")))
+    assert worker._child is not None
+    desk.do(do.StartRun(small(), paused=True))
+    assert worker._child is None
+    desk.engine._heavy.expect(small())
+    assert worker._child is None
+
+
+@pytest.mark.usefixtures("all_heavy")
+def test_cancel_keeps_the_picture_and_go_on_makes_it_better(desk: Desk) -> None:
+    desk.do(do.Watch((do.ProbeRequest("npk"),)), do.StartRun(small(), paused=True))
+    desk.turn(1)
+    desk.do(do.CancelReading(("npk",)))
+    desk.turn(1)
+    found = reading(desk)
+    assert found is not None
+    assert (found.cancelled, found.pending) == (True, False)
+    desk.do(do.GoOnReading(("npk",)))
+    until(desk, lambda: exact(desk))
+
+
+@pytest.mark.usefixtures("all_heavy")
+def test_training_is_the_same_bit_for_bit_with_readings_and_other_probe_examples() -> None:
+    weights = []
+    for watching in (True, False):
+        desk = Desk()
+        try:
+            desk.do(*([KERNELS] if watching else []), do.StartRun(small(), paused=True))
+            desk.train(5)
+            if watching:
+                until(desk, lambda: exact(desk))  # noqa: B023 - called at once
+                desk.do(do.SetProbeExamples(30))
+            desk.train(15)
+            weights.append(desk.value())
+        finally:
+            desk.engine.close()
+    assert all(map(torch.equal, *weights))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 and /proc")
+def test_a_reading_process_does_not_outlive_a_parent_that_is_killed() -> None:
+    script = (
+        "import time\n"
+        "from dgn_engine.training.reading_process.reading_worker import ReadingProcess\n"
+        "child = ReadingProcess()\n"
+        "while not child.take(): time.sleep(0.01)\n"  # it is ready
+        "print(child.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert not gone(pid)
+    finally:
+        parent.kill()
+        parent.communicate()
+    end = time.monotonic() + 60
+    while not gone(pid):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+# other probe examples
+
+
+def test_other_probe_examples_are_those_that_a_run_with_this_number_begins_with(
+    desk: Desk,
+) -> None:
+    desk.do(KERNELS, do.StartRun(small(), paused=True))
+    desk.train(2)
+    desk.do(do.SetProbeExamples(40))
+    run = desk.engine.run
+    assert run is not None
+    other = Desk()
+    other.do(do.StartRun(replace(small(), probe_examples=40), paused=True))
+    twin = other.engine.run
+    assert twin is not None
+    assert run.probe_set == twin.probe_set
+    assert torch.equal(run.context().x, twin.context().x)
+    other.engine.close()
+    changed = desk.last(told.ProbeSetChanged)
+    assert changed == told.ProbeSetChanged(2, 40, run.probe_set.digest)
+    until(desk, lambda: exact(desk))
+    found = reading(desk)
+    assert found is not None
+    assert found.arrays["npk"].shape == (40, 40)
+    scalars = [e for e in desk.events if isinstance(e, told.ProbeScalars) if e.probe == "npk"]
+    assert (scalars[0].examples, scalars[-1].examples) == (0, 40)
+    told_so_far = len(desk.events)
+    desk.do(do.SetProbeExamples(40))
+    assert len(desk.events) == told_so_far
+    desk.do(do.SetProbeExamples(1))
+    assert isinstance(desk.events[-1], told.Refused)
+    desk.do(do.SetProbeExamples(20))
+    until(desk, lambda: exact(desk))
+    scalars = [e for e in desk.events if isinstance(e, told.ProbeScalars) if e.probe == "npk"]
+    assert scalars[-1].examples == 0
+
+
+def test_chosen_probe_examples_outlive_reset_undo_and_resume(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path))
+    try:
+        desk.do(do.StartRun(small(), paused=True))
+        desk.train(3)
+        desk.do(do.SwapRegime("FR-II"), do.SetProbeExamples(30), do.Undo())
+        run = desk.engine.run
+        assert run is not None
+        assert len(run.probe_set.indices) == 30
+        digest = run.probe_set.digest
+        desk.train(2)
+        assert desk.engine._recording is not None
+        folder = desk.engine._recording.path
+    finally:
+        desk.engine.close()
+    desk = Desk(str(tmp_path))
+    try:
+        desk.do(do.ContinueRun(str(folder), paused=True))
+        run = desk.engine.run
+        assert run is not None
+        assert (run.config.probe_examples, run.probe_set.digest) == (30, digest)
+        started = desk.last(told.RunStarted)
+        assert isinstance(started, told.RunStarted)
+        assert started.config.probe_examples == 30
+        desk.do(do.Reset())
+        assert desk.engine.run is not None
+        assert desk.engine.run.probe_set.digest == digest
+    finally:
+        desk.engine.close()
+
+
+def test_a_run_that_goes_on_with_other_probe_examples_says_with_how_many_it_began(
+    tmp_path: Path,
+) -> None:
+    desk = Desk(str(tmp_path))
+    desk.do(do.StartRun(small(), paused=True))
+    desk.train(2)
+    desk.do(do.SetProbeExamples(8))
+    desk.engine.close()
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    desk = Desk(str(tmp_path))
+    desk.do(do.ContinueRun(str(folder), paused=True))
+    started = desk.last(told.RunStarted)
+    assert isinstance(started, told.RunStarted)
+    assert (len(started.probe_set.indices), started.began_with) == (8, 20)
+    desk.do(do.SetProbeExamples(20), do.Reset())
+    started = desk.last(told.RunStarted)
+    assert isinstance(started, told.RunStarted)
+    assert (len(started.probe_set.indices), started.began_with) == (20, 0)
+    desk.engine.close()

@@ -1,0 +1,426 @@
+"""Which readings the reading process makes and what is shown of them: a worker of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.protocol.commands import ProbeRequest
+from dgn_engine.protocol.events import Event, Failed, ProbeScalars
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.training import probe_schedule
+from dgn_engine.training.probe_schedule import ASSUMED_FLOPS, FIRST_LOOK, UNSURE, ProbeSchedule
+from dgn_engine.training.probes import Probe, ProbeResult
+from dgn_engine.training.reading_process.reading_messages import JobOver, JobSlice
+from dgn_engine.training.refined_readings import FIRST, STOPPED, JobPace, words
+
+
+class Context:
+    def __init__(self, every: int = 1) -> None:
+        self.x, self.architecture = torch.zeros(64)[::every], None
+
+    def subsample(self, every: int) -> Context:
+        return Context(every)
+
+    def forget(self) -> None: ...
+
+
+@dataclass
+class Worker:
+    """Keeps what it is asked for; the test answers."""
+
+    trouble: str = ""
+    begun: list[tuple[int, str, Mapping[str, object], int]] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
+    listeners: dict[int, Any] = field(default_factory=dict)
+
+    def begin(
+        self, snapshot: Any, probe: str, options: Mapping[str, object], seed: int, hear: Any
+    ) -> int:
+        ticket = len(self.begun) + 1
+        self.begun.append((snapshot.key, probe, options, seed))
+        self.listeners[ticket] = hear
+        return ticket
+
+    def stop(self, ticket: int) -> None:
+        self.stopped.append(ticket)
+
+
+class Bench:
+    """A schedule of 'p' with a worker. `each`: seconds that an example is expected to take."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.clock, self.events, self.here = 100.0, list[Event](), list[int]()
+        self.each = 1.0
+        self.snapshots = 0
+        probes = {
+            "p": Probe("Pee", self.read, lambda _, n: n * self.each * ASSUMED_FLOPS),
+            "q": Probe("Queue", self.read, lambda _, n: n * self.each / 4 * ASSUMED_FLOPS),
+            "c": Probe("Cee", self.read, lambda *_: 1e18, compares=True),
+        }
+        patch.setattr(probe_schedule, "all_probes", lambda: probes)
+        patch.setattr(probe_schedule, "time", SimpleNamespace(monotonic=lambda: self.clock))
+        patch.setattr(probe_schedule, "NetworkSnapshot", self.snapshot)
+        self.worker = Worker()
+        self.schedule = ProbeSchedule(self.events.append, fewer=True)
+        self.schedule.employ(self.worker)  # type: ignore[arg-type]
+        self.watch("p")
+
+    def snapshot(self, context: Context) -> Any:
+        self.snapshots += 1
+        return SimpleNamespace(key=self.snapshots, examples=len(context.x))
+
+    def read(self, context: Any, options: object, memory: object) -> ProbeResult:
+        self.here.append(len(context.x))
+        self.clock += len(context.x) * self.each
+        return ProbeResult({"a": np.zeros(2)}, {"s": 1.0})
+
+    def watch(self, *names: str, **options: Any) -> None:
+        self.schedule.watch(tuple(ProbeRequest(n, tuple(options.items())) for n in names))
+
+    def look(self, step: int, catch_up: bool = False) -> tuple[str, ...]:
+        """Read what is due, and return what was."""
+        due = self.schedule.due(step, catch_up)
+        if due:
+            self.schedule.read(due, Context(), step, standing=catch_up)  # type: ignore[arg-type]
+        return due
+
+    def answer(
+        self, done: float, error: float = 0.0, examples: int = 0, elapsed: float = 1.0
+    ) -> None:
+        ticket = len(self.worker.begun)
+        result = ProbeResult({"a": np.full(2, done)}, {"s": done})
+        hear = self.worker.listeners[ticket]
+        hear(JobSlice(ticket, result, done, error, examples, elapsed))
+
+    def over(self, trouble: str = "", details: str = "") -> None:
+        ticket = len(self.worker.begun)
+        self.worker.listeners[ticket](JobOver(ticket, trouble, details))
+
+    @property
+    def reading(self) -> Reading:
+        return self.schedule.readings["p"]
+
+    @property
+    def picture(self) -> tuple[int, float]:
+        """Step and content of what is shown."""
+        return self.reading.step, float(self.reading.arrays["a"][0])
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(monkeypatch)
+
+
+def test_what_is_heavy_is_read_elsewhere_and_nothing_here(bench: Bench) -> None:
+    assert bench.look(5) == ("p",)
+    assert bench.worker.begun == [(1, "p", {}, 5)]
+    assert bench.here == []
+    assert (bench.reading.pending, bench.reading.absent, bench.reading.step) == (True, FIRST, 5)
+    assert "raining" not in FIRST  # nothing may train: an inspected network, a paused run
+    assert (bench.reading.progress, bench.reading.left) == (0.0, 0.0)
+    assert bench.schedule.busy
+
+
+@pytest.mark.parametrize(
+    ("each", "here"),
+    [
+        (UNSURE / 64, [64]),
+        (1.01 * UNSURE / 64, [32]),
+        (UNSURE / 8, [8]),
+        (1.01 * UNSURE / 8, []),
+    ],
+)
+def test_a_few_examples_are_read_here_only_where_that_is_quick(
+    bench: Bench, each: float, here: list[int]
+) -> None:
+    bench.each = each
+    bench.look(1)
+    assert bench.here == here
+    assert len(bench.worker.begun) == (here != [64])
+    if here and here != [64]:
+        assert bench.reading.remark == f"{here[0]} of 64 probe examples, exact"
+        assert (bench.reading.progress, bench.reading.pending) == (0.0, False)
+
+
+def test_a_probe_that_was_measured_is_read_here_up_to_half_a_second(bench: Bench) -> None:
+    bench.each = UNSURE / 64
+    bench.look(1)
+    bench.each = FIRST_LOOK / 64
+    bench.clock += 100
+    bench.look(2)
+    assert bench.here == [64, 64]
+    bench.each = 1.01 * FIRST_LOOK / 64
+    bench.clock += 100
+    bench.look(3)
+    assert len(bench.worker.begun) == 1
+
+
+def test_what_compares_is_read_here(bench: Bench) -> None:
+    bench.watch("c")
+    bench.look(1)
+    assert bench.worker.begun == []
+
+
+def test_heavy_readings_of_one_step_share_a_snapshot_and_the_cheapest_comes_first(
+    bench: Bench,
+) -> None:
+    bench.watch("p", "q")
+    bench.look(3)
+    assert [(key, probe) for key, probe, _, _ in bench.worker.begun] == [(1, "q"), (1, "p")]
+
+
+def test_the_picture_gets_better_with_the_time_left_as_it_was_measured(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.25, error=0.2, elapsed=3.0)
+    assert bench.picture == (5, 0.25)
+    assert (bench.reading.progress, bench.reading.left) == (0.25, 0.0)
+    assert (bench.reading.error, bench.reading.remark) == (0.2, "64 probe examples · ± 20 %")
+    assert not bench.reading.arrays["a"].flags.writeable
+    bench.answer(0.5, error=0.1, elapsed=4.0)
+    assert (bench.picture, bench.reading.left) == ((5, 0.5), 4.0)
+    bench.answer(1.0, elapsed=10.0)
+    bench.over()
+    assert bench.picture == (5, 1.0)
+    assert (bench.reading.progress, bench.reading.left) == (1.0, 0.0)
+    assert bench.reading.remark == "64 probe examples, exact"
+    assert (bench.reading.seconds, bench.reading.interval) == (10.0, 10.0)
+    assert not bench.schedule.busy
+
+
+def test_a_slice_with_nothing_new_tells_how_far_it_is(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.25, elapsed=1.0)
+    bench.worker.listeners[1](JobSlice(1, None, 0.5, 0.0, 0, 6.0))
+    assert (bench.picture, bench.reading.progress, bench.reading.left) == ((5, 0.25), 0.5, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("slices", "left"),
+    [
+        ([(0.5, 2.0)], 0.0),  # one slice is no pace: its share may be a guess
+        ([(0.5, 2.0), (0.5, 3.0)], 0.0),
+        ([(0.25, 3.0), (0.5, 4.0)], 4.0),  # as long as all of it took so far
+        ([(0.5, 1.0), (0.6, 6.0)], 20.0),  # slower than the first slice made believe
+        ([(0.5, 1.0), (1.0, 6.0)], 0.0),
+    ],
+)
+def test_the_time_left_is_that_of_slices_that_have_run(
+    slices: list[tuple[float, float]], left: float
+) -> None:
+    pace = JobPace()
+    assert [pace.left(*one) for one in slices][-1] == pytest.approx(left)
+
+
+def test_scalars_are_recorded_of_the_last_reading_alone(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.5, error=0.1)
+    bench.answer(1.0)
+    assert bench.events == []
+    bench.over()
+    assert bench.events == [ProbeScalars(5, "p", {"s": 1.0}, 0)]
+
+
+def test_while_it_trains_a_newer_step_is_read_when_the_older_is_finished(bench: Bench) -> None:
+    bench.look(5)
+    bench.clock += 100
+    assert bench.look(6) == ()
+    bench.answer(1.0)
+    assert bench.look(6) == ()
+    bench.over()
+    assert bench.look(5) == (), "that step was read"
+    assert bench.look(7) == ("p",)
+    assert [seed for _, _, _, seed in bench.worker.begun] == [5, 7]
+    assert (bench.picture, bench.reading.progress) == ((5, 1.0), 0.0)
+
+
+def test_a_newer_step_takes_the_place_of_a_sharper_picture_when_it_is_good_enough(
+    bench: Bench,
+) -> None:
+    bench.look(5)
+    bench.answer(1.0)
+    bench.over()
+    bench.clock += 100
+    bench.look(9)
+    bench.answer(0.1, examples=32)
+    assert (bench.picture, bench.reading.progress) == ((5, 1.0), 0.1)
+    bench.answer(0.2, error=0.06)
+    assert bench.picture == (5, 1.0)
+    bench.answer(0.3, error=0.05)
+    assert bench.picture == (9, 0.3)
+    bench.answer(0.4, error=0.06)
+    assert bench.picture == (9, 0.4), "a job knows what is better"
+    bench.answer(0.1, error=0.5)
+    assert bench.picture == (9, 0.4), "it began anew in another process"
+    bench.answer(0.5, error=0.04)
+    assert bench.picture == (9, 0.5)
+
+
+def test_what_is_read_on_after_cancel_is_shown_when_it_is_as_good_as_what_there_is(
+    bench: Bench,
+) -> None:
+    bench.look(5)
+    bench.answer(0.5, error=0.02)
+    bench.schedule.cancel("p")
+    bench.schedule.go_on("p")
+    bench.look(5)
+    bench.answer(0.1, error=0.04)
+    assert bench.picture == (5, 0.5)
+    bench.answer(0.6, error=0.02)
+    assert bench.picture == (5, 0.6)
+
+
+def test_where_it_stands_still_the_step_it_stands_at_is_read_at_once(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.5)
+    assert bench.look(8, catch_up=True) == ("p",)
+    assert bench.worker.stopped == [1]
+    assert [seed for _, _, _, seed in bench.worker.begun] == [5, 8]
+    assert bench.look(8, catch_up=True) == ()
+    bench.worker.listeners[1](JobSlice(1, ProbeResult(), 0.9, 0.0, 0, 1.0))
+    assert bench.picture == (5, 0.5), "of a job that was given up nothing is shown"
+
+
+def test_of_another_network_nothing_is_shown(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.5)
+    assert not bench.schedule.dropped
+    bench.schedule.invalidate()
+    assert bench.schedule.dropped
+    assert "p" not in bench.schedule.readings
+    bench.answer(0.6)
+    assert "p" not in bench.schedule.readings
+    assert bench.look(5) == ("p",)
+    assert bench.worker.stopped == [1]
+    assert bench.reading.pending
+    bench.answer(0.1, error=0.9)
+    assert bench.picture == (5, 0.1)
+
+
+def test_other_options_stop_the_job_and_so_does_nobody_watching(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.5)
+    bench.watch("p", layer=2)
+    assert bench.worker.stopped == [1]
+    bench.look(5)
+    assert bench.worker.begun[-1] == (2, "p", {"layer": 2}, 5)
+    bench.answer(0.1, error=0.9)
+    assert bench.picture == (5, 0.1)
+    bench.watch()
+    assert bench.worker.stopped == [1, 2]
+
+
+def test_a_reading_that_was_cancelled_stays_as_it_is_until_it_may_go_on(bench: Bench) -> None:
+    bench.look(5)
+    bench.answer(0.5, error=0.1)
+    bench.schedule.cancel("p")
+    assert bench.worker.stopped == [1]
+    assert (bench.picture, bench.reading.cancelled, bench.reading.progress) == (
+        (5, 0.5),
+        True,
+        1.0,
+    )
+    bench.clock += 1000
+    assert bench.look(9) == bench.look(9, catch_up=True) == ()
+    bench.schedule.cancel("p")
+    bench.schedule.go_on("p")
+    assert bench.look(9) == ("p",)
+    assert (bench.reading.cancelled, bench.reading.progress) == (False, 0.0)
+
+
+def test_a_reading_cancelled_before_its_first_picture_says_so(bench: Bench) -> None:
+    bench.look(5)
+    bench.schedule.cancel("p")
+    assert (bench.reading.absent, bench.reading.pending) == (STOPPED, False)
+    bench.schedule.invalidate()
+    assert bench.look(6) == ("p",), "another network is read at once"
+    assert bench.reading.pending
+
+
+def test_what_fails_is_one_sentence_in_its_place_and_one_event(bench: Bench) -> None:
+    bench.look(5)
+    bench.over("the process for it ended (signal 9)")
+    assert bench.reading.absent == ("Pee has no picture: the process for it ended (signal 9).")
+    assert (bench.reading.cancelled, bench.events) == (True, [])
+    bench.clock += 1000
+    assert bench.look(9) == (), "it is not tried again by itself"
+    bench.schedule.go_on("p")
+    bench.look(9)
+    bench.answer(0.5, error=0.1)
+    bench.over("it failed (odd)", "Traceback")
+    assert bench.reading.remark == "64 probe examples · ± 10 % · not refined: it failed (odd)"
+    (told,) = bench.events
+    assert isinstance(told, Failed)
+    bench.schedule.go_on("p")
+    bench.look(9)
+    bench.over("it failed (odd)", "Traceback")
+    assert len(bench.events) == 1
+
+
+def test_without_a_process_fewer_examples_are_read_here_and_that_is_said(bench: Bench) -> None:
+    bench.each = 1.0 / 8
+    bench.look(5)
+    bench.worker.trouble = "no process could be started for it (none)"
+    bench.over(bench.worker.trouble)
+    assert bench.look(5) == ("p",)
+    assert bench.here == [8]
+    assert bench.reading.remark == f"8 of 64 probe examples, exact: {bench.worker.trouble}"
+    bench.each = 1.0
+    bench.schedule.invalidate()
+    bench.schedule._speed.clear()
+    bench.look(6)
+    assert bench.reading.absent == (
+        "Pee: a reading of 8 probe examples takes too long between two steps, and no process "
+        "could be started for it (none); choose fewer probe examples or smaller images."
+    )
+
+
+def test_a_schedule_that_is_released_has_no_jobs(bench: Bench) -> None:
+    bench.look(5)
+    bench.schedule.release()
+    assert bench.worker.stopped == [1]
+    assert not bench.schedule.busy
+
+
+def test_a_schedule_without_a_worker_can_be_told_all_the_same() -> None:
+    schedule = ProbeSchedule([].append)
+    schedule.cancel("npk")
+    schedule.go_on("npk")
+    schedule.release()
+    assert not schedule.busy
+
+
+@pytest.mark.parametrize(
+    ("reading", "said"),
+    [
+        (Reading("p", 1), "64 probe examples, exact"),
+        (Reading("p", 1, examples=8), "8 of 64 probe examples, exact"),
+        (Reading("p", 1, examples=8, error=0.051), "8 of 64 probe examples · ± 5 %"),
+        (Reading("p", 1, error=0.0042), "64 probe examples · ± 0.4 %"),
+        (Reading("p", 1, error=1e-9), "64 probe examples · ± <0.01 %"),
+        (Reading("p", 1, error=0.094), "64 probe examples · ± 9 %"),
+        (Reading("p", 1, error=0.096), "64 probe examples · ± 10 %"),
+        (Reading("p", 1, error=1.234), "64 probe examples · ± 123 %"),
+        (Reading("p", 1, absent="None."), ""),
+    ],
+)
+def test_what_a_kernel_is_made_of_in_words(reading: Reading, said: str) -> None:
+    assert words(reading, 64) == said
+
+
+@pytest.mark.parametrize(("examples", "seen"), [(0, (0, 0)), (32, (32, 64))])
+def test_scalars_of_a_share_of_the_examples_say_of_how_many(
+    examples: int, seen: tuple[int, int], bench: Bench
+) -> None:
+    bench.look(5)
+    bench.answer(1.0, examples=examples)
+    bench.over()
+    (found,) = bench.events
+    assert isinstance(found, ProbeScalars)
+    assert found.read_on == seen

@@ -1,0 +1,140 @@
+"""Which pictures there are, and what a user does before each is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.protocol.commands import InspectFile, OpenFile, Rewire, SwapRegime
+from dgn_engine.protocol.events import FileListed
+from dgn_viewer.__main__ import first_run
+from dgn_viewer.inspector.pages.runs_page import RunsPage
+from tests.engine.model.importing.torch_networks import models
+from tests.screenshots.photographer import Photographer
+from tests.screenshots.shapes import write_shapes
+
+
+@dataclass(frozen=True)
+class Picture:
+    """`docs/images/NAME.png`: a run in a window, and what is done before it is taken."""
+
+    shows: str
+    take: Callable[[Photographer], None]
+    config: Callable[[Path], RunConfig] = lambda _folder: first_run()
+    theme: str = "light"
+    size: tuple[int, int] = (1440, 900)
+    scale: int = 1
+
+
+def _trained(shot: Photographer) -> None:
+    shot.train(500)
+
+
+def _changed(shot: Photographer) -> None:
+    """A run with a past: gates exchanged, another regime, and the first one again."""
+    shot.train(300)
+    shot.send(Rewire((1, 0, 2, 3)))
+    shot.train(200)
+    shot.send(SwapRegime("FR-II"))
+    shot.train(300)
+    shot.send(SwapRegime("DL"))
+    shot.train(400)
+
+
+def _images(folder: Path) -> RunConfig:
+    """A convolutional network on images of 32×32."""
+    return RunConfig(
+        data=DataConfig(name=f"folder:{write_shapes(folder / 'shapes')}"),
+        net=NetConfig("cnn4", (("channels", 16),)),
+        training=TrainingConfig(learning_rate=1e-3, batch=32),
+        device="cpu",
+    )
+
+
+def _cnn(shot: Photographer) -> None:
+    shot.train(100)
+
+
+def _experiment(shot: Photographer) -> None:
+    shot.train(300)
+    shot.trigger("experiment.npf-table2")
+
+
+def _runs(shot: Photographer) -> None:
+    """Three recorded runs, listed beside a fourth."""
+    for regime in ("ReLU", "FR-II", "DL"):
+        config = first_run()
+        gating = replace(config.gating, regime=regime)
+        shot.begin(without_pace(replace(config, gating=gating)))
+        shot.train(400)
+    shot.trigger("file.open_run")
+    shot.wait(lambda: isinstance(shot.window.inspector.page, RunsPage))
+    page = shot.window.inspector.page
+    assert isinstance(page, RunsPage)
+    model = page.table.model()
+    shot.wait(lambda: model.rowCount() == 4)  # the one at the start, too
+    for row in range(1, 3):
+        model.setData(model.index(row, 0), Qt.CheckState.Checked, Qt.ItemDataRole.CheckStateRole)
+    shot.linger(2.0)
+
+
+def _export(shot: Photographer) -> None:
+    """The NTK panel on its way into a paper."""
+    _changed(shot)
+    shot.window.docks.choose("ntk")
+    shot.trigger("file.export_panel")
+    shot.wait(lambda: bool(shot.window.findChildren(QDialog)))
+    shot.linger(4.0)
+    shot.of = shot.window.findChildren(QDialog)[0]
+
+
+def _file(shot: Photographer) -> None:
+    """torchvision's ResNet-18 dropped on the first run, digits: what it needs, and what fits it."""
+    shot.train(300)
+    shot.send(OpenFile(str(_resnet_file(shot.folder)), "network"))
+    shot.wait(lambda: shot.window.inspector.page is not None)
+    shot.linger(2.0)
+
+
+def _resnet_file(folder: Path) -> Path:
+    torch.manual_seed(0)
+    file = folder / "resnet18.pth"
+    torch.save(models().resnet18(weights=None, num_classes=4).state_dict(), file)
+    return file
+
+
+def _resnet(shot: Photographer) -> None:
+    """torchvision's ResNet-18 as it begins, from a file, on the images of the run."""
+    file = _resnet_file(shot.folder)
+    shot.train(1)
+    listed: list[FileListed] = []
+    shot.hear(FileListed, listed.append)
+    shot.send(OpenFile(str(file), "network"))
+    shot.wait(lambda: bool(listed))
+    shot.send(InspectFile(listed[0].ticket))
+    shot.wait(lambda: bool(shot.window.run_state.inspected))
+
+
+PICTURES = {
+    "window": Picture("The window after 500 steps on digits in the regime DL", _trained),
+    "window-dark": Picture("The same run in the dark theme", _trained, theme="dark"),
+    "window-200": Picture("The same run at 200 %", _trained, scale=2),
+    "window-small": Picture("The same run at 1024 × 700", _trained, size=(1024, 700)),
+    "changes": Picture("Gates exchanged and regimes swapped while training", _changed),
+    "cnn4": Picture("cnn4 in training on images of 32 × 32", _cnn, _images),
+    "resnet18": Picture("torchvision's ResNet-18 from a file", _resnet, _images),
+    "file": Picture("The page of a dropped file, 1280 × 800", _file, size=(1280, 800)),
+    "runs": Picture("Recorded runs, three of them drawn over the fourth", _runs),
+    "export": Picture("The export dialog", _export),
+    "experiment": Picture("The page of an experiment, 1280 × 800", _experiment, size=(1280, 800)),
+}
+
+
+def without_pace(config: RunConfig) -> RunConfig:
+    return replace(config, training=replace(config.training, pace=0.0))

@@ -1,0 +1,37 @@
+"""Files dropped on the window by other programs, over XDND."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.events import Event, Refused
+from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.file_page import FilePage
+from tests.viewer.display.x_user import XUser
+
+pytestmark = pytest.mark.display
+
+
+def test_a_checkpoint_that_another_program_drops_opens_its_page(
+    on_display: Viewer, user: XUser, qtbot: QtBot, weights: Path
+) -> None:
+    window = on_display.window
+    user.drag_file(weights, window)
+    qtbot.waitUntil(lambda: isinstance(window.inspector.page, FilePage))
+
+
+def test_a_file_that_is_no_checkpoint_is_refused_and_training_goes_on(
+    on_display: Viewer, user: XUser, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = on_display.window
+    file = tmp_path / "letter.pt"
+    file.write_text("no weights here", encoding="utf-8")
+    said: list[Event] = []
+    window.event_taken.connect(lambda event, _state: said.append(event))
+    user.drag_file(file, window)
+    qtbot.waitUntil(lambda: any(isinstance(event, Refused) for event in said))
+    step = window.history.step
+    qtbot.waitUntil(lambda: window.history.step > step)

@@ -1,0 +1,433 @@
+"""The menu of a chart: opened by the right button or the keyboard, its entries act on the chart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMenu, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.results import Figure, PlottedLine
+from dgn_viewer.docks.chart_controls import ChartControls
+from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.docks.range_popup import RangePopup
+from dgn_viewer.experiments.result_figures import scene_of
+from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.scene.chart_settings import PLAIN, ChartSettings
+from dgn_viewer.scene.elements import Chart, Scene
+from dgn_viewer.scene.matrix_colours import ColourChoice
+from dgn_viewer.scene.matrix_difference import Subtrahend
+from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_viewer.style import ramps
+from dgn_viewer.style.theme import LIGHT
+
+MakeView = Callable[..., View]
+MakeHost = Callable[[str], PanelDock]
+
+
+@pytest.fixture
+def make_host(qtbot: QtBot, make_view: MakeView) -> Iterator[MakeHost]:
+    """A panel with something in it, in a window of its own."""
+
+    def make(panel: str) -> PanelDock:
+        window = QWidget()
+        host = PanelDock(panel, all_panels()[panel], LIGHT)
+        host.setParent(window)
+        window.resize(900, 420)
+        host.resize(900, 420)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitExposed(window)
+        host.show_view(make_view("hard"))
+        hosts.append(window)
+        return host
+
+    hosts: list[QWidget] = []
+    yield make
+    _close_menu()
+
+
+def _right_click(view: SceneView, place: QPoint) -> QMenu:
+    QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=place)
+    return _menu()
+
+
+def _on(host: PanelDock, key: str) -> QMenu:
+    view = host.scene_view()
+    return _right_click(view, view.area(key).center().toPoint())
+
+
+def _menu() -> QMenu:
+    menu = QApplication.activePopupWidget()
+    assert isinstance(menu, QMenu), "there is no menu"
+    assert menu.objectName() == "chart_menu"
+    return menu
+
+
+def _close_menu() -> None:
+    while (menu := QApplication.activePopupWidget()) is not None:
+        menu.close()
+        QApplication.processEvents()
+
+
+def _texts(menu: QMenu) -> list[str]:
+    return [action.text() for action in menu.actions() if not action.isSeparator()]
+
+
+def _choose(menu: QMenu, *words: str) -> None:
+    """Trigger an entry by its words, through its submenu, and close the menu."""
+    for word in words:
+        action = next(one for one in menu.actions() if one.text() == word)
+        inner = action.menu()
+        if isinstance(inner, QMenu):
+            menu = inner
+        else:
+            action.trigger()
+    _close_menu()
+
+
+def _chart(host: PanelDock, key: str) -> Chart:
+    shown = host.shown()
+    assert isinstance(shown, Scene)
+    return next(chart for chart in shown.charts if chart.key == key)
+
+
+def _colours(image: QImage) -> set[str]:
+    return {
+        QColor(image.pixel(x, y)).name()
+        for x in range(0, image.width(), 2)
+        for y in range(0, image.height(), 2)
+    }
+
+
+def test_the_right_button_opens_what_applies_to_the_chart(make_host: MakeHost) -> None:
+    host = make_host("training")
+    assert _texts(_on(host, "loss")) == [
+        "Copy image", "Copy values", "Save as…", "Range", "Smoothing", "What am I seeing?",
+    ]  # fmt: skip
+    _close_menu()
+    other = make_host("overlap")
+    assert _texts(_on(other, "active")) == [
+        "Copy image", "Copy values", "Save as…", "Colours", "Difference", "What am I seeing?",
+    ]  # fmt: skip
+
+
+def test_a_right_drag_zooms_and_opens_nothing(make_host: MakeHost) -> None:
+    host = make_host("training")
+    view = host.scene_view()
+    place = view.area("loss").center().toPoint()
+    canvas = view.canvas()
+    QTest.mousePress(canvas, Qt.MouseButton.RightButton, pos=place)
+    QTest.mouseMove(canvas, place + QPoint(60, 30))
+    QTest.mouseRelease(canvas, Qt.MouseButton.RightButton, pos=place + QPoint(60, 30))
+    assert QApplication.activePopupWidget() is None
+
+
+def test_outside_of_every_chart_there_is_no_menu(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    host.resize(1400, 260)  # squares leave room on both sides
+    view = host.scene_view()
+    QApplication.processEvents()
+    corners = [QPoint(x, y) for x in (1, view.width() - 1) for y in (1, view.height() - 1)]
+    outside = [corner for corner in corners if not view.chart_at(QPointF(corner))]
+    assert outside
+    for corner in outside:
+        QTest.mouseClick(view.canvas(), Qt.MouseButton.RightButton, pos=corner)
+    assert QApplication.activePopupWidget() is None
+
+
+def test_no_menu_of_pyqtgraph_or_of_the_window_appears(make_host: MakeHost) -> None:
+    host = make_host("training")
+    canvas = host.scene_view().canvas()
+    place = host.scene_view().area("loss").center().toPoint()
+    reason = QContextMenuEvent.Reason.Mouse  # as a window system sends it with the press
+    QApplication.sendEvent(canvas, QContextMenuEvent(reason, place, canvas.mapToGlobal(place)))
+    assert QApplication.activePopupWidget() is None
+
+
+def test_the_last_steps_are_chosen_and_taken_back(make_host: MakeHost) -> None:
+    host = make_host("training")
+    _choose(_on(host, "loss"), "Range", "Last 200 steps")
+    low, high = host.scene_view().visible_range("loss")[0]
+    assert high - low == 200
+    assert _chart(host, "accuracy").x.limits != (low, high)  # each chart has its own
+    assert "As the panel draws it" in _texts(_on(host, "loss"))
+    _choose(_menu(), "As the panel draws it")
+    assert host.scene_view().visible_range("loss")[0][0] == 0
+    assert host.charts.settings() == {}
+
+
+def test_a_chosen_range_takes_a_zoomed_chart_back(make_host: MakeHost) -> None:
+    host = make_host("training")
+    view = host.scene_view()
+    view._charts["loss"].field.sigRangeChangedManually.emit([True, True])  # as a wheel does
+    assert not view.is_following("loss")
+    assert "Follow again" in _texts(_on(host, "loss"))
+    _choose(_menu(), "Follow again")
+    assert view.is_following("loss")
+    view._charts["loss"].field.sigRangeChangedManually.emit([True, True])
+    _choose(_on(host, "loss"), "Range", "Logarithmic x")
+    assert view.is_following("loss")
+    assert view.visible_range("loss")[0][0] == 0.0  # step 1, as a power of ten
+
+
+def test_smoothing_draws_one_more_line_over_a_pale_one(make_host: MakeHost) -> None:
+    host = make_host("training")
+    before = len(_chart(host, "loss").curves)
+    _choose(_on(host, "loss"), "Smoothing", "0.9")
+    curves = _chart(host, "loss").curves
+    assert len(curves) == 2 * before
+    items = host.scene_view()._charts["loss"]._curves._lines
+    assert len(items) == 2 * before
+    assert "smoothed 0.9" in host.footer()
+    assert "Smoothing" in _texts(_on(host, "loss"))
+
+
+def test_a_map_recolours_every_matrix_under_the_bar(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    host.set_choice("scale", "unit")
+    _choose(_on(host, "active"), "Colours", "Grey")
+    grey = {f"#{r:02x}{g:02x}{b:02x}" for r, g, b, _ in ramps.table("grey", LIGHT)[:-1].tolist()}
+    for key in ("active", "sensitive"):
+        view = host.scene_view()
+        inside = view.area(key).toRect().adjusted(3, 3, -3, -3)
+        lines = {LIGHT.panel.lower(), LIGHT.line.lower()}
+        assert _colours(view.grab(inside).toImage()) <= grey | lines
+
+
+def test_a_difference_takes_the_place_of_the_matrix(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    active, sensitive = (_chart(host, key).matrix for key in ("active", "sensitive"))
+    assert active is not None
+    assert sensitive is not None
+    _choose(_on(host, "active"), "Difference", "Active Λ − Sensitive S")
+    matrix = _chart(host, "active").matrix
+    assert matrix is not None
+    np.testing.assert_allclose(matrix.values, active.values - sensitive.values)
+    assert matrix.ramp == "diverging"
+    assert "Active $Λ$ − Sensitive $S$: both unit diagonal." in host.footer().replace("$", "$")
+    _choose(_on(host, "active"), "Difference", "None")
+    assert host.charts.settings() == {}
+
+
+def test_the_overlaps_of_two_layers_are_subtracted(
+    make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host("overlap")
+    host.set_choice("part", "0")
+    _choose(_on(host, "active"), "Difference", "Active τ_1 − Active τ_2")
+    reading = host.view().readings["overlap"].arrays
+    matrix = _chart(host, "active").matrix
+    assert matrix is not None
+    np.testing.assert_allclose(matrix.values, reading["active_0"] - reading["active_1"])
+
+
+def test_kernels_are_subtracted_as_they_are_scaled(
+    make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host("ntk")
+    host.show_view(make_view("soft"))
+    text = next(
+        one
+        for one in _submenu_texts(_on(host, "value"), "Difference")
+        if one.startswith("K^V − K^")
+    )
+    _choose(_menu(), "Difference", text)
+    assert "−" in _chart(host, "value").title
+
+
+def _submenu_texts(menu: QMenu, title: str) -> list[str]:
+    inner = next(action.menu() for action in menu.actions() if action.text() == title)
+    assert isinstance(inner, QMenu)
+    return _texts(inner)
+
+
+def _popup(host: PanelDock) -> RangePopup:
+    return next(one for one in host.window().findChildren(RangePopup) if one.isVisible())
+
+
+def test_a_fixed_range_is_typed_and_checked(make_host: MakeHost) -> None:
+    host = make_host("training")
+    _choose(_on(host, "loss"), "Range", "y from … to …")
+    popup = _popup(host)
+    assert host.isEnabled()  # nothing waits for it
+    popup.low.setText("2")
+    popup.high.setText("1")
+    QTest.keyClick(popup.high, Qt.Key.Key_Return)
+    assert popup.isVisible()
+    assert popup.refusal.text() == "The upper end has to be above 2."
+    assert host.window().rect().contains(popup.geometry())
+    popup.high.selectAll()
+    QTest.keyClicks(popup.high, "3.5")
+    assert popup.refusal.text() == ""
+    QTest.keyClick(popup.high, Qt.Key.Key_Return)
+    assert not popup.isVisible()
+    assert host.scene_view().visible_range("loss")[1] == (2.0, 3.5)
+    _choose(_on(host, "loss"), "Range", "y from … to …")
+    again = _popup(host)
+    assert (again.low.text(), again.high.text()) == ("2", "3.5")
+    QTest.keyClick(again.low, Qt.Key.Key_Escape)
+    assert not again.isVisible()
+    assert host.charts.settings()["loss"].y_range == (2.0, 3.5)
+
+
+def test_one_range_is_asked_for_at_a_time(make_host: MakeHost) -> None:
+    host = make_host("training")
+    for key in ("loss", "accuracy"):
+        _choose(_on(host, key), "Range", "y from … to …")
+    open_ = [one for one in host.window().findChildren(RangePopup) if one.isVisible()]
+    assert [one.accessibleName() for one in open_] == ["Accuracy, %, y"]
+    open_[0].close()
+
+
+def test_fixed_colours_say_what_lies_beyond(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    _choose(_on(host, "sensitive"), "Colours", "From … to …")
+    popup = _popup(host)
+    popup.low.setText("0.2")
+    popup.high.setText("0.4")
+    popup.apply()
+    matrix = _chart(host, "sensitive").matrix
+    assert matrix is not None
+    assert (matrix.low, matrix.high) == (0.2, 0.4)
+    assert matrix.beyond[1]
+
+
+def test_values_are_copied_as_a_table_in_full(make_host: MakeHost) -> None:
+    host = make_host("training")
+    _choose(_on(host, "loss"), "Smoothing", "0.9")
+    _choose(_on(host, "loss"), "Copy values")
+    lines = QGuiApplication.clipboard().text().splitlines()
+    assert lines[0] == "curve\tstep\tLoss (raw; shown smoothed 0.9)"
+    series = host.view().series["training", "train_loss"]
+    values = [line.split("\t") for line in lines if line.startswith("train\t")]
+    assert [float(value[2]) for value in values] == series.values.tolist()
+
+
+def test_the_picture_that_is_copied_is_the_chart(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    view = host.scene_view()
+    _choose(_on(host, "active"), "Copy image")
+    image = QGuiApplication.clipboard().image()
+    area = view.area("active")
+    assert area.width() < image.width() / image.devicePixelRatio() < area.width() + 200
+    assert len(_colours(image)) > 20
+
+
+def test_entries_ask_the_window_for_more(make_host: MakeHost, qtbot: QtBot) -> None:
+    host = make_host("overlap")
+    with qtbot.waitSignal(host.about_requested) as about:
+        _choose(_on(host, "active"), "What am I seeing?")
+    with qtbot.waitSignal(host.export_requested) as export:
+        _choose(_on(host, "active"), "Save as…")
+    assert about.args == export.args == ["overlap"]
+
+
+def test_the_keyboard_reaches_every_chart(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    key = QContextMenuEvent.Reason.Keyboard
+    QApplication.sendEvent(host, QContextMenuEvent(key, QPoint(5, 5), QPoint(5, 5)))
+    assert _menu().accessibleName() == "Chart Active Λ"
+    assert _texts(_menu())[0] == "Active Λ"
+    _choose(_menu(), "Another chart", "Sensitive S")
+    host.charts.open_menu("sensitive")
+    assert _menu().accessibleName() == "Chart Sensitive S"
+
+
+def test_a_chart_behind_a_tab_comes_in_front_with_its_menu(make_host: MakeHost) -> None:
+    host = make_host("training")
+    host.resize(260, 220)
+    view = host.scene_view()
+    assert view.shown_charts() == ("loss",)
+    host.charts.open_menu()
+    _choose(_menu(), "Another chart", "Accuracy, %")
+    assert view.shown_charts() == ("accuracy",)
+    host.charts.open_menu("accuracy")
+    _choose(_menu(), "Copy image")
+    image = QGuiApplication.clipboard().image()
+    assert image.width() > view.area("accuracy").width()
+
+
+def test_a_panel_that_shows_no_chart_has_no_menu(make_host: MakeHost, make_view: MakeView) -> None:
+    host = make_host("overlap")
+    host.show_view(replace(make_view("absent"), regime="ReLU"))
+    host.charts.open_menu()
+    assert QApplication.activePopupWidget() is None
+
+
+def test_small_pictures_can_be_copied(make_host: MakeHost, make_view: MakeView) -> None:
+    host = make_host("gate_maps")
+    shown = host.shown()
+    assert isinstance(shown, Scene)
+    small = next(chart.key for chart in shown.charts if chart.small)
+    row = host.scene_view().thumbnails()
+    QTest.mouseClick(row, Qt.MouseButton.RightButton, pos=row.area(small).center().toPoint())
+    assert _texts(_menu()) == ["Copy image", "Copy values", "Save as…", "What am I seeing?"]
+    _choose(_menu(), "Copy values")
+    assert QGuiApplication.clipboard().text().startswith("example \\ unit\t")
+
+
+def test_charts_of_results_have_the_menu_without_a_panel(qtbot: QtBot) -> None:
+    view = SceneView(LIGHT)
+    view.resize(500, 300)
+    qtbot.addWidget(view)
+    view.show()
+    line = PlottedLine("a", (1.0, 2.0, 4.0), (1.0, 2.0, 3.0))
+    controls = ChartControls(view)
+    controls.show(scene_of((Figure("nu", "ν", "epoch", "ν", (line,)),)))
+    menu = _right_click(view, view.area("nu").center().toPoint())
+    assert _texts(menu) == ["Copy image", "Copy values", "Range"]
+    _close_menu()
+
+
+def test_what_was_chosen_is_ticked(make_host: MakeHost) -> None:
+    host = make_host("overlap")
+    host.charts.put({"active": ChartSettings(colours=ColourChoice("middle_90", ramp="grey"))})
+    inner = next(a.menu() for a in _on(host, "active").actions() if a.text() == "Colours")
+    assert isinstance(inner, QMenu)
+    ticked = [action.text() for action in inner.actions() if action.isChecked()]
+    assert ticked == ["5th to 95th percentile", "Grey"]
+
+
+def test_settings_that_no_longer_fit_are_said_and_harmless(
+    make_host: MakeHost, make_view: MakeView
+) -> None:
+    host = make_host("overlap")
+    host.charts.put({"active": ChartSettings(minus=Subtrahend("gone"))})
+    assert "Nothing is subtracted" in host.footer()
+    host.show_view(replace(make_view("absent"), regime="ReLU"))
+    host.show_view(make_view("hard"))
+    assert host.charts.settings() == {"active": replace(PLAIN, minus=Subtrahend("gone"))}
+
+
+def test_a_and_b_are_subtracted_under_comparison(
+    make_host: MakeHost, make_view: MakeView, compared: Callable[[View], View]
+) -> None:
+    host = make_host("overlap")
+    view = compared(make_view("hard"))
+    host.show_view(view)
+    _choose(_on(host, "active_0"), "Difference", "A − B · other.safetensors")
+    matrix = _chart(host, "active_0").matrix
+    assert matrix is not None
+    assert view.compared is not None
+    mine, theirs = view.readings["overlap"], view.compared.readings["overlap"]
+    np.testing.assert_allclose(matrix.values, mine.arrays["active"] - theirs.arrays["active"])
+
+
+def test_matrices_of_a_and_b_keep_one_scale(
+    make_host: MakeHost, make_view: MakeView, compared: Callable[[View], View]
+) -> None:
+    host = make_host("overlap")
+    host.show_view(compared(make_view("hard")))
+    _choose(_on(host, "active_1"), "Colours", "5th to 95th percentile")
+    both = [_chart(host, f"active_{place}").matrix for place in (0, 1)]
+    assert both[0] is not None
+    assert both[1] is not None
+    assert (both[0].low, both[0].high) == (both[1].low, both[1].high)
+    assert host.charts.settings().keys() == {"active_0", "active_1"}

@@ -1,0 +1,328 @@
+"""Docks as a user has them: one maximised and back, presets by name, panels that float."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtWidgets import QApplication, QDockWidget, QLabel, QMainWindow, QToolButton
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.docks.layout_presets import PRESETS, outline
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.scene.elements import Empty
+from dgn_viewer.scene.panel_spec import About, PanelSpec
+from dgn_viewer.style.stylesheet import stylesheet
+from dgn_viewer.style.theme import LIGHT
+
+LEFT = Qt.MouseButton.LeftButton
+
+
+def spec(name: str, area: Any, compares: bool = False) -> PanelSpec:
+    return PanelSpec(
+        name, (), lambda _: Empty("Nothing."), About("."), area=area, compares=compares
+    )
+
+
+SPECS = {
+    "gate_maps": spec("Gate maps", "left"),
+    "overlap": spec("Overlap", "left"),
+    "agreement": spec("A and B", "left", compares=True),
+    "spectrum": spec("NPK spectrum", "right"),
+    "ntk": spec("NTK", "right"),
+    "training": spec("Training", "right"),
+    "mine": spec("A plug-in", "right"),
+}
+SHOWN = tuple(name for name in SPECS if name != "agreement")
+
+
+@pytest.fixture
+def docks(qtbot: QtBot) -> Iterator[PanelDocks]:
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    window.setDockNestingEnabled(True)
+    window.resize(1200, 900)
+    window.setStyleSheet(stylesheet(LIGHT))
+    found = PanelDocks(window, SPECS, LIGHT)
+    found.arrange()
+    found.set_theme(LIGHT)
+    with qtbot.waitExposed(window):
+        window.show()
+    found.share_out()
+    yield found
+    window.close()
+
+
+def places(docks: PanelDocks) -> dict[str, QRect]:
+    return {n: dock.geometry() for n, dock in docks._docks.items() if not dock.isHidden()}
+
+
+def title(docks: PanelDocks, name: str) -> Any:
+    return docks._docks[name].titleBarWidget()
+
+
+def test_a_double_click_on_a_title_maximises_and_goes_back_to_the_pixel(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    docks.toggle("overlap")
+    docks._docks["gate_maps"].resize(600, 900)
+    docks.window.resizeDocks([docks._docks["spectrum"]], [333], Qt.Orientation.Vertical)
+    QApplication.processEvents()
+    before, layout = places(docks), docks.layout()
+    label = title(docks, "ntk").findChild(QLabel)
+    qtbot.mouseDClick(label, LEFT)
+    assert docks.maximised == "ntk"
+    assert not docks._docks["ntk"].isFloating()
+    qtbot.waitUntil(lambda: docks.visible() == ("ntk",))
+    assert docks._docks["ntk"].width() == docks.window.width()
+    assert docks.front() == "ntk"
+    assert docks.layout() == layout  # what is saved is the layout before
+    assert docks.is_open("training")
+    assert not docks.is_open("overlap")
+    qtbot.mouseDClick(label, LEFT)
+    assert docks.maximised == ""
+    qtbot.waitUntil(lambda: places(docks) == before)
+    assert docks.layout() == layout
+
+
+def test_panels_that_are_closed_and_opened_again_have_the_sizes_of_before(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    docks.window.resizeDocks([docks._docks["spectrum"]], [300], Qt.Orientation.Vertical)
+    QApplication.processEvents()
+    before = places(docks)
+    for name in SHOWN:
+        docks.toggle(name)
+        QApplication.processEvents()
+    assert docks.visible() == ()
+    for name in reversed(SHOWN):
+        docks.toggle(name)
+        QApplication.processEvents()
+    qtbot.waitUntil(lambda: docks.visible() == SHOWN)
+    for name, rect in places(docks).items():
+        assert abs(rect.height() - before[name].height()) <= 4, (name, rect, before[name])
+        assert abs(rect.width() - before[name].width()) <= 4, (name, rect, before[name])
+
+
+def test_a_panel_that_is_closed_gives_the_keyboard_to_the_window(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    docks.window.activateWindow()
+    qtbot.waitUntil(docks.window.isActiveWindow)
+    button = docks.hosts["ntk"].findChildren(QToolButton)[0]
+    button.setFocus()
+    assert button.hasFocus()
+    docks.toggle("ntk")
+    assert QApplication.focusWidget() is docks.window
+
+
+def test_the_button_of_a_title_maximises_and_shows_the_way_back(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    button = title(docks, "training").findChildren(QToolButton)[0]
+    plain = button.icon().pixmap(12).toImage()
+    button.click()
+    assert docks.maximised == "training"
+    assert button.icon().pixmap(12).toImage() != plain
+    button.click()
+    assert docks.maximised == ""
+    assert button.icon().pixmap(12).toImage() == plain
+
+
+def test_what_is_seen_is_told_once_when_a_panel_is_maximised(docks: PanelDocks) -> None:
+    told: list[tuple[str, ...]] = []
+    docks.changed.connect(lambda: told.append(docks.visible()))
+    docks.toggle_maximised("ntk")
+    assert told == [("ntk",)]
+    docks.restore()
+    assert told == [("ntk",), SHOWN]
+
+
+def test_tabs_and_floats_come_back_as_they_were(docks: PanelDocks, qtbot: QtBot) -> None:
+    docks.window.tabifyDockWidget(docks._docks["ntk"], docks._docks["spectrum"])
+    docks._docks["ntk"].raise_()
+    docks._docks["mine"].float_at(QRect(40, 50, 300, 200))
+    qtbot.wait(20)
+    before, rects = docks.layout(), places(docks)
+    assert before["floating"] == {"mine": [40, 50, 300, 200]}
+    docks.toggle_maximised("mine")  # a floating one fills the window, too
+    assert docks.visible() == ("mine",)
+    assert not docks._docks["mine"].isFloating()
+    docks.restore()
+    QApplication.processEvents()
+    qtbot.waitUntil(lambda: docks.layout()["floating"] == before["floating"])
+    qtbot.waitUntil(lambda: docks.layout()["tree"] == before["tree"])
+    seen = docks.visible()
+    assert {n: r for n, r in places(docks).items() if n in seen} == {
+        n: r for n, r in rects.items() if n in seen
+    }
+
+
+def test_a_maximised_panel_that_is_closed_leaves_the_others(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    docks.toggle_maximised("ntk")
+    title(docks, "ntk").findChildren(QToolButton)[2].click()
+    assert docks.maximised == ""
+    wanted = tuple(name for name in SHOWN if name != "ntk")
+    qtbot.waitUntil(lambda: docks.visible() == wanted)
+
+
+def test_opening_another_panel_ends_it(docks: PanelDocks, qtbot: QtBot) -> None:
+    docks.toggle_maximised("ntk")
+    docks.toggle("training")
+    assert docks.maximised == ""
+    assert docks.front() == "training"
+    qtbot.waitUntil(lambda: docks.visible() == SHOWN)
+    docks.toggle_maximised()
+    assert docks.maximised == "training"  # the one in front
+    docks.compare(True)
+    assert docks.maximised == ""
+    docks.toggle_maximised("ntk")
+    docks.arrange("gates")
+    assert docks.maximised == ""
+
+
+def test_what_was_opened_beside_a_maximised_panel_stays(docks: PanelDocks) -> None:
+    column = QDockWidget("Inspector", docks.window)
+    column.setObjectName("dock.inspector")
+    docks.window.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, column)
+    column.hide()
+    docks.toggle_maximised("ntk")
+    column.show()
+    docks.restore()
+    assert not column.isHidden()
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_a_preset_shows_its_panels_and_is_known_until_it_is_changed(
+    docks: PanelDocks, qtbot: QtBot, preset: str
+) -> None:
+    docks.toggle("mine")  # a plug-in that is closed stays closed
+    docks.arrange(preset)
+    assert docks.preset == preset
+    columns = PRESETS[preset].columns
+    named = {name for _, groups in columns for group in groups for name in group}
+    wanted = (named or set(SPECS)) - {"agreement"}
+    qtbot.waitUntil(lambda: {name for name in SPECS if docks.is_open(name)} == wanted)
+    docks.toggle(next(iter(docks.visible())))
+    assert docks.preset == ""
+    docks.arrange()
+    assert docks.preset == "overview"
+    assert docks.is_open("mine")
+
+
+def test_a_panel_that_a_preset_does_not_know_stays_open(docks: PanelDocks) -> None:
+    docks.arrange("curves")
+    assert docks.is_open("mine")
+
+
+def test_panels_of_a_column_become_tabs_in_a_low_window_and_go_apart_again(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    window = docks.window
+    assert docks.visible() == SHOWN  # four rows of 225 pixels
+    window.resize(1200, 500)
+    qtbot.waitUntil(lambda: len(docks.visible()) == 4)
+    assert all(docks.is_open(name) for name in SHOWN)
+    qtbot.waitUntil(
+        lambda: min(places(docks)[n].height() for n in docks.visible()) > 190, timeout=5000
+    )
+    assert docks.preset == "overview"
+    window.resize(1200, 900)
+    qtbot.waitUntil(lambda: docks.visible() == SHOWN)
+
+
+def test_a_layout_that_the_user_has_changed_stays(docks: PanelDocks, qtbot: QtBot) -> None:
+    docks.window.splitDockWidget(
+        docks._docks["gate_maps"], docks._docks["ntk"], Qt.Orientation.Horizontal
+    )
+    QApplication.processEvents()
+    before = docks.layout()["tree"]
+    docks.window.resize(1200, 700)
+    qtbot.wait(20)
+    assert docks.visible() == SHOWN
+    assert outline(docks.layout()["tree"], SPECS) == outline(before, SPECS)
+
+
+def test_a_preset_that_was_restored_is_adopted(docks: PanelDocks, qtbot: QtBot) -> None:
+    docks.arrange("kernels")
+    again = docks.preset
+    docks._preset, docks._tree = "", None  # as after a start
+    assert docks.adopt(again)
+    assert docks.preset == "kernels"
+    assert not docks.adopt("no such layout")
+    qtbot.wait(5)
+
+
+def test_a_preset_during_a_comparison_outlives_it(docks: PanelDocks, qtbot: QtBot) -> None:
+    docks.compare(True)
+    docks.arrange("compare")
+    qtbot.waitUntil(lambda: "agreement" in docks.visible())
+    docks.compare(False)
+    assert not docks.is_open("agreement")
+    assert not docks.is_open("mine") or docks.is_open("overlap")
+    assert docks.preset == "compare"
+
+
+def test_a_floating_panel_has_a_border_in_the_theme_and_can_be_resized(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    dock = docks._docks["ntk"]
+    title(docks, "ntk").findChildren(QToolButton)[1].click()
+    assert dock.isFloating()
+    screen = docks.window.screen().availableGeometry()
+    assert screen.contains(dock.geometry().topLeft())
+    QApplication.processEvents()
+    host = docks.hosts["ntk"]
+    assert host.x() >= 4  # an edge to grab
+    assert dock.width() - host.geometry().right() - 1 >= 4
+    picture = dock.grab().toImage()
+    edge, inside = picture.pixelColor(0, 60).name(), picture.pixelColor(2, 60).name()
+    assert edge not in (inside, "#000000")
+    assert inside.upper() == LIGHT.panel
+    assert dock.windowTitle() == "NTK"
+
+
+def test_a_floating_panel_comes_back_where_it_was_closed(docks: PanelDocks, qtbot: QtBot) -> None:
+    dock = docks._docks["ntk"]
+    dock.float_at(QRect(60, 70, 320, 240))
+    docks.show("ntk")
+    title(docks, "ntk").findChildren(QToolButton)[2].click()
+    assert dock.isHidden()
+    dock.move(0, 0)  # some window managers do
+    docks.toggle("ntk")
+    assert dock.isFloating()
+    assert dock.isVisible()
+    assert dock.geometry() == QRect(60, 70, 320, 240)
+
+
+def test_a_covered_floating_panel_is_raised_by_the_menu_not_closed(
+    docks: PanelDocks, qtbot: QtBot
+) -> None:
+    dock = docks._docks["ntk"]
+    dock.float_at(QRect(60, 70, 320, 240))
+    docks.window.activateWindow()
+    qtbot.waitUntil(lambda: docks.window.isActiveWindow())
+    docks.toggle("ntk")
+    assert dock.isVisible()
+    qtbot.waitUntil(dock.isActiveWindow)
+    docks.toggle("ntk")
+    assert dock.isHidden()
+
+
+def test_floats_are_raised_when_the_window_comes_to_the_front(
+    docks: PanelDocks, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dock = docks._docks["ntk"]
+    dock.float_at(QRect(60, 70, 320, 240))
+    dock.activateWindow()
+    qtbot.waitUntil(dock.isActiveWindow)
+    raised: list[str] = []
+    for name, each in docks._docks.items():
+        monkeypatch.setattr(each, "raise_", lambda name=name: raised.append(name))
+    docks.window.activateWindow()
+    qtbot.waitUntil(lambda: "ntk" in raised)
+    assert set(raised) == {"ntk"}

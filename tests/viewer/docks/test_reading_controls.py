@@ -1,0 +1,251 @@
+"""The bar of a reading that is being made better, Cancel and Go on, and the dial of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QProgressBar, QPushButton, QToolButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import CancelReading, GoOnReading, SetProbeExamples
+from dgn_engine.protocol.frames import Reading
+from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.docks.reading_controls import (
+    ProbeExamplesDial,
+    RefinementBar,
+    offered_examples,
+    time_left,
+)
+from dgn_viewer.scene.elements import Axis, Chart, Empty, Scene, Shown
+from dgn_viewer.scene.panel_spec import About, ComparedRun, PanelSpec, View
+from dgn_viewer.style.theme import LIGHT
+from tests.viewer.panels.pictures import run
+
+
+def draw(view: View) -> Shown:
+    reading = view.readings.get("npk")
+    if reading is None or reading.absent:
+        return Empty(reading.absent if reading else "None yet.")
+    return Scene((Chart("c", "Chart", Axis("step"), Axis()),), step=reading.step)
+
+
+SPEC = PanelSpec("Panel", ("npk", "ntk"), draw, About("."))
+RESTING = Reading("npk", 3)
+REFINED = Reading("npk", 3, progress=0.4, left=12.3)
+
+
+def seeing(*readings: Reading, b: Reading | None = None) -> View:
+    compared = None if b is None else ComparedRun("x.pt", readings={"npk": b})
+    known = {reading.probe: reading for reading in readings}
+    return View(run=run((2,)), readings=known, compared=compared, probe_examples=64)
+
+
+@pytest.fixture
+def bar(qtbot: QtBot) -> Iterator[RefinementBar]:
+    host = QWidget()
+    qtbot.addWidget(host)
+    made = RefinementBar(SPEC)
+    made.setParent(host)
+    made.set_theme(LIGHT)
+    host.show()
+    yield made
+    host.close()
+
+
+def part(bar: QWidget, kind: type[QWidget]) -> QWidget:
+    found = bar.findChild(kind)
+    assert isinstance(found, kind)
+    return found
+
+
+def test_nothing_is_under_way_and_nothing_is_seen(bar: RefinementBar) -> None:
+    bar.show_view(seeing(RESTING), picture=True)
+    assert not bar.isVisible()
+    assert bar.words() == ""
+
+
+def test_a_better_reading_shows_its_share_and_the_time_that_is_left(bar: RefinementBar) -> None:
+    bar.show_view(seeing(REFINED), picture=True)
+    assert bar.isVisible()
+    assert bar.words() == "12 s left"
+    progress = bar.findChild(QProgressBar)
+    assert isinstance(progress, QProgressBar)
+    assert (progress.value(), progress.maximum()) == (400, 1000)
+    assert progress.toolTip() == "40 % of a better reading is done"
+    assert not part(bar, QPushButton).isVisible()
+    bar.show_view(seeing(replace(REFINED, progress=0.0, left=0.0)), picture=True)
+    assert (bar.words(), bar.isVisible()) == ("", True), "nothing is said before it was measured"
+
+
+def test_of_several_the_one_is_told_that_takes_longest(bar: RefinementBar) -> None:
+    other = Reading("ntk", 3, progress=0.9, left=40.0)
+    bar.show_view(seeing(REFINED, other), picture=True)
+    assert bar.words() == "40 s left"
+    bar.show_view(seeing(RESTING, b=REFINED), picture=True)
+    assert bar.words() == "B: 12 s left"
+    bar.show_view(seeing(REFINED, b=other), picture=True)
+    assert bar.words() == "12 s left"
+
+
+def test_cancel_is_reached_by_keyboard_and_has_a_name(bar: RefinementBar, qtbot: QtBot) -> None:
+    bar.show_view(seeing(REFINED), picture=True)
+    cancel = part(bar, QToolButton)
+    assert cancel.accessibleName() == "Cancel the reading (Panel)"
+    assert cancel.focusPolicy() & Qt.FocusPolicy.TabFocus
+    with qtbot.waitSignal(bar.cancelled):
+        qtbot.keyClick(cancel, Qt.Key.Key_Space)
+
+
+def test_a_button_that_goes_gives_the_keyboard_to_the_window(
+    bar: RefinementBar, qtbot: QtBot
+) -> None:
+    host = bar.window()
+    other = QPushButton("next", host)
+    other.show()
+    host.activateWindow()
+    qtbot.waitUntil(host.isActiveWindow)
+    bar.show_view(seeing(replace(RESTING, cancelled=True)), picture=True)
+    resume = part(bar, QPushButton)
+    resume.setFocus()
+    assert resume.hasFocus()
+    bar.show_view(seeing(REFINED), picture=True)
+    assert not resume.isVisible()
+    assert not other.hasFocus(), "the space bar would press it"
+    assert not any(button.hasFocus() for button in bar.findChildren(QToolButton))
+
+
+def test_go_on_is_offered_below_a_picture_whose_reading_was_cancelled(
+    bar: RefinementBar, qtbot: QtBot
+) -> None:
+    go_on = part(bar, QPushButton)
+    bar.show_view(seeing(replace(RESTING, cancelled=True)), picture=True)
+    assert (go_on.isVisible(), part(bar, QToolButton).isVisible()) == (True, False)
+    assert go_on.accessibleName() == "Go on with the reading (Panel)"
+    with qtbot.waitSignal(bar.resumed):
+        qtbot.keyClick(go_on, Qt.Key.Key_Space)
+    bar.show_view(seeing(replace(RESTING, cancelled=True)), picture=False)
+    assert not bar.isVisible(), "the message has that button"
+
+
+@pytest.fixture
+def panel(qtbot: QtBot) -> PanelDock:
+    made = PanelDock("p", SPEC, LIGHT)
+    qtbot.addWidget(made)
+    made.resize(600, 300)
+    made.show()
+    return made
+
+
+def test_a_panel_asks_the_engine_to_cancel_and_to_go_on(panel: PanelDock, qtbot: QtBot) -> None:
+    panel.show_view(seeing(REFINED))
+    cancel = panel.findChild(QToolButton, "cancel_reading")
+    assert isinstance(cancel, QToolButton)
+    with qtbot.waitSignal(panel.command_wanted) as asked:
+        cancel.click()
+    assert asked.args == [CancelReading(("npk", "ntk"))]
+    panel.show_view(seeing(replace(RESTING, cancelled=True)))
+    go_on = panel.findChild(QPushButton, "resume_reading")
+    assert isinstance(go_on, QPushButton)
+    with qtbot.waitSignal(panel.command_wanted) as asked:
+        go_on.click()
+    assert asked.args == [GoOnReading(("npk", "ntk"))]
+
+
+def test_before_the_first_picture_a_panel_says_that_it_is_being_made(
+    panel: PanelDock, qtbot: QtBot
+) -> None:
+    pending = Reading("npk", 3, absent="It is being made.", progress=0.0)
+    panel.show_view(seeing(pending))
+    assert (panel.state(), panel.words()[:2]) == ("reading", ("Reading", "It is being made."))
+    stopped = replace(pending, progress=1.0, cancelled=True)
+    panel.show_view(seeing(stopped))
+    assert panel.words()[0] == "No picture yet"
+    (go_on,) = [b for b in panel.findChildren(QPushButton) if b.isVisible()]
+    with qtbot.waitSignal(panel.command_wanted) as asked:
+        go_on.click()
+    assert asked.args == [GoOnReading(("npk", "ntk"))]
+
+
+def test_what_is_being_refined_is_not_late(qtbot: QtBot) -> None:
+    now = [100.0]
+    panel = PanelDock("p", SPEC, LIGHT, clock=lambda: now[0])
+    qtbot.addWidget(panel)
+    panel.show_view(replace(seeing(REFINED), step=3))
+    now[0] += 1000.0
+    panel.show_view(replace(seeing(REFINED), step=9))
+    assert panel.state() == "live"
+    panel.show_view(replace(seeing(replace(RESTING, cancelled=True)), step=9))
+    assert panel.state() == "live"
+    panel.show_view(replace(seeing(RESTING), step=9))
+    assert panel.state() == "stale"
+
+
+def test_the_dial_offers_what_the_data_has_and_asks_for_what_is_chosen(
+    panel: PanelDock, qtbot: QtBot
+) -> None:
+    panel.show_view(seeing(RESTING))
+    dial = panel.findChild(ProbeExamplesDial)
+    assert isinstance(dial, ProbeExamplesDial)
+    assert dial.isVisible()
+    assert dial.currentText() == "64 examples"
+    assert dial.accessibleName() == "Panel: number of probe examples"
+    place = dial.findText("16 examples")
+    with qtbot.waitSignal(panel.command_wanted) as asked:
+        dial.activated.emit(dial.setCurrentIndex(place) or place)
+    assert asked.args == [SetProbeExamples(16)]
+    panel.show_view(replace(seeing(RESTING), probe_examples=0))
+    assert not dial.isVisible(), "of a recorded run they cannot be chosen"
+
+
+def test_a_narrow_dial_shows_its_number_alone(panel: PanelDock, qtbot: QtBot) -> None:
+    panel.show_view(seeing(RESTING))
+    dial = panel.findChild(ProbeExamplesDial)
+    assert isinstance(dial, ProbeExamplesDial)
+    dial.resize(dial.sizeHint())
+    assert dial.shown_text() == "64 examples"
+    dial.resize(dial.minimumSizeHint())
+    assert dial.shown_text() == "64"
+    assert "64 examples" in dial.toolTip()
+
+
+def test_the_dial_offers_no_more_than_there_is_room_for(panel: PanelDock) -> None:
+    large = replace(run((1 << 21,)), train_examples=10_000)
+    panel.show_view(replace(seeing(RESTING), run=large))
+    dial = panel.findChild(ProbeExamplesDial)
+    assert isinstance(dial, ProbeExamplesDial)
+    assert dial.itemData(dial.count() - 1) == 128
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s"), (41.6, "42 s"), (99.4, "99 s"), (99.5, "2 min"), (824.0, "14 min"),
+     (5969.0, "99 min"), (7500.0, "2.1 h")],
+)  # fmt: skip
+def test_the_time_that_is_left_in_words(seconds: float, words: str) -> None:
+    assert time_left(seconds) == words
+
+
+def test_a_panel_without_probes_has_no_dial(qtbot: QtBot) -> None:
+    panel = PanelDock("p", replace(SPEC, probes=()), LIGHT)
+    qtbot.addWidget(panel)
+    panel.show()
+    panel.show_view(seeing())
+    dial = panel.findChild(ProbeExamplesDial)
+    assert isinstance(dial, ProbeExamplesDial)
+    assert not dial.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("now", "there_are", "offered"),
+    [
+        (64, 100, (8, 16, 32, 64)),
+        (20, 64, (8, 16, 20, 32, 64)),
+        (64, 10**6, (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
+        (64, 5, (8, 64)),
+    ],
+)
+def test_doubled_numbers_of_examples(now: int, there_are: int, offered: tuple[int, ...]) -> None:
+    assert offered_examples(now, there_are) == offered

@@ -1,0 +1,274 @@
+"""The table of recorded runs: sorted, filtered, ticked, named and noted, with a real view."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLineEdit
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import (
+    Command,
+    CompareRun,
+    ContinueRun,
+    DeleteRun,
+    NoteRun,
+    ReadCurves,
+    ShowRun,
+)
+from dgn_engine.protocol.frames import Reading
+from dgn_engine.protocol.run_list import RecordedRun, RunCurves, RunsListed
+from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, size_in_words, words_of
+from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
+from dgn_viewer.scene.elements import OVERLAYS
+from dgn_viewer.scene.overlaid import (
+    alike,
+    overlaid_runs,
+    scalar_curves,
+    short_name,
+    spectrum_curves,
+    spectrum_steps,
+)
+from dgn_viewer.scene.panel_spec import OverlaidRun, Series, View
+from dgn_viewer.style.theme import LIGHT
+from tests.viewer.panels.pictures import LABELS, drawn
+from tests.viewer.panels.pictures import run as begun
+
+TITLES = [column.title for column in COLUMNS]
+
+
+def a_run(name: str, status: str = "stopped", **changes: Any) -> RecordedRun:
+    run = RecordedRun(
+        name, name, status, 1200, 4500, "DL", "fc", "digits", 0, 0.961, 1000.0, resumable=True,
+        best_step=900, seconds=63.0, bytes=2_400_000,
+    )  # fmt: skip
+    return dataclasses.replace(run, **changes)
+
+
+@pytest.fixture
+def page(qtbot: QtBot, sent: list[Command]) -> Iterator[RunsPage]:
+    page = RunsPage(sent.append, LIGHT)
+    qtbot.addWidget(page)
+    page.resize(640, 500)
+    page.show()
+    yield page
+    page.table.setFocus()  # notes are kept when their field is left, not when it goes
+
+
+def cells(page: RunsPage, title: str) -> list[str]:
+    column = TITLES.index(title)
+    rows = range(page.shown.rowCount())
+    return [str(page.shown.index(row, column).data()) for row in rows]
+
+
+def test_a_row_says_what_a_run_was_and_what_came_of_it(page: RunsPage) -> None:
+    page.show_runs(RunsListed("runs", (a_run("a"), a_run("b", "damaged", best=float("nan")))))
+    said = {title: cells(page, title) for title in TITLES}
+    assert said["name"] == ["a", "b"]
+    assert said["best"] == ["96.1 % at 900", ""]
+    assert said["steps"] == ["1,200", ""]
+    assert said["time"] == ["63 s", ""]
+    assert said["size"] == ["2.4 MB", "2.4 MB"]
+    assert said["status"] == ["stopped", "damaged"]
+    assert [size_in_words(n) for n in (1, 640_000, 1_300_000_000)] == ["1 kB", "640 kB", "1.3 GB"]
+
+
+def test_columns_are_sorted_by_what_they_mean(page: RunsPage) -> None:
+    runs = (
+        a_run("a", step=90, seconds=7200.0, best=0.5, bytes=9_000),
+        a_run("b", step=1200, seconds=70.0, best=float("nan"), bytes=2_000_000),
+        a_run("c", step=700, seconds=9.0, best=0.98, bytes=1_100_000_000),
+    )
+    page.show_runs(RunsListed("runs", runs))
+    orders = {"steps": "acb", "time": "cba", "best": "bac", "size": "abc", "name": "abc"}
+    for title, order in orders.items():
+        page.table.sortByColumn(TITLES.index(title), Qt.SortOrder.AscendingOrder)
+        assert "".join(cells(page, "name")) == order, title
+        page.table.sortByColumn(TITLES.index(title), Qt.SortOrder.DescendingOrder)
+        assert "".join(cells(page, "name")) == order[::-1], title
+
+
+def test_the_filter_wants_every_word_in_any_column(page: RunsPage) -> None:
+    runs = (
+        a_run("a", regime="FL", notes="wide batch"),
+        a_run("b", regime="FL", given_name="Wide"),
+        a_run("c", data="mnist"),
+    )
+    page.show_runs(RunsListed("runs", runs))
+    for text, names in (("WIDE fl", ["a", "Wide"]), ("mnist", ["c"]), ("fl mnist", []), ("", None)):
+        QTest.keyClicks(page.search, text) if text else page.search.clear()
+        assert cells(page, "name") == (names if names is not None else ["a", "Wide", "c"])
+        if not names and text:
+            assert page.message.text() == "No run has all of these words."
+        page.search.clear()
+
+
+def test_the_page_shows_and_continues_what_can_be(page: RunsPage, sent: list[Command]) -> None:
+    assert not page.go_on.isEnabled()
+    runs = (a_run("a", "running"), a_run("b"), a_run("c", "damaged"))
+    page.show_runs(RunsListed("runs", runs))
+    assert not page.go_on.isEnabled()
+    assert "being written" in page.message.text()
+    page.choose("b")
+    page.show_run.click()
+    page.go_on.click()
+    page.compare.click()
+    assert sent == [ShowRun("b"), ContinueRun("b"), CompareRun("b")]
+    page.choose("c")
+    assert not page.show_run.isEnabled()
+    assert not page.compare.isEnabled()
+    assert "repair" in page.message.text()
+    page.show_runs(RunsListed("nowhere", ()))
+    assert page.message.text() == "There are no runs in nowhere."
+    page.show_runs(RunsListed("", ()))
+    assert page.message.text() == "Runs are not recorded."
+    assert why_not(runs[1]) == ""
+    assert words_of(runs[1], 4700.0) == (
+        "DL · fc · digits · seed 0",
+        "stopped at step 1,200 of 4,500 · best 96.1 % · 1 h ago",
+    )
+
+
+def test_a_name_is_typed_into_its_cell_and_shown_when_the_engine_has_it(
+    page: RunsPage, sent: list[Command], qtbot: QtBot
+) -> None:
+    run = a_run("a", notes="kept")
+    page.show_runs(RunsListed("runs", (run,)))
+    page.table.edit(page.shown.index(0, NAME))
+    editor = page.table.findChild(QLineEdit)
+    assert isinstance(editor, QLineEdit)
+    editor.selectAll()
+    QTest.keyClicks(editor, "wide batch")
+    QTest.keyClick(editor, Qt.Key.Key_Return)
+    qtbot.waitUntil(lambda: bool(sent))
+    assert sent == [NoteRun("a", "wide batch", "kept")]
+    assert cells(page, "name") == ["a"]
+    page.show_runs(RunsListed("runs", (dataclasses.replace(run, given_name="wide batch"),)))
+    assert cells(page, "name") == ["wide batch"]
+
+
+def test_notes_are_kept_when_another_run_is_chosen(page: RunsPage, sent: list[Command]) -> None:
+    page.show_runs(RunsListed("runs", (a_run("a", given_name="mine"), a_run("b", notes="old"))))
+    page.choose("a")
+    assert page.notes.toPlainText() == ""
+    page.notes.setPlainText("β = 4 was better")
+    page.choose("b")
+    assert sent == [NoteRun("a", "mine", "β = 4 was better")]
+    assert page.notes.toPlainText() == "old"
+    page.leave()
+    assert len(sent) == 1  # nothing was changed
+
+
+def test_ticked_runs_are_drawn_six_at_most_and_each_in_its_colour(
+    page: RunsPage, sent: list[Command]
+) -> None:
+    page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "abcdefg")))
+    for place in range(7):
+        page.table.setCurrentIndex(page.shown.index(place, NAME))
+        page._tick_chosen()
+    assert sent[-1] == ReadCurves(tuple("abcdef"))
+    assert "6 runs at most" in page.message.text()
+    colours = {
+        page.shown.index(row, NAME).data(Qt.ItemDataRole.ForegroundRole).name() for row in range(6)
+    }
+    assert colours == {LIGHT.role(role).lower() for role in OVERLAYS}
+    page.show_runs(RunsListed("runs", tuple(a_run(name) for name in "bc")))
+    assert sent[-1] == ReadCurves(("b", "c"))
+    page.untick.click()
+    assert sent[-1] == ReadCurves(())
+    assert not page.untick.isVisible()
+
+
+def test_deleting_asks_in_place_and_takes_no_for_an_answer(
+    page: RunsPage, sent: list[Command]
+) -> None:
+    page.show_runs(RunsListed("runs", (a_run("a"), a_run("b", "running"), a_run("c"))))
+    trashed: list[tuple[str, ...]] = []
+    page.trash_wanted.connect(trashed.append)
+    page.choose("a")
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_Delete)
+    assert page._question.text() == "Move a (2.4 MB) to the trash?"
+    page._no.click()
+    assert not page._question.isVisible()
+    assert not trashed
+    page._ask_to_delete()
+    page._yes.click()
+    assert trashed == [("a",)]
+    page.ask_for_good(("a",))
+    page._yes.click()
+    assert sent == [DeleteRun("a")]
+    page.choose("b")
+    page._ask_to_delete()
+    assert not page._question.isVisible()
+
+
+def test_a_thousand_runs_keep_the_chosen_one_in_sight_of_a_new_list(page: RunsPage) -> None:
+    runs = tuple(a_run(f"run {place}", step=place) for place in range(1000))
+    page.show_runs(RunsListed("runs", runs))
+    page.choose("run 700")
+    page.show_runs(RunsListed("runs", runs[1:]))
+    chosen = page._chosen()
+    assert chosen is not None
+    assert chosen.name == "run 700"
+
+
+def test_traces_of_other_numbers_of_examples_are_not_drawn_over_those_of_the_run() -> None:
+    """tr K is a sum over the examples: a run that was read on twice as many looks like another."""
+    scalars = {("ntk", "trace_value"): (np.array([1, 2]), np.array([5.0, 6.0]))}
+    runs = overlaid_runs(
+        tuple(
+            RunCurves(name, name, scalars, examples={"ntk": n}) for name, n in (("a", 5), ("b", 8))
+        )
+    )
+    view = beside_runs(runs)
+    assert alike(view, "ntk") == (runs[:1], "Not drawn, of other numbers of probe examples: b (8).")
+    scene = drawn("ntk", view)
+    assert [curve.name for curve in scene.charts[0].curves] == ["a $K^V$", "$K^V$"]
+    assert scene.note.endswith("Not drawn, of other numbers of probe examples: b (8).")
+    assert alike(dataclasses.replace(view, traced={}), "ntk") == (runs, "")
+
+
+def beside_runs(runs: tuple[OverlaidRun, ...]) -> View:
+    reading = Reading("ntk", 2, arrays={"labels": LABELS, "value": np.eye(5)})
+    own = {("ntk", "trace_value"): Series(np.array([1, 2]), np.array([5.0, 4.0]))}
+    return View(
+        run=begun((4,)), readings={"ntk": reading}, series=own, overlaid=runs, traced={"ntk": 5}
+    )
+
+
+def test_a_spectrum_that_is_drawn_over_another_says_how_exact_it_is() -> None:
+    spectrum = {"eigenvalues": np.array([0.9, 0.1])}
+    remark = "8 of 64 probe examples · ± 30 %"
+    runs = overlaid_runs(
+        (RunCurves("a", "a", {}, spectrum, 7, remark), RunCurves("b", "b", {}, spectrum, 1200))
+    )
+    assert spectrum_steps(runs) == f"Drawn over it: a at step 7 ({remark}), b at step 1,200."
+
+
+def test_overlaid_curves_have_names_colours_and_dashes_of_their_own() -> None:
+    steps, values = np.array([1, 2]), np.array([0.5, 0.25])
+    both = {("training", "train_loss"): (steps, values), ("training", "test_loss"): (steps, values)}
+    only = {("training", "train_loss"): (steps, 2 * values)}
+    spectrum = {"eigenvalues": np.array([0.9, 0.1])}
+    runs = overlaid_runs(
+        (
+            RunCurves("a", "a very long name of a run", both, spectrum, 7),
+            RunCurves("b", "a very long name of a run", only),
+            RunCurves("c", "cost $5", {}),
+        )
+    )
+    assert [run.name for run in runs] == ["a very l…f a run", "a very l…f a run 2", "cost _5"]
+    assert short_name("20261129-101559-FL-cnn4-mnist") == "FL-cnn4 10:15"
+    curves = list(scalar_curves(runs, "training", ("test_loss", "train_loss")))
+    assert [curve.name for curve in curves] == [run.name for run in runs[:2]]
+    assert curves[1].y.tolist() == [1.0, 0.5]
+    assert len({(curve.role, curve.dash) for curve in curves}) == 2
+    (line,) = spectrum_curves(runs, "eigenvalues")
+    assert line.x.tolist() == [1, 2]

@@ -1,0 +1,229 @@
+"""Real charts in small rooms: tabs, a row of thumbnails, scroll bars."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication, QScrollBar
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.plots.scene_view import SceneView
+from dgn_viewer.plots.thumbnail_row import HEIGHT, LOW
+from dgn_viewer.scene.chart_layout import LEAST_CURVES, LEAST_MATRIX
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix, Scene
+from dgn_viewer.style.theme import LIGHT
+
+LEFT, NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+DIRECT = Qt.FindChildOption.FindDirectChildrenOnly
+
+
+def _curves(key: str, column: int = 0, high: float = 1.0) -> Chart:
+    x = np.arange(20, dtype=np.int64)
+    curve = Curve("loss", x, high * np.exp(-x / 5), role="value")
+    return Chart(key, f"{key} $K^V$", Axis("step"), Axis(), curves=(curve,), column=column)
+
+
+def _layers(count: int, chosen: int = 0) -> tuple[Chart, ...]:
+    values = np.random.default_rng(0).random((10, 12)).astype(np.float32)
+    small = [
+        Chart(
+            f"overview_{layer}",
+            f"G{layer + 1}",
+            Axis(),
+            Axis(),
+            matrix=Matrix(f"gates of layer4.{layer}.conv2", values, "gates", 0, 1),
+            column=layer,
+            small=True,
+            chosen=layer == chosen,
+            click=("layer", str(layer)),
+        )
+        for layer in range(count)
+    ]
+    large = replace(small[0], key="large", small=False, chosen=False, click=None, row=1, column=0)
+    return (*small, replace(large, column_span=count))
+
+
+@pytest.fixture
+def view(qtbot: QtBot) -> SceneView:
+    widget = SceneView(LIGHT)
+    widget.resize(700, 200)
+    qtbot.addWidget(widget)
+    widget.show()
+    qtbot.waitExposed(widget)
+    return widget
+
+
+PAIR = Scene((_curves("a"), _curves("b", 1)))
+
+
+def test_charts_with_room_have_no_tabs(view: SceneView) -> None:
+    view.show_scene(PAIR)
+    assert not view.tabs().isVisible()
+    for key in ("a", "b"):
+        assert view.area(key).width() >= LEAST_CURVES[0]
+        assert view.area(key).height() >= LEAST_CURVES[1]
+
+
+def test_without_room_one_chart_is_shown_below_tabs(view: SceneView) -> None:
+    view.show_scene(PAIR)
+    view.resize(320, 200)
+    tabs = view.tabs()
+    assert tabs.isVisible()
+    assert [tabs.tabText(place) for place in range(tabs.count())] == ["a K^V", "b K^V"]
+    assert view.shown_charts() == ("a",)
+    assert view.area("a").top() >= tabs.geometry().bottom()
+    assert view.area("a").width() >= LEAST_CURVES[0]
+    view.resize(700, 200)
+    assert not tabs.isVisible()
+    assert view.shown_charts() == ("a", "b")
+
+
+def test_the_chosen_tab_survives_frames(view: SceneView, qtbot: QtBot) -> None:
+    view.resize(320, 200)
+    view.show_scene(PAIR)
+    with qtbot.waitSignal(view.chart_chosen) as caught:
+        view.tabs().setFocus(Qt.FocusReason.TabFocusReason)
+        qtbot.keyClick(view.tabs(), Qt.Key.Key_Right)
+    assert caught.args == ["b"]
+    assert view.shown_charts() == ("b",)
+    view.show_scene(Scene((_curves("a", high=3.0), _curves("b", 1, high=3.0))))
+    assert view.shown_charts() == ("b",)
+    assert view.tabs().currentIndex() == 1
+    (_, (low, high)) = view.visible_range("b")
+    assert low < 3.0 < high
+
+
+def test_a_tab_is_clicked(view: SceneView, qtbot: QtBot) -> None:
+    view.resize(320, 200)
+    view.show_scene(PAIR)
+    place = view.tabs().tabRect(1).center()
+    qtbot.mouseClick(view.tabs(), LEFT, pos=place)
+    assert view.shown_charts() == ("b",)
+
+
+def test_many_tabs_stay_in_sight(view: SceneView) -> None:
+    view.resize(300, 200)
+    view.show_scene(Scene(tuple(_curves(f"{i} a long title", i) for i in range(5))))
+    assert view.tabs().isVisible()
+    assert view.tabs().tabRect(4).right() <= 300
+
+
+def test_a_chart_without_room_scrolls(view: SceneView) -> None:
+    view.show_scene(Scene((_curves("a"),)))
+    view.resize(320, 80)
+    _across, down = view.findChildren(QScrollBar, options=DIRECT)
+    assert down.isVisible()
+    assert view.area("a").height() == LEAST_CURVES[1]
+    top = view.area("a").top()
+    down.setValue(down.maximum())
+    assert view.area("a").top() == top - down.maximum()
+    view.resize(320, 200)
+    assert not down.isVisible()
+    assert view.area("a").top() == top
+
+
+@pytest.mark.parametrize("count", [4, 17, 50])
+def test_thumbnails_are_one_row_above_a_map_of_96_pixels(view: SceneView, count: int) -> None:
+    for size in ((700, 300), (300, 240), (220, 90)):
+        view.resize(*size)
+        view.show_scene(Scene(_layers(count)))
+        row = view.thumbnails()
+        assert row.isVisible()
+        assert row.height() == HEIGHT == 56
+        boxes = [row.area(f"overview_{layer}") for layer in range(count)]
+        assert len({(box.top(), box.height()) for box in boxes}) == 1
+        assert all(one.right() < other.left() for one, other in pairwise(boxes))
+        assert min(box.width() for box in boxes) >= 60
+        assert view.area("large").height() >= LEAST_MATRIX[1]
+        assert view.area("large").width() >= LEAST_MATRIX[0]
+
+
+def _is_whole(view: SceneView) -> bool:
+    _across, down = view.findChildren(QScrollBar, options=DIRECT)
+    area = view.area("large")
+    return not down.isVisible() and area.top() >= 0 and area.bottom() < view.height()
+
+
+def test_the_row_gives_way_so_that_the_map_is_wholly_in_sight(view: SceneView) -> None:
+    for height, row in ((300, HEIGHT), (173, LOW), (150, 0)):
+        view.resize(555, height)
+        view.show_scene(Scene(_layers(17)))
+        assert _is_whole(view), height
+        assert view.area("large").height() >= LEAST_MATRIX[1]
+        assert view.thumbnails().isVisible() == bool(row)
+        if row:
+            assert view.thumbnails().height() == row
+            assert all(view.area(f"overview_{n}").bottom() < row for n in range(17))
+    view.resize(555, 90)  # nothing helps: the row stays, the map scrolls
+    assert view.thumbnails().height() == HEIGHT
+    assert not _is_whole(view)
+
+
+def _wheel(view: SceneView, down: int) -> None:
+    row = view.thumbnails()
+    place = QPointF(50, 30)
+    event = QWheelEvent(
+        place, row.mapToGlobal(place.toPoint()).toPointF(), QPoint(), QPoint(0, -120 * down),
+        Qt.MouseButton.NoButton, NONE, Qt.ScrollPhase.NoScrollPhase, False,
+    )  # fmt: skip
+    QApplication.sendEvent(row, event)
+
+
+def test_the_wheel_and_a_drag_scroll_the_row(view: SceneView, qtbot: QtBot) -> None:
+    view.show_scene(Scene(_layers(17)))
+    row = view.thumbnails()
+    assert row.longest() > 0
+    _wheel(view, 2)
+    assert 0 < row.scrolled() <= row.longest()
+    _wheel(view, 100)
+    assert row.scrolled() == row.longest()
+    chosen: list[str] = []
+    view.chosen.connect(lambda _option, value: chosen.append(value))
+    qtbot.mousePress(row, LEFT, pos=QPoint(100, 30))
+    qtbot.mouseMove(row, QPoint(150, 30))
+    qtbot.mouseMove(row, QPoint(300, 30))
+    qtbot.mouseRelease(row, LEFT, pos=QPoint(300, 30))
+    assert math.isclose(row.scrolled(), row.longest() - 200, abs_tol=1.0)
+    assert chosen == []  # a drag is no click
+    frame = tuple(reversed(_layers(17)))
+    view.show_scene(Scene(tuple(reversed(frame))))
+    assert math.isclose(row.scrolled(), row.longest() - 200, abs_tol=1.0)  # frames leave it there
+
+
+def test_arrow_keys_choose_and_the_chosen_layer_is_kept_in_sight(
+    view: SceneView, qtbot: QtBot
+) -> None:
+    view.chosen.connect(lambda _, value: view.show_scene(Scene(_layers(17, int(value)))))
+    view.show_scene(Scene(_layers(17)))
+    row = view.thumbnails()
+    for key, expected in ((Qt.Key.Key_End, 16), (Qt.Key.Key_Left, 15), (Qt.Key.Key_Home, 0)):
+        qtbot.keyClick(row, key)
+        assert f"G{expected + 1} (chosen)" in row.accessibleName()
+        box = row.area(f"overview_{expected}")
+        assert box.left() >= 0
+        assert box.right() <= row.width()
+    view.show_scene(Scene(_layers(17, 16)))
+    view.resize(300, 300)
+    assert row.area("overview_16").right() <= row.width()
+
+
+def test_a_click_on_a_scrolled_thumbnail_chooses_what_is_under_it(
+    view: SceneView, qtbot: QtBot
+) -> None:
+    view.show_scene(Scene(_layers(17, 16)))
+    place = view.area("overview_14").center() - QPointF(view.thumbnails().pos())
+    with qtbot.waitSignal(view.chosen) as caught:
+        qtbot.mouseClick(view.thumbnails(), LEFT, pos=place.toPoint())
+    assert caught.args == ["layer", "14"]
+
+
+def test_few_thumbnails_spread_over_the_width_and_have_no_indicator(view: SceneView) -> None:
+    view.show_scene(Scene(_layers(4)))
+    assert view.thumbnails().longest() == 0.0
+    assert view.area("overview_0").width() == pytest.approx(156, abs=2)

@@ -1,0 +1,52 @@
+"""Settings of charts in the layout that a session file carries."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PySide6.QtWidgets import QMainWindow
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.panels import overlap, training
+from dgn_viewer.scene.chart_settings import ChartSettings
+from dgn_viewer.scene.matrix_colours import ColourChoice
+from dgn_viewer.shell.window_layout import apply_layout, layout_json
+from dgn_viewer.style.theme import LIGHT
+
+PANELS = {"overlap": overlap.PANEL, "training": training.PANEL}
+KEPT = {
+    "active": ChartSettings(colours=ColourChoice("fixed", (0.0, 0.5))),
+    "sensitive": ChartSettings(colours=ColourChoice(ramp="grey")),
+}
+
+
+@pytest.fixture
+def docks(qtbot: QtBot) -> PanelDocks:
+    window = QMainWindow()
+    qtbot.addWidget(window)
+    found = PanelDocks(window, PANELS, LIGHT)
+    found.arrange()
+    return found
+
+
+def test_a_session_carries_what_was_set_for_its_charts(docks: PanelDocks) -> None:
+    window = docks.window
+    docks.hosts["overlap"].charts.put(KEPT)
+    layout = layout_json(window, "light", docks)
+    assert list(json.loads(layout)["charts"]) == ["overlap"]
+    docks.hosts["overlap"].charts.put_all({})
+    docks.hosts["training"].charts.put({"loss": ChartSettings(last=200)})
+    apply_layout(window, docks, layout)
+    assert docks.hosts["overlap"].charts.settings() == KEPT
+    assert docks.hosts["training"].charts.settings() == {}
+
+
+@pytest.mark.parametrize("charts", [None, [], {"overlap": 3}, {"gone": {"a": {"last": 5}}}])
+def test_a_layout_without_sensible_charts_leaves_them_to_their_panels(
+    docks: PanelDocks, charts: object
+) -> None:
+    docks.hosts["overlap"].charts.put(KEPT)
+    apply_layout(docks.window, docks, json.dumps({"charts": charts}))
+    assert all(not host.charts.settings() for host in docks.hosts.values())

@@ -1,0 +1,343 @@
+"""The export dialog: what it shows, writes and remembers, while the panels go on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.errors import UserError
+from dgn_viewer.docks.panel_dock import PanelDock
+from dgn_viewer.docks.panel_docks import PanelDocks
+from dgn_viewer.figures.figure_style import FigureStyle
+from dgn_viewer.notices import Notice
+from dgn_viewer.scene.chart_settings import ChartSettings
+from dgn_viewer.scene.elements import same
+from dgn_viewer.scene.panel_spec import View, all_panels
+from dgn_viewer.settings import Settings
+from dgn_viewer.shell.export import PanelExport, captured, write_panels
+from dgn_viewer.shell.export_dialog import ExportDialog
+from dgn_viewer.shell.figure_thread import FigureThread
+from dgn_viewer.style.theme import DARK, LIGHT
+
+PANELS = all_panels()
+MakeView = Callable[..., View]
+
+
+class Desk:
+    """Panels with something to show, and an export that opens dialogs over them."""
+
+    def __init__(self, qtbot: QtBot, make_view: MakeView, folder: Path) -> None:
+        self.window = QWidget()
+        qtbot.addWidget(self.window)
+        self.hosts: dict[str, PanelDock] = {}
+        for name, spec in PANELS.items():
+            host = PanelDock(name, spec, DARK)
+            qtbot.addWidget(host)
+            host.show_view(make_view("hard"))
+            self.hosts[name] = host
+        self.told: list[Notice] = []
+        self.settings = Settings(folder / "settings.ini")
+        docks = SimpleNamespace(hosts=self.hosts, visible=lambda: tuple(self.hosts))
+        self.export = PanelExport(
+            self.window, cast(PanelDocks, docks), self.settings, self.told.append
+        )
+        self.qtbot = qtbot
+
+    def dialog(self) -> ExportDialog:
+        (found,) = [one for one in self.window.findChildren(ExportDialog) if not one.isHidden()]
+        return found
+
+    def drawn(self) -> ExportDialog:
+        """The dialog with its preview."""
+        dialog = self.dialog()
+        self.qtbot.waitUntil(lambda: not dialog.picture.pixmap().isNull())
+        return dialog
+
+    def answer(self, asked: QFileDialog | None, path: Path) -> None:
+        """Choose a name and wait until what came of it is told."""
+        assert asked is not None
+        count = len(self.told)
+        asked.fileSelected.emit(str(path))
+        asked.close()
+        self.qtbot.waitUntil(lambda: len(self.told) > count)
+
+
+@pytest.fixture
+def desk(qtbot: QtBot, make_view: MakeView, tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(qtbot, make_view, tmp_path)
+    yield made
+    made.export.close()
+
+
+@pytest.mark.discovery
+def test_the_preview_is_the_figure_at_its_final_size(desk: Desk) -> None:
+    desk.export.panel("spectrum")
+    dialog = desk.drawn()
+    assert dialog.windowTitle() == "Export NPK spectrum · step 1,200"
+    assert not dialog.isModal()
+    pixmap = dialog.picture.pixmap()
+    assert pixmap.width() / pixmap.devicePixelRatio() == pytest.approx(3.25 * 96, abs=1)
+    assert dialog.said.text().startswith("3.25 × ")
+    assert "words of 8 and 7 pt." in dialog.said.text()
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_on_a_small_screen_the_dialog_is_no_larger_than_the_screen(desk: Desk) -> None:
+    desk.export.panel("spectrum")
+    dialog = desk.dialog()
+    room = dialog.screen().availableGeometry()
+    assert room.width() < 1000, "the screen of these tests is small"
+    assert dialog.width() < room.width()
+    assert dialog.height() < room.height()
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_the_fields_are_those_of_the_figure(desk: Desk) -> None:
+    desk.export.panel("training")
+    dialog = desk.drawn()
+    form = dialog.form
+    form._width.pick("free")
+    form._inches.setValue(5.0)
+    form._height.setValue(3.0)
+    form._font.setValue(10.0)
+    form._caption.setChecked(False)
+    form._letters.setChecked(True)
+    QTest.keyClicks(form._names["train"], " set")
+    assert form.figure_style() == FigureStyle(
+        5.0, 3.0, 10.0, caption=False, letters=True, legend=(("train", "train set"),)
+    )
+    desk.qtbot.waitUntil(lambda: dialog.said.text().startswith("5 × 3.00 in"))
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_what_was_chosen_is_there_the_next_time(desk: Desk) -> None:
+    desk.export.panel("training")
+    first = desk.dialog()
+    first.form._width.pick("text")
+    first.form._kind.pick("png")
+    first.form._dpi.setValue(600)
+    first.form._letters.setChecked(True)
+    QTest.keyClicks(first.form._names["test"], " set")
+    wanted = first.form.figure_style()
+    first.close()
+    desk.export.panel("training")
+    assert desk.dialog().form.figure_style() == wanted
+    assert desk.dialog().form.kind == "png"
+    desk.dialog().close()
+
+
+@pytest.mark.discovery
+@pytest.mark.parametrize(
+    "left",
+    [{}, [], {"width": 7, "kind": {}, "dpi": "x", "font": None, "names": [1], "inches": "a"}],
+)
+def test_choices_that_make_no_sense_are_as_at_first(left: Any, desk: Desk) -> None:
+    desk.settings._store.setValue("export/choices", json.dumps(left))
+    desk.export.panel("training")
+    assert desk.dialog().form.figure_style() == FigureStyle(3.25)
+    desk.dialog().close()
+
+
+@pytest.mark.discovery
+@pytest.mark.parametrize("ending", ["pdf", "svg", "png", "pgf", "py", "npz", "csv"])
+def test_a_panel_is_written_in_the_format_of_its_name(
+    ending: str, desk: Desk, tmp_path: Path
+) -> None:
+    desk.export.panel("training")
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    desk.answer(desk.dialog().save(), folder / f"a.{ending}")
+    assert [notice.kind for notice in desk.told] == ["info"]
+    assert str(folder) in desk.told[0].text
+    assert desk.settings.export_folder == str(folder)
+    assert all(file.stat().st_size > 100 for file in folder.iterdir())
+    assert list(folder.glob("a*"))
+    desk.dialog().close()
+
+
+@pytest.mark.discovery
+def test_a_figure_is_light_on_white_in_a_dark_window(desk: Desk, tmp_path: Path) -> None:
+    (panel,) = captured([desk.hosts["training"]])
+    write_panels([panel], tmp_path / "a.svg", FigureStyle(), apart=False)
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8").upper()
+    assert LIGHT.accent in text
+    assert DARK.accent not in text
+
+
+@pytest.mark.discovery
+def test_all_panels_are_written_on_a_page_or_beside_each_other(
+    desk: Desk, make_view: MakeView, tmp_path: Path
+) -> None:
+    empty = next(host for host in desk.hosts.values() if host.spec.probes)
+    empty.show_view(make_view("absent"))
+    desk.export.visible_panels()
+    dialog = desk.dialog()
+    shown = [name for name, host in desk.hosts.items() if host is not empty]
+    assert list(dialog.form.chosen()) == shown
+    assert dialog.windowTitle() == f"Export {len(shown)} panels · step 1,200"
+    desk.answer(dialog.save(), tmp_path / "page.npz")
+    dialog.form._apart.pick("apart")
+    desk.answer(dialog.save(), tmp_path / "board.svg")
+    assert {file.name for file in tmp_path.glob("*.svg")} == {f"board-{name}.svg" for name in shown}
+    assert f"Nothing to show in {empty.spec.title}." in desk.told[-1].text
+    dialog.form._apart.pick("page")
+    desk.answer(dialog.save(), tmp_path / "one.pdf")
+    assert [file.name for file in tmp_path.glob("*.pdf")] == ["one.pdf"]
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_a_script_is_saved_by_its_own_button(desk: Desk, tmp_path: Path) -> None:
+    desk.export.panel("training")
+    asked = desk.dialog().save_script()
+    assert asked is not None
+    assert asked.defaultSuffix() == "py"
+    desk.answer(asked, tmp_path / "redraw.py")
+    assert {file.name for file in tmp_path.glob("redraw*")} == {"redraw.py", "redraw.npz"}
+    desk.dialog().close()
+
+
+@pytest.mark.discovery
+def test_the_panel_goes_on_and_the_dialog_shows_the_moment_it_was_opened(
+    desk: Desk, make_view: MakeView
+) -> None:
+    desk.export.panel("spectrum")
+    dialog = desk.drawn()
+    before = dialog._panels
+    desk.hosts["spectrum"].show_view(make_view("hard", step=1300))
+    assert dialog._panels is before
+    assert dialog.windowTitle().endswith("step 1,200")
+    dialog.take_newest()
+    assert dialog.windowTitle() == "Export NPK spectrum · step 1,300"
+    assert dialog.form.chosen() == ("spectrum",)
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_what_is_exported_is_what_is_seen_with_its_settings(desk: Desk) -> None:
+    host = desk.hosts["training"]
+    host.charts.put({"loss": ChartSettings(smoothing=0.9)})
+    (panel,) = captured([host])
+    assert same(panel.scene, host.shown())
+    assert any(curve.smoothed for curve in panel.scene.charts[0].curves)
+
+
+@pytest.mark.discovery
+def test_copy_puts_the_figure_on_the_clipboard(desk: Desk) -> None:
+    desk.export.panel("training")
+    dialog = desk.drawn()
+    dialog.copy()
+    desk.qtbot.waitUntil(lambda: dialog.said.text() == "The figure is on the clipboard.")
+    image = QGuiApplication.clipboard().image()
+    assert image.width() == 975  # 3.25 in at 300 dpi
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_what_makes_no_figure_is_said_in_the_dialog(desk: Desk, tmp_path: Path) -> None:
+    desk.export.panel("training")
+    dialog = desk.drawn()
+    dialog.form._height.setValue(0.9)
+    desk.qtbot.waitUntil(lambda: "leaves no room for Loss" in dialog.said.text())
+    assert dialog.said.property("role") == "refused"
+    dialog.form._height.setValue(0.0)
+    desk.qtbot.waitUntil(lambda: dialog.said.property("role") == "muted")
+    dialog.form._names["train"].setText("$^{$")
+    dialog.form._names["train"].textEdited.emit("$^{$")
+    desk.qtbot.waitUntil(lambda: "for the curve train cannot be set" in dialog.said.text())
+    dialog.form._panels["training"].setChecked(False)
+    desk.qtbot.waitUntil(lambda: dialog.said.text() == "No panel is chosen; tick at least one.")
+    assert dialog.save() is None
+    dialog.copy()
+    dialog.form._panels["training"].setChecked(True)
+    desk.answer(dialog.save(), tmp_path / "gone" / "a.svg")
+    assert desk.told[-1].kind == "refused"
+    desk.answer(dialog.save(), tmp_path / "a.bmp")
+    assert desk.told[-1].text.startswith("a.bmp is no figure; end its name in")
+    dialog.close()
+
+
+@pytest.mark.discovery
+def test_a_panel_without_a_picture_is_refused_in_a_sentence(
+    desk: Desk, make_view: MakeView
+) -> None:
+    desk.hosts["spectrum"].show_view(make_view("absent"))
+    desk.export.panel("spectrum")
+    assert desk.told[-1].kind == "refused"
+    assert desk.told[-1].text.startswith("NPK spectrum shows nothing to export:")
+    for host in desk.hosts.values():
+        host.show_view(View())
+    desk.export.visible_panels()
+    assert desk.told[-1].text == ("No open panel shows anything yet; export after the first frame.")
+    desk.export.panel("")
+    assert not desk.window.findChildren(ExportDialog)
+
+
+@pytest.mark.discovery
+def test_a_second_dialog_takes_the_place_of_the_first(desk: Desk) -> None:
+    desk.export.panel("training")
+    desk.export.panel("spectrum")
+    assert desk.dialog().form.chosen() == ("spectrum",)
+    desk.dialog().close()
+
+
+@pytest.mark.discovery
+def test_a_dialog_that_is_closed_while_it_writes_tells_the_outcome(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.export.panel("training")
+    dialog = desk.dialog()
+    asked = dialog.save()
+    assert asked is not None
+    asked.fileSelected.emit(str(tmp_path / "late.pdf"))
+    dialog.close()
+    desk.qtbot.waitUntil(lambda: bool(desk.told))
+    assert "late.pdf saved" in desk.told[-1].text
+
+
+def test_jobs_run_outside_the_thread_of_the_window_and_end_with_it(qtbot: QtBot) -> None:
+    owner = QWidget()
+    qtbot.addWidget(owner)
+    figures, gate = FigureThread(owner), threading.Event()
+    seen: list[Any] = []
+    threads: list[str] = []
+
+    def job(name: str) -> Callable[[], str]:
+        def make() -> str:
+            threads.append(threading.current_thread().name)
+            gate.wait(30.0)
+            return name
+
+        return make
+
+    figures.ask(job("first"), seen.append, "preview")
+    figures.ask(job("second"), seen.append, "preview")
+    figures.ask(job("file"), seen.append)
+    figures.ask(job("third"), seen.append, "preview")
+    assert figures.busy
+    gate.set()
+    qtbot.waitUntil(lambda: "third" in seen)
+    assert seen == ["file", "third"], "only the newest preview counts, a file is always written"
+    assert set(threads) == {"dgn-figure"}
+    assert not figures.busy
+    trouble = UserError("no.")
+
+    def fail() -> None:
+        raise trouble
+
+    figures.ask(fail, seen.append)
+    qtbot.waitUntil(lambda: seen[-1] is trouble)
+    figures.close()

@@ -1,0 +1,127 @@
+"""Help in the window: the guide with its contents, the page about the program, what is shipped."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_viewer.application import Viewer
+from dgn_viewer.inspector.pages.program_page import ProgramPage
+from dgn_viewer.shell.help_window import GUIDE, Heading, HelpWindow, documents, headings
+from dgn_viewer.style.theme import DARK, LIGHT
+
+ROOT = Path(__file__).parents[3]
+LINK = re.compile(r"\]\(([\w-]+\.md)")
+
+
+@pytest.fixture
+def help_window(qtbot: QtBot) -> Iterator[HelpWindow]:
+    window = QWidget()
+    qtbot.addWidget(window)
+    help_window = HelpWindow(window, LIGHT)
+    help_window.open()
+    yield help_window
+    help_window.close()
+
+
+def titles(window: HelpWindow) -> list[str]:
+    top = window.contents
+    items = [top.topLevelItem(place) for place in range(top.topLevelItemCount())]
+    found = []
+    while items:
+        item = items.pop(0)
+        assert item is not None
+        found.append(item.text(0))
+        items = [item.child(place) for place in range(item.childCount())] + items
+    return found
+
+
+def test_headings_in_code_are_none() -> None:
+    text = "# A\n```\n# not this\n```\n### B `c`\n#### too deep\n"
+    assert list(headings(text)) == [Heading(1, "A"), Heading(3, "B c")]
+
+
+def test_the_contents_are_the_headings_and_lead_to_them(help_window: HelpWindow) -> None:
+    guide = (documents() / GUIDE).read_text(encoding="utf-8")
+    assert titles(help_window) == [heading.text for heading in headings(guide)]
+    shown = [block.text() for block in help_window._headed()]
+    assert shown == titles(help_window)
+    item = help_window.contents.findItems("Panels", Qt.MatchFlag.MatchRecursive)[0]
+    help_window.contents.setCurrentItem(item)
+    assert help_window.text.textCursor().block().text() == "Panels"
+    assert help_window.text.verticalScrollBar().value() > 100
+
+
+def test_words_are_found_again_from_the_beginning(help_window: HelpWindow) -> None:
+    QTest.keyClicks(help_window.search, "notch filter of nobody")
+    assert not help_window.find_next()
+    help_window.search.setText("first minute")
+    assert help_window.find_next()
+    while help_window.text.find("first minute"):
+        pass
+    assert help_window.find_next()
+
+
+def test_links_to_our_documents_stay_and_others_go_to_the_browser(
+    help_window: HelpWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
+    for link in ("file:///etc/passwd", "../LICENSE", "nowhere.md", "javascript:1", "ftp://a/b.md"):
+        help_window._follow(QUrl(link))
+    assert titles(help_window)[0] == "User guide"
+    assert not opened
+    help_window._follow(QUrl("runs.md"))
+    assert titles(help_window)[0] == "Run folders"
+    help_window._follow(QUrl("https://arxiv.org/abs/2006.10529"))
+    assert opened == ["https://arxiv.org/abs/2006.10529"]
+    help_window.set_theme(DARK)
+    assert titles(help_window)[0] == "Run folders"
+
+
+def test_every_document_that_the_guide_links_to_is_shipped() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    for source, place in shipped.items():
+        assert (ROOT / source).is_file()
+        assert place == f"dgn_resources/{source}"
+    linked = set(LINK.findall((ROOT / "docs" / GUIDE).read_text(encoding="utf-8")))
+    assert {f"docs/{name}" for name in (GUIDE, *linked)} <= set(shipped)
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_guide_in_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        guide = archive.read("dgn_resources/docs/guide.md")
+    assert guide == (ROOT / "docs" / GUIDE).read_bytes()
+
+
+def test_the_program_says_its_versions_papers_and_licences(viewer: Viewer, qtbot: QtBot) -> None:
+    window = viewer.window
+    window.registry["help.about"].trigger()
+    page = window.inspector.page
+    assert isinstance(page, ProgramPage)
+    words = page.versions.text()
+    for name in ("dgn-viewer ", "torch ", "Qt ", "numpy ", "Python "):
+        assert name in words
+    assert "being loaded" not in words
+    page.copy.click()
+    assert QGuiApplication.clipboard().text() == words
+    window.registry["help.guide"].trigger()
+    assert window.help.isVisible()
+    assert window.help.windowTitle() == "User guide"

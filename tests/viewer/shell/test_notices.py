@@ -1,0 +1,321 @@
+"""Notices: one line in the status bar, a question in a row of its own, and a list of the last."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.events import (
+    Failed,
+    Measured,
+    RegimeSwapped,
+    UndoChanged,
+    WeightsTaken,
+)
+from dgn_engine.protocol.run_state import RunState
+from dgn_viewer.notices import Notice, NoticeButton, Notices
+from dgn_viewer.shell import notice_line
+from dgn_viewer.shell.banner import QuestionRow
+from dgn_viewer.shell.notice_line import NoticeLine
+from dgn_viewer.shell.notice_list import NoticeList
+from dgn_viewer.shell.statusbar import StatusBar
+from dgn_viewer.style.theme import DARK
+from tests.viewer.layer_strip.strips import started
+
+BEGUN = started()
+SWAP = RegimeSwapped(120, "DL", "FL", ("value weights",), (), (), ())
+LEFT = Qt.MouseButton.LeftButton
+
+
+class Bench:
+    """The parts that show notices, in a window of their own, and a state that tests set."""
+
+    def __init__(self, qtbot: QtBot) -> None:
+        self.state = RunState()
+        self.done: list[str] = []
+        self.window = QWidget()
+        qtbot.addWidget(self.window)
+        self.window.resize(1024, 700)
+        self.notices = Notices(
+            self.window,
+            lambda: self.state,
+            lambda: self.done.append("undo"),
+            lambda: self.done.append("redo"),
+        )
+        self.status = StatusBar(self.window)
+        self.status.setGeometry(0, 670, 1024, 30)
+        self.line = NoticeLine(self.notices)
+        self.status.hold(self.line, lambda: self.line.entry is not None)
+        self.notices.changed.connect(self.status.share_room)
+        self.list = NoticeList(self.notices, self.window, self.status)
+        self.question = QuestionRow(self.notices, self.window)  # type: ignore[arg-type]  # any widget
+        self.window.show()
+
+    def tell(self, kind: str, text: str, *offers: str, asks: bool = False) -> None:
+        buttons = tuple(NoticeButton(name, lambda n=name: self.done.append(n)) for name in offers)  # type: ignore[misc]  # the name as it is now
+        self.notices.tell(Notice(kind, text, offers=buttons, asks=asks))  # type: ignore[arg-type]  # a kind
+
+    def shown(self) -> str:
+        return "" if self.line.entry is None else self.line.entry.notice.text
+
+    def wait(self, seconds: float) -> None:
+        """Let the notices grow so much older."""
+        for _ in range(round(seconds / 0.5)):
+            self.notices._age()
+
+
+@pytest.fixture
+def bench(qtbot: QtBot) -> Iterator[Bench]:
+    bench = Bench(qtbot)
+    yield bench
+    bench.notices._timer.stop()
+
+
+def test_before_the_first_notice_the_line_has_only_the_button_of_the_list(bench: Bench) -> None:
+    line = bench.line
+    parts = (line.sentence, line.more, line.details, line.close_button)
+    assert all(part.isHidden() for part in parts)
+    assert not line.list_button.isHidden()
+
+
+def test_an_info_goes_after_its_time_and_stays_in_the_list(bench: Bench) -> None:
+    bench.tell("info", "saved")
+    assert bench.shown() == "saved"
+    assert bench.notices._timer.isActive()
+    bench.wait(11.5)
+    assert bench.shown() == "saved"
+    bench.wait(0.5)
+    assert bench.shown() == ""
+    assert not bench.notices._timer.isActive()
+    assert [notice.text for notice in bench.notices.recent] == ["saved"]
+
+
+def test_under_the_pointer_none_goes(bench: Bench) -> None:
+    bench.tell("info", "saved")
+    bench.notices.held = lambda: True
+    bench.wait(60)
+    assert bench.shown() == "saved"
+
+
+@pytest.mark.parametrize("kind", ["refused", "failed"])
+def test_what_went_wrong_stays_until_it_is_closed(bench: Bench, kind: str) -> None:
+    bench.tell(kind, "trouble")
+    bench.wait(600)
+    assert bench.shown() == "trouble"
+    assert not bench.notices._timer.isActive()
+    bench.line.close_button.click()
+    assert bench.shown() == ""
+
+
+def test_newer_trouble_stands_before_older_with_a_count(bench: Bench) -> None:
+    for number in range(3):
+        bench.tell("refused", f"trouble {number}")
+    assert (bench.shown(), bench.line.more.text()) == ("trouble 2", "2 more")
+    assert bench.line.more.isVisible()
+    bench.line.close_button.click()  # and what was told before it
+    assert bench.shown() == ""
+    assert len(bench.notices.recent) == 3
+
+
+def test_the_same_again_is_counted_once(bench: Bench) -> None:
+    bench.tell("refused", "trouble")
+    bench.tell("refused", "trouble")
+    assert not bench.line.more.isVisible()
+    assert len(bench.notices.recent) == 2
+
+
+def test_fifty_are_kept_however_many_come_at_once(bench: Bench) -> None:
+    for number in range(80):
+        bench.tell("info" if number % 2 else "refused", f"notice {number}")
+    assert bench.shown() == "notice 79"
+    assert bench.line.more.text() == "79 more"
+    assert [n.text for n in bench.notices.recent] == [f"notice {n}" for n in range(30, 80)]
+    bench.notices.show_recent()
+    assert [row.entry.notice.text for row in bench.list.rows()][:2] == ["notice 79", "notice 78"]
+    assert len(bench.list.rows()) == 50
+
+
+def test_an_offer_is_tinted_comes_back_and_stays_until_it_is_answered(bench: Bench) -> None:
+    bench.tell("info", "quiet")
+    plain = bench.line.styleSheet()
+    bench.tell("info", "The run was interrupted.", "Continue", "Dismiss")
+    assert bench.line.styleSheet() != plain  # the accent
+    assert [button.text() for button in bench.line.offers()] == ["Continue", "Dismiss"]
+    bench.tell("info", "over it")
+    assert bench.shown() == "over it"
+    bench.wait(4.0)  # not twelve seconds: an offer waits
+    assert bench.shown() == "The run was interrupted."
+    bench.wait(600)
+    bench.tell("refused", "trouble")
+    bench.line.close_button.click()  # does not close the offer behind it
+    assert bench.shown() == "The run was interrupted."
+    bench.line.offers()[0].click()
+    assert bench.done == ["Continue"]
+    assert bench.shown() == ""
+    bench.notices.show_recent()
+    assert all("Continue" not in row.buttons() for row in bench.list.rows())  # it is answered
+
+
+def test_an_offer_that_is_no_longer_possible_goes(bench: Bench) -> None:
+    possible = [True]
+    go_on = NoticeButton("Go on", lambda: None, lambda: possible[0])
+    bench.notices.tell(Notice("info", "It is shown.", offers=(go_on,)))
+    bench.notices.on_event(Measured(1, 0.1, 1.0, 0.5))
+    assert bench.shown() == "It is shown."
+    possible[0] = False
+    bench.notices.on_event(Measured(2, 0.1, 1.0, 0.5))
+    assert bench.shown() == ""
+
+
+def test_a_question_stands_in_a_row_of_its_own_until_it_is_answered(bench: Bench) -> None:
+    bench.tell("refused", "The run would be lost.", "Keep it", "Lose it", asks=True)
+    assert bench.question.isVisible()
+    assert bench.question.sentence.text() == "The run would be lost."
+    assert bench.shown() == ""  # not twice
+    bench.wait(600)
+    bench.tell("refused", "trouble")
+    assert bench.question.isVisible()
+    bench.question.answers()[1].click()
+    assert bench.done == ["Lose it"]
+    assert bench.question.isHidden()
+
+
+def test_a_swap_offers_undo_while_it_is_the_last_change(bench: Bench) -> None:
+    def names() -> list[str]:
+        return [button.text() for button in bench.line.offers()]
+
+    bench.state = RunState().after(BEGUN)
+    bench.notices.on_event(SWAP)
+    assert names() == []
+    bench.state = bench.state.after(UndoChanged("regime FL"))
+    bench.notices.on_event(UndoChanged("regime FL"))
+    assert names() == ["Undo"]
+    bench.notices.on_event(UndoChanged("β 4"))  # another change came after it
+    assert names() == []
+    bench.notices.on_event(WeightsTaken(130, "x.pt", 2))
+    bench.notices.on_event(UndoChanged("weights of x.pt"))
+    assert names() == ["Undo"]
+    bench.line.offers()[0].click()
+    assert bench.done == ["undo"]
+    undone = RegimeSwapped(130, "FL", "DL", (), (), (), (), undone="Undo regime FL")
+    bench.notices.on_event(undone)
+    bench.state = bench.state.after(UndoChanged("", "regime FL"))
+    bench.notices.on_event(UndoChanged("", "regime FL"))
+    assert names() == ["Redo"]
+    bench.notices.on_event(BEGUN)  # a new run has nothing to redo
+    assert names() == []
+
+
+def test_a_swap_by_itself_offers_no_undo_of_a_later_change(bench: Bench) -> None:
+    bench.state = RunState().after(BEGUN).after(UndoChanged("β 4"))
+    bench.notices.on_event(SWAP)  # pre-training is over
+    bench.notices.on_event(Measured(125, 1.0, 1.0, 0.5))
+    bench.notices.on_event(UndoChanged("β 4"))
+    assert bench.line.offers() == []
+
+
+def test_the_list_says_time_step_and_kind_and_leads_to_the_step(bench: Bench, qtbot: QtBot) -> None:
+    bench.state = RunState().after(BEGUN).at(1234)
+    bench.tell("refused", "trouble")
+    bench.notices.show_recent()
+    (row,) = bench.list.rows()
+    assert "refused: trouble" in row.accessibleName()
+    with qtbot.waitSignal(bench.notices.step_wanted) as wanted:
+        row.buttons()["Go to step"].click()
+    assert wanted.args == [1234]
+    bench.state = RunState().after(dataclasses.replace(BEGUN, run=2))
+    bench.notices.on_event(Measured(1, 0.1, 1.0, 0.5))
+    bench.tell("info", "of the new run")
+    newest, older = bench.list.rows()
+    assert "Go to step" in newest.buttons()
+    assert "Go to step" not in older.buttons()  # its run is gone
+
+
+def test_a_traceback_is_one_click_away_and_can_be_copied(bench: Bench, qtbot: QtBot) -> None:
+    bench.notices.on_event(Failed("A fault", "line 1\nline 2"))
+    assert bench.line.details.isVisible()
+    bench.line.details.click()
+    (row,) = bench.list.rows()
+    assert not row.details.isHidden()
+    row.buttons()["Copy"].click()
+    assert QGuiApplication.clipboard().text() == "A fault\n\nline 1\nline 2"
+    row.buttons()["Details"].click()
+    assert row.details.isHidden()
+
+
+def test_a_click_on_the_line_opens_the_list_and_escape_closes_it(
+    bench: Bench, qtbot: QtBot
+) -> None:
+    bench.tell("refused", "words " * 60)
+    assert "words words" in bench.line.sentence.toolTip()
+    qtbot.mouseClick(bench.line.sentence, LEFT)
+    assert bench.list.isVisible()
+    qtbot.keyClick(bench.list, Qt.Key.Key_Escape)
+    assert bench.list.isHidden()
+    bench.line.list_button.click()
+    assert bench.list.isVisible()
+    bench.line.list_button.click()
+    assert bench.list.isHidden()
+
+
+def test_an_empty_list_says_so(bench: Bench) -> None:
+    bench.notices.show_recent()
+    assert bench.list.rows() == []
+    assert bench.list._empty.isVisible()
+
+
+@pytest.mark.parametrize("size", [(1024, 700), (1440, 900), (640, 400)])
+def test_the_list_stays_inside_the_window_and_above_the_status_bar(
+    bench: Bench, size: tuple[int, int]
+) -> None:
+    for number in range(20):
+        bench.tell("refused", f"{number} blocks.0.attention.projection.{'name_' * 30}")
+    bench.notices.show_recent()
+    bench.status.setGeometry(0, size[1] - 30, size[0], 30)
+    bench.window.resize(*size)
+    bench.list._settle()
+    assert bench.window.rect().contains(bench.list.geometry())
+    assert bench.list.geometry().bottom() < bench.status.y()
+    row = bench.list.rows()[0]
+    assert row.minimumSizeHint().width() <= bench.list.width()
+
+
+def test_beside_a_notice_a_narrow_bar_says_only_what_changes(bench: Bench, qtbot: QtBot) -> None:
+    bench.state = RunState().after(BEGUN)
+    bench.status.show_state(bench.state)
+    bench.status.catch_up()
+    assert "cpu" in bench.status._left.text()
+    bench.tell("refused", "trouble " * 40)
+    assert bench.status._left.text() == bench.state.regime
+    qtbot.waitUntil(lambda: bench.line.sentence.width() > 400)
+    bench.line.close_button.click()
+    assert "cpu" in bench.status._left.text()
+
+
+def test_a_screen_reader_hears_each_notice_and_trouble_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        notice_line, "announce", lambda _, words, urgent: heard.append((words, urgent))
+    )
+    bench.tell("info", "saved")
+    bench.tell("failed", "a fault")
+    assert heard == [("Notice: saved", False), ("Failed: a fault", True)]
+    assert bench.line.sentence.accessibleName() == "Failed: a fault"
+
+
+def test_the_parts_take_another_theme(bench: Bench) -> None:
+    bench.tell("info", "The run was interrupted.", "Continue")
+    bench.notices.show_recent()
+    light = bench.line.grab().toImage(), bench.list.grab().toImage()
+    for part in (bench.line, bench.list, bench.question):
+        part.set_theme(DARK)
+    assert bench.line.grab().toImage() != light[0]
+    assert bench.list.grab().toImage() != light[1]

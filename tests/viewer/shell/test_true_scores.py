@@ -1,0 +1,241 @@
+"""No path leaves a stale score on the screen: Training, its line, the status bar, the panels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.config import DataConfig
+from dgn_engine.protocol.commands import (
+    Advance,
+    InspectFile,
+    OpenFile,
+    Pause,
+    Reset,
+    SaveWeights,
+    SetLearningRate,
+    ShowRun,
+    StartRun,
+    SwapRegime,
+    TakeGates,
+    Undo,
+)
+from dgn_engine.protocol.events import FileListed
+from dgn_viewer.application import Viewer
+from dgn_viewer.scene.elements import Empty, Scene
+from dgn_viewer.window import Window
+from tests.viewer.conftest import small_run
+
+Open = Callable[..., Viewer]
+
+
+def facts(window: Window) -> dict[str, str]:
+    """What Training says above its curves."""
+    window.display.draw_now()
+    shown = window.docks.hosts["training"].shown()
+    return {fact.name: fact.value for fact in shown.facts} if isinstance(shown, Scene) else {}
+
+
+def footer(window: Window, panel: str = "training") -> str:
+    window.display.draw_now()
+    return window.docks.hosts[panel].footer()
+
+
+def train(window: Window, qtbot: QtBot, epochs: int = 1) -> str:
+    """Train to the end of an epoch, where the whole test set is scored; 'at step 45'."""
+    run = window.run_state.run
+    assert run is not None
+    step = run.steps_per_epoch * epochs
+    window.send(Advance(step - window.run_state.step))
+
+    def tested() -> bool:
+        series = window.history.view({}).series.get(("training", "test_accuracy"))
+        return window.run_state.paused and series is not None and int(series.steps[-1]) == step
+
+    qtbot.waitUntil(tested)
+    return f"at step {step}"
+
+
+def first(window: Window) -> str:
+    """Where the first epoch ends."""
+    run = window.run_state.run
+    assert run is not None
+    return f"at step {run.steps_per_epoch}"
+
+
+@pytest.fixture
+def scored(make_viewer: Open, qtbot: QtBot) -> Window:
+    """A window with a paused run that was tested at its last step."""
+    window = make_viewer(small_run(pace=0.0), paused=True).window
+    at = train(window, qtbot)
+    assert facts(window)["test"].endswith(at)
+    return window
+
+
+def test_after_an_undo_while_paused_the_scores_say_that_they_are_of_before(
+    scored: Window, qtbot: QtBot
+) -> None:
+    scored.send(SwapRegime("FL", restart_value=True))
+    qtbot.waitUntil(lambda: scored.run_state.regime == "FL")
+    assert facts(scored)["test"].endswith(f" {first(scored)}, before FL")
+    second = train(scored, qtbot, 2)
+    tested = facts(scored)["test"]
+    assert tested.endswith(second)
+    scored.send(Undo())
+    qtbot.waitUntil(lambda: scored.run_state.regime == "DL")
+    assert facts(scored)["test"] == f"{tested}, before undo"
+    assert facts(scored)["train loss"].endswith(", before undo")
+    assert f"{second[3:]}, before undo" in footer(scored)
+    qtbot.waitUntil(lambda: "before" not in footer(scored, "overlap"))  # it is read again
+    scored.status.catch_up()
+    assert scored.status.text("regime") == "DL"
+    assert scored.status.text("speed") == ""
+    third = train(scored, qtbot, 3)
+    assert facts(scored)["test"].endswith(third)
+
+
+def test_in_frg_there_is_no_test_score(scored: Window, qtbot: QtBot) -> None:
+    scored.send(SwapRegime("FRG"))
+    qtbot.waitUntil(lambda: scored.run_state.regime == "FRG")
+    assert facts(scored)["test"] == "none in FRG"
+    step = scored.run_state.step + 60
+    scored.send(Advance(60))
+    qtbot.waitUntil(lambda: scored.run_state.step == step and scored.run_state.paused)
+    assert facts(scored)["test"] == "none in FRG"
+    assert "before" not in facts(scored)["train loss"]
+    scored.send(SwapRegime("DL"))
+    qtbot.waitUntil(lambda: scored.run_state.regime == "DL")
+    assert f"{first(scored)}, before DL" in facts(scored)["test"]
+
+
+def test_a_reset_and_a_new_run_on_other_data_begin_without_scores(
+    scored: Window, qtbot: QtBot
+) -> None:
+    begun = scored.run_state.run
+    curves = scored.docks.hosts["training"].scene_view()
+    assert scored.docks.go_to_step(20)
+    assert not curves.is_following(curves.shown_charts()[0])
+    scored.send(Reset())
+    qtbot.waitUntil(lambda: scored.run_state.run is not begun)
+    assert facts(scored) == {}
+    assert scored.history.view({}).marks == ()
+    scored.status.catch_up()
+    assert scored.status.text("step") == "step 0"
+    assert scored.status.text("epoch") in ("", "epoch 0.0")
+    train(scored, qtbot)
+    facts(scored)
+    assert curves.is_following(curves.shown_charts()[0])  # not at the steps of the run before
+    second = scored.run_state.run
+    other = replace(small_run(pace=0.0), data=DataConfig(name="digits", binary=(4, 7)))
+    scored.send(StartRun(other, paused=True))
+    qtbot.waitUntil(lambda: scored.run_state.run is not second)
+    assert facts(scored) == {}
+    view = scored.history.view({})
+    assert not [name for source, name in view.series if source == "training"]
+    assert (view.outdated, view.last) == ({}, None)
+
+
+def test_a_refused_drop_changes_no_number(scored: Window, qtbot: QtBot, tmp_path: Path) -> None:
+    bad = tmp_path / "broken.safetensors"
+    bad.write_bytes(b"nothing" * 99)
+    before, line = facts(scored), footer(scored)
+    scored.send(OpenFile(str(bad), "gates"))
+    qtbot.waitUntil(lambda: any("broken" in notice.text for notice in scored.notices.recent))
+    scored.send(TakeGates(99))  # of a file that is not there
+    told = len(scored.notices.recent)
+    qtbot.waitUntil(lambda: len(scored.notices.recent) > told)
+    assert facts(scored) == before
+    assert footer(scored) == line
+    assert scored.history.view({}).outdated == {}
+    assert scored.history.view({}).marks == ()
+
+
+def test_a_recorded_run_shows_its_own_scores_and_nothing_of_the_run_before(
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = make_viewer(small_run(pace=0.0), paused=True, home="home").window
+    at = train(window, qtbot)
+    (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
+    own = facts(window)
+    begun = window.run_state.run
+    window.send(StartRun(small_run("ReLU", pace=0.0), paused=True))
+    qtbot.waitUntil(lambda: window.run_state.run is not begun)
+    train(window, qtbot, 2)
+    assert facts(window) != own
+    window.send(ShowRun(str(folder)))
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None)
+    assert facts(window) == own
+    window.status.catch_up()
+    assert window.status.text("speed") == ""
+    assert window.status.text("step") == at[3:]
+
+
+def test_an_inspected_network_has_no_scores_of_the_run(
+    scored: Window, qtbot: QtBot, tmp_path: Path
+) -> None:
+    file = tmp_path / "own.safetensors"
+    listed: list[FileListed] = []
+    scored.event_taken.connect(
+        lambda event, _: listed.append(event) if isinstance(event, FileListed) else None
+    )
+    scored.send(SaveWeights(str(file)))
+    qtbot.waitUntil(file.exists)
+    scored.send(OpenFile(str(file), "network"))
+    qtbot.waitUntil(lambda: bool(listed))
+    scored.send(InspectFile(listed[-1].ticket))
+    qtbot.waitUntil(lambda: bool(scored.run_state.inspected))
+    assert facts(scored) == {}
+    assert isinstance(scored.docks.hosts["training"].shown(), Empty)
+    scored.status.catch_up()
+    assert scored.status.text("epoch") == ""
+    assert scored.status.text("phase") == "not training"
+
+
+def test_a_run_that_diverged_calls_its_loss_so_and_its_last_score_by_its_step(
+    scored: Window, qtbot: QtBot
+) -> None:
+    scored.send(SetLearningRate(1e30))
+    scored.send(Advance(45))
+    qtbot.waitUntil(lambda: scored.run_state.diverged is not None)
+    assert first(scored) in facts(scored)["test"]
+    assert "diverged at step" in footer(scored)
+    scored.send(Pause())
+
+
+def test_a_panel_that_was_closed_says_when_it_was_not_measured_also_in_the_recorded_run(
+    make_viewer: Open, qtbot: QtBot, tmp_path: Path
+) -> None:
+    window = make_viewer(small_run(pace=0.0), paused=True, home="home").window
+
+    def read_at(steps: int) -> None:
+        step = window.run_state.step + steps
+        window.send(Advance(steps))
+        qtbot.waitUntil(lambda: window.run_state.step == step and window.run_state.paused)
+
+    def measured() -> bool:
+        series = window.history.view({}).series.get(("ntk", "trace_value"))
+        return series is not None and int(series.steps[-1]) == window.run_state.step
+
+    for _ in range(2):
+        read_at(5)
+        qtbot.waitUntil(measured)
+    window.docks.toggle("ntk")
+    read_at(200)
+    assert not measured()
+    window.docks.show("ntk")
+    qtbot.waitUntil(measured)
+    assert window.history.view({}).gaps["ntk"][-1] == (10, 210)
+    qtbot.waitUntil(lambda: "not measured from step 10 to 210" in footer(window, "ntk"))
+    read_at(5)
+    begun = window.run_state.run
+    (folder,) = [path for path in (tmp_path / "home" / "runs").iterdir() if path.is_dir()]
+    window.send(StartRun(small_run(pace=0.0), paused=True))
+    qtbot.waitUntil(lambda: window.run_state.run is not begun)
+    assert window.history.view({}).gaps == {}
+    window.send(ShowRun(str(folder)))
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None)
+    assert window.history.view({}).gaps["ntk"] == ((10, 210),)

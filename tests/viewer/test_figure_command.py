@@ -1,0 +1,232 @@
+"""`dgn figure` shows of a recorded run what the window shows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from argparse import ArgumentParser
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine import cli
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.commands import ShowRun
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.storage.session_file.session_writer import export_run
+from dgn_viewer import figure_command
+from dgn_viewer.application import Viewer
+from dgn_viewer.scene.elements import Scene, same
+from dgn_viewer.scene.panel_spec import all_panels
+
+OFFER = EntryPoint("figure", "dgn_viewer.figure_command:COMMAND", cli.OFFERED)
+PANELS = ("gate_maps", "overlap", "spectrum", "ntk", "training")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of digits with frames of steps 0 and 45."""
+    folder = tmp_path_factory.mktemp("figures") / "first"
+    options = ["--width", "8", "--depth", "3", "--epochs", "1", "--record", "gates,overlap,npk,ntk"]
+    assert cli.main(["train", "--data", "digits", "--quiet", *options, "--out", str(folder)]) == 0
+    return folder
+
+
+def figure(*arguments: str | Path) -> int:
+    """The command as `dgn` calls it, whether or not its entry point is installed here."""
+    parser = ArgumentParser()
+    figure_command.add_arguments(parser)
+    return figure_command.run(parser.parse_args([str(one) for one in arguments]))
+
+
+def test_the_command_is_offered_to_dgn_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"][cli.OFFERED] == {OFFER.name: OFFER.value}
+    monkeypatch.setattr(cli, "entry_points", lambda group: [OFFER])
+    assert cli._parser()[1]["figure"] is figure_command.COMMAND
+
+
+def test_a_command_that_cannot_be_imported_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = EntryPoint("paint", "no_such_package:COMMAND", cli.OFFERED)
+    wrong = EntryPoint("wrong", "dgn_viewer.figure_command:FORMATS", cli.OFFERED)
+    monkeypatch.setattr(cli, "entry_points", lambda group: [gone, wrong])
+    assert [cli.main(["paint"]), cli.main(["wrong"])] == [cli.REFUSED, cli.REFUSED]
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("dgn paint: it needs what is not installed (No module named")
+    assert said[1] == "dgn wrong: dgn_viewer.figure_command:FORMATS is no command."
+
+
+def test_without_matplotlib_it_is_refused_in_a_sentence(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dgn_viewer.figures.save_figure", None)
+    with pytest.raises(UserError, match=r"^Figures need .*, which is not installed: pip install"):
+        figure(run, "--panel", "training")
+
+
+@pytest.mark.discovery
+@pytest.mark.slow
+def test_it_draws_what_the_window_shows(
+    run: Path, make_viewer: Callable[..., Viewer], qtbot: QtBot
+) -> None:
+    window = make_viewer(paused=True).window
+    window.send(ShowRun(str(run)))
+    qtbot.waitUntil(lambda: window.run_state.recorded is not None)
+    specs = {name: spec for name, spec in all_panels().items() if name in PANELS}
+    loaded = figure_command._loaded(str(run), None, specs, run)
+    views = figure_command._views(loaded, specs, [])
+    for name, spec in specs.items():
+        host = window.docks.hosts[name]
+        window.docks.show(name)  # with many panels it may be behind a tab
+        qtbot.waitUntil(lambda host=host: isinstance(host.shown(), Scene))
+        qtbot.waitUntil(lambda host=host: host.view().step == loaded.step)
+        ours = figure_command._panel(name, spec, views[name])
+        assert same(ours.scene, host.shown()), name
+        assert ours.context.step == loaded.step
+
+
+@pytest.mark.parametrize("ending", figure_command.FORMATS)
+def test_every_format_is_written(ending: str, run: Path, tmp_path: Path) -> None:
+    path = tmp_path / f"figure.{ending}"
+    assert figure(run, "--panel", "spectrum", "--width", "3.25", "-o", path) == 0
+    written = list(tmp_path.iterdir())
+    assert written
+    assert all(file.name.startswith("figure.") or file.suffix == ".png" for file in written)
+
+
+def test_several_panels_stand_on_one_page(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "page.svg"
+    figure(run, "--panel", "gate-maps,training", "--letters", "-o", path, "--height", "7")
+    assert capsys.readouterr().out == f"{path}\n"
+    text = path.read_text(encoding="utf-8")
+    assert "(a) Gate maps" in text
+    assert "(b) Training" in text
+    assert 'height="504pt"' in text
+    figure(run, "--panel", "gate_maps,training", "-o", tmp_path / "page.csv")
+    names = {file.name for file in tmp_path.glob("*.csv")}
+    assert {"page-gate_maps.large.csv", "page-training.loss.csv"} <= names
+
+
+def test_an_earlier_step_is_shown_as_it_was_then(run: Path, tmp_path: Path) -> None:
+    steps = [frame.step for frame in RunReader(run).frames]
+    assert len(steps) > 1
+    first = tmp_path / "first.npz"
+    figure(run, "--panel", "spectrum", "--step", str(steps[0]), "-o", first)
+    reading = RunReader(run).frame(steps[0]).readings["npk"]
+    with np.load(first) as found:
+        np.testing.assert_array_equal(found["eigenvalues.curve 0.y"], reading.arrays["eigenvalues"])
+    measured = RunReader(run).measured[1].step
+    figure(run, "--panel", "training", "--step", str(measured), "-o", tmp_path / "early.npz")
+    with np.load(tmp_path / "early.npz") as found:
+        assert found["loss.train.x"].max() <= measured
+
+
+def test_a_figure_of_a_run_without_a_window_says_its_step_its_examples_and_that_it_is_exact(
+    run: Path, tmp_path: Path
+) -> None:
+    figure(run, "--panel", "spectrum", "-o", tmp_path / "a.npz")
+    figure(run, "--panel", "spectrum", "-o", tmp_path / "b.py")
+    with np.load(tmp_path / "a.npz") as found:
+        about = json.loads(str(found["about"]))
+    assert (about["step"], about["examples"]) == (45, "64 probe examples, exact")
+    caption = "NPK spectrum · step 45 · 64 probe examples, exact · "
+    assert caption in (tmp_path / "b.py").read_text(encoding="utf-8")
+
+
+def test_a_session_file_is_read_as_its_run_is(run: Path, tmp_path: Path) -> None:
+    session = tmp_path / "run.dgn"
+    export_run(run, session)
+    for source, name in ((run, "a"), (session, "b")):
+        figure(source, "--panel", "ntk", "-o", tmp_path / f"{name}.npz")
+    with np.load(tmp_path / "a.npz") as ours, np.load(tmp_path / "b.npz") as theirs:
+        assert set(ours) == set(theirs)
+        assert all(np.array_equal(ours[key], theirs[key]) for key in ours if key != "about")
+
+
+def test_a_file_without_a_name_is_called_after_panel_and_step(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    step = RunReader(run).step
+    figure(run, "--panel", "spectrum")
+    figure(run, "--panel", "spectrum", "--format", "png", "--dpi", "50")
+    figure(run, "--panel", "spectrum", "--format", "svg", "-o", "name")
+    found = {file.name for file in tmp_path.iterdir()}
+    assert found == {f"spectrum-step{step}.pdf", f"spectrum-step{step}.png", "name.svg"}
+
+
+def test_options_and_names_are_as_in_the_window(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    figure(
+        *(run, "--panel", "spectrum", "--choose", "show=kernel", "-o", path, "--no-caption"),
+    )
+    assert "seed" not in path.read_text(encoding="utf-8").partition("</metadata>")[2]
+    figure(run, "--panel", "training", "--legend", "train=$L$ of training", "-o", path)
+    assert "of training" in path.read_text(encoding="utf-8").replace("\u00a0", " ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--panel", "spectrun"), "There is no panel spectrun; --panel is one or more of"),
+        (("--panel", ","), "There is no panel without a name; --panel is one or more of"),
+        (("--panel", "spectrum", "--step", "7"), "first has no frame of step 7; the nearest are"),
+        (("--panel", "training", "--step", "-1"), "first has no scores of step -1; the nearest is"),
+        (("--panel", "agreement"), "A and B needs agreement, which first did not record by step"),
+        (("--panel", "spectrum", "--width", "90"), "A width of 90 in makes no figure; choose"),
+        (("--panel", "spectrum", "--dpi", "0"), "--dpi 0 makes no figure."),
+        (("--panel", "spectrum", "--font-size", "3"), "A font size of 3 pt makes no figure"),
+        (("--panel", "spectrum", "--legend", "x=y"), "--legend x=y names no curve; there are"),
+        (("--panel", "spectrum", "--legend", "energy"), "--legend energy names no curve;"),
+        (("--panel", "training", "--legend", "train=$^{$"), "The name '$^{$' for the curve train"),
+        (("--panel", "spectrum", "--choose", "show=x"), "show=x is not offered by NPK spectrum;"),
+        (("--panel", "spectrum", "--choose", "way=x"), "--choose way=x is no option here; there"),
+        (("--panel", "spectrum", "--choose", "ntk.show=x"), "--choose ntk.show=x is no option"),
+        (("--panel", "spectrum", "-o", "a.bmp"), "Cannot tell the format of a.bmp; end its name"),
+        (("--panel", "spectrum", "-o", "a.png", "--format", "svg"), "--out a.png and --format svg"),
+        (("--panel", "spectrum", "--height", "0.8"), "6.75 × 0.8 in leaves no room for"),
+    ],
+)
+def test_what_makes_no_figure_is_refused_in_a_sentence(
+    arguments: tuple[str, ...], words: str, run: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as refusal:
+        figure(run, *arguments)
+    assert str(refusal.value).startswith(words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="gone"):
+        figure(tmp_path / "gone", "--panel", "training")
+
+
+def test_figures_are_drawn_without_qt_and_help_without_numpy(run: Path, tmp_path: Path) -> None:
+    script = (
+        "import sys; from argparse import Namespace\n"
+        "from dgn_viewer import figure_command as c\n"
+        "import argparse; p = argparse.ArgumentParser(); c.add_arguments(p)\n"
+        "print('numpy' in sys.modules)\n"
+        "c.run(p.parse_args(sys.argv[1:]))\n"
+        "print(any(name.startswith('PySide6') for name in sys.modules))\n"
+    )
+    environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    arguments = [str(run), "--panel", "training", "-o", str(tmp_path / "a.pdf")]
+    found = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True, text=True, check=True, env=os.environ | environment,
+    )  # fmt: skip
+    assert found.stdout.split() == ["False", str(tmp_path / "a.pdf"), "False"]
