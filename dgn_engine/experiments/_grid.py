@@ -20,6 +20,8 @@ from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, Unit
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
 
+BAND = "Lines: means over the seeds; bands: their 95 % intervals."
+
 
 def training(
     config: RunConfig,
@@ -104,10 +106,12 @@ class TrainedCell:
         remark: str = "",
         values: Sequence[float] | None = None,
         unit: str = "%",
+        place: tuple[str, str] | None = None,
+        of: str = "seeds",
     ) -> Row:
-        """Return the row of the best test accuracies, or of other `values`."""
+        """Return the row of the best test accuracies, or of other `values`, one for each `of`."""
         found = tuple(self.best if values is None else values)
-        return Row(label, found, printed, unit, self.last_epoch, self.seconds, remark)
+        return Row(label, found, printed, unit, self.last_epoch, self.seconds, remark, of, place)
 
     def accuracy_line(self, label: str) -> PlottedLine:
         return averaged(label, self._epochs, [[100 * s for s in run.test] for run in self.runs])
@@ -204,7 +208,7 @@ def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) 
     return PlottedLine(label, tuple(float(at) for at, _ in kept), tuple(means), spread)
 
 
-def learning_curves(title: str, cells: Mapping[str, TrainedCell]) -> Figure:
-    """Return the figure 'learning': test accuracies over the epochs, by label."""
+def learning_curves(title: str, cells: Mapping[str, TrainedCell], name: str = "learning") -> Figure:
+    """Return a figure of test accuracies over the epochs, by label."""
     lines = tuple(cell.accuracy_line(label) for label, cell in cells.items())
-    return Figure("learning", title, "epoch", "test accuracy (%)", lines)
+    return Figure(name, title, "epoch", "test accuracy (%)", lines, note=BAND)

@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from itertools import permutations, product
 
 from dgn_engine.config import NetConfig, RunConfig
-from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Printed, Request, Row
+from dgn_engine.experiments import (
+    Claim,
+    Experiment,
+    Figure,
+    Findings,
+    Plan,
+    Printed,
+    Request,
+    Row,
+)
+from dgn_engine.experiments._accuracy_figures import model_boxes, model_curves
 from dgn_engine.experiments._claims import UNMEASURED, above, below, judge, means, within
 from dgn_engine.experiments._configurations import (
     base,
@@ -27,7 +37,8 @@ ORDERS = tuple(permutations(range(4)))
 INPUTS = {"image": "x", "ones": "1"}
 REGIMES = ("FR-II", "FR-DI", "FL", "DL")
 FC, CNN = "FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
-CNTK = 77.43
+TABLE, CNTK = "duality_experiment1", 77.43
+COLUMNS = ("FR-II", "FR-DI", "DL", "FL", "ReLU")  # as printed
 SEEDS, RELU_SEEDS = (1, 1), (3, 3)
 SAME, ROBUST = 1.0, 2.0  # points that count as no difference: chosen here, printed nowhere
 
@@ -72,12 +83,14 @@ def plan(request: Request) -> Plan:
 def findings(request: Request, results: UnitResults) -> Findings:
     rows: list[Row] = []
     judged: list[Claim] = []
+    figures: list[Figure] = []
     for name in _rows(request):
         prefix = _prefix(name)
         relu = Grid(results, request.seed_range(*RELU_SEEDS)).trained(f"{prefix}-ReLU")
         grid = Grid(results, request.seed_range(*SEEDS))
         cells = {key: grid.trained(_cell(prefix, *key)) for key in product(REGIMES, INPUTS, ORDERS)}
         rows += _table(request, name, cells, relu)
+        figures += _figures(request, name, cells, relu)
         judged += _claims(_label(request, name), cells, relu)
         if name == CNN:
             judged += _against_cntk(cells, relu)
@@ -85,7 +98,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
         remark = "a number of networks on CIFAR-10: --full --only CNN trains them"
         statistic = f"FR below {CNTK:g}; ReLU, FL, DL above"
         judged.append(judge("dual-4", statistic, UNMEASURED, remark))
-    return Findings(tuple(rows), tuple(judged))
+    return Findings(tuple(rows), tuple(judged), tuple(figures), columns=COLUMNS)
 
 
 def _label(request: Request, name: str) -> str:
@@ -102,20 +115,49 @@ def _table(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iter
         found = [cell for key, cell in cells.items() if key[: len(start)] == start]
         return TrainedCell([run for cell in found for run in cell.runs])
 
-    def published(regime: str, words: str, cell: TrainedCell) -> Row:
-        found = printed("duality_experiment1", name, regime)
-        return _row(f"{label} {regime}{words}", cell, *comparable(request, found, name))
+    def published(regime: str, words: str, cell: TrainedCell, of: str) -> Row:
+        found = comparable(request, printed(TABLE, name, regime), name)
+        return _row(f"{label} {regime}{words}", cell, *found, place=(label, regime), of=of)
 
     for regime in REGIMES:
-        yield published(regime, " (48 models)", joined(regime))
+        yield published(regime, " (48 models)", joined(regime), "models")
         for seen, word in INPUTS.items():
-            yield _row(f"{label} {regime}, x^v = {word}", joined(regime, seen))
-    yield published("ReLU", "", relu)
+            place = (f"{label}, x^v = {word}", regime)
+            yield _row(f"{label} {regime}, x^v = {word}", joined(regime, seen), place=place)
+    yield published("ReLU", "", relu, "seeds")
 
 
-def _row(label: str, cell: TrainedCell, value: Printed | None = None, remark: str = "") -> Row:
+def _row(
+    label: str,
+    cell: TrainedCell,
+    value: Printed | None = None,
+    remark: str = "",
+    *,
+    place: tuple[str, str],
+    of: str = "models",
+) -> Row:
     least = f"train accuracy {100 * min(run.train_accuracy for run in cell.runs):.1f} % at least"
-    return cell.row(label, value, "; ".join(part for part in (remark, least) if part))
+    words = "; ".join(part for part in (remark, least) if part)
+    return cell.row(label, value, words, place=place, of=of)
+
+
+def _figures(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Iterator[Figure]:
+    """Yield the models of each regime as boxes and points, and the learning curves."""
+    label, prefix, best = _label(request, name), _prefix(name), _means(cells)
+    inputs = {
+        f"x^v = {word}": {
+            regime: [best[regime, seen, order] for order in ORDERS] for regime in REGIMES
+        }
+        for seen, word in INPUTS.items()
+    }
+    found = {
+        regime: comparable(request, printed(TABLE, name, regime), name)[0] for regime in COLUMNS
+    }
+    yield model_boxes(f"models-{prefix}", label, COLUMNS, inputs, {"ReLU": relu.best}, found)
+    models: dict[str, list[TrainedCell]] = {
+        regime: [cell for key, cell in cells.items() if key[0] == regime] for regime in REGIMES
+    }
+    yield model_curves(f"learning-{prefix}", label, {**models, "ReLU": [relu]})
 
 
 def _means(cells: Cells) -> dict[tuple[str, str, Order], float]:

@@ -9,7 +9,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import above, judge, within
 from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
-from dgn_engine.experiments._grid import Grid, TrainedCell, minus, training
+from dgn_engine.experiments._grid import BAND, Grid, TrainedCell, minus, training
 from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
@@ -93,14 +93,16 @@ def findings(request: Request, results: UnitResults) -> Findings:
         "epoch",
         "test accuracy (%)",
         tuple(cells["m1", level].accuracy_line(f"γ = {level} %") for level in LEVELS),
+        note=BAND,
     )
-    return Findings(rows, tuple(_claims(cells)), (figure,))
+    return Findings(rows, tuple(_claims(cells)), (figure,), columns=tuple(COLUMNS))
 
 
 def _row(request: Request, level: int, column: str, cell: TrainedCell) -> Row:
     found = comparable(request, printed(TABLE, str(level), column), "the CNN on CIFAR-10")
     values = cell.last if column.endswith("end") else cell.best
-    return cell.row(f"γ = {level} %: {column}", *found, values=values)
+    noise = f"γ = {level} %"
+    return cell.row(f"{noise}: {column}", *found, values=values, place=(noise, column))
 
 
 def _claims(cells: Cells) -> Iterator[Claim]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
-from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._accuracy_figures import beside_printed
 from dgn_engine.experiments._claims import above, judge, within
 from dgn_engine.experiments._configurations import (
     SGD_STEPS,
@@ -17,7 +18,7 @@ from dgn_engine.experiments._configurations import (
     stands_in,
     with_training,
 )
-from dgn_engine.experiments._grid import Grid, TrainedCell, five_regimes, minus
+from dgn_engine.experiments._grid import Grid, TrainedCell, five_regimes, learning_curves, minus
 from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -88,14 +89,21 @@ def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     rows: list[Row] = []
     judged: list[Claim] = []
+    figures: list[Figure] = []
     for setting in _chosen(request):
         steps, label = _steps(request, setting), _label(request, setting)
         cells = {name: grid.best_step(setting.id, steps, name)[1] for name in COLUMNS.values()}
+        line = {}
         for column, regime in COLUMNS.items():
             found = comparable(request, printed(TABLE, setting.row, column), setting.row)
-            rows.append(cells[regime].row(f"{label} {column}", *found))
+            row = cells[regime].row(f"{label} {column}", *found, place=(label, column))
+            rows.append(row)
+            line[column] = row
         judged += _claims(label, cells)
-    return Findings(tuple(rows), tuple(judged))
+        figures.append(beside_printed(f"accuracy-{setting.id}", label, line))
+        curves = {column: cells[regime] for column, regime in COLUMNS.items()}
+        figures.append(learning_curves(f"{label}: learning", curves, f"learning-{setting.id}"))
+    return Findings(tuple(rows), tuple(judged), tuple(figures), columns=tuple(COLUMNS))
 
 
 def _label(request: Request, setting: _Setting) -> str:

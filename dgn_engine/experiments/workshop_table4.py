@@ -123,7 +123,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
         for column, name in COLUMNS.items():
             of_paper = None if column == PIXELS else printed(TABLE, arch.row, column)
             found = comparable(request, of_paper, arch.row)
-            rows.append(best[name][1].row(f"{label} {column}", *found))
+            place = (label, column)
+            rows.append(best[name][1].row(f"{label} {column}", *found, place=place))
         judged += _claims(label, {name: cell for name, (_, cell) in best.items()})
         for name in ("labels", "pixels"):
             step = best[name][0]  # whose FL row is reported
@@ -132,7 +133,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             remarks.append(
                 f"{label}: the network on random {name} reached {shares} train accuracy."
             )
-    return Findings(tuple(rows), tuple(judged), (), tuple(remarks))
+    return Findings(tuple(rows), tuple(judged), remarks=tuple(remarks), columns=tuple(COLUMNS))
 
 
 def _label(request: Request, arch: _Arch) -> str:

@@ -20,10 +20,11 @@ class Printed:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what was measured, once per seed, beside what was printed.
+    """One line of the table: what was measured, once per replicate, beside what was printed.
 
     `unit`: '%' for accuracies (0…100), '' for plain numbers. `epochs`: NaN where it is not
-    trained in epochs; `seconds`: of all its runs and calculations.
+    trained in epochs; `seconds`: of all its runs and calculations. `of`: what one value stands
+    for. `place`: its row and column in the table of the paper, where that has a grid.
     """
 
     label: str
@@ -33,6 +34,8 @@ class Row:
     epochs: float = math.nan
     seconds: float = 0.0
     remark: str = ""
+    of: str = "seeds"
+    place: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,22 +58,31 @@ class Claim:
     exact: bool = False
 
 
+LineStyle = Literal["line", "points", "printed", "boxes", "cloud"]
+
+
 @dataclass(frozen=True)
 class PlottedLine:
-    """One curve; `spread` (half-width) is drawn as a band. Without x it is a line across."""
+    """One curve; `spread` (half-width) is drawn as a band. Without x it is a line across.
+
+    Over categories `x` counts them from 0. 'boxes': the values of each x as a box (quartiles,
+    median, whiskers); 'cloud': each value as a small point, spread sideways.
+    """
 
     label: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     spread: tuple[float, ...] = ()
-    style: Literal["line", "points", "printed"] = "line"
+    style: LineStyle = "line"
 
 
 @dataclass(frozen=True)
 class Figure:
     """One figure as numbers; drawn by the report and by the viewer.
 
-    `image`: rows of grey values 0…1 instead of lines, NaN where nothing is drawn.
+    `image`: rows of grey values 0…1 instead of lines, NaN where nothing is drawn. `categories`:
+    names of the places 0, 1, … on x, where x is no number. `note`: what a point, a band and a box
+    are, for the caption.
     """
 
     name: str  # of its files
@@ -81,12 +93,15 @@ class Figure:
     log_x: bool = False
     log_y: bool = False
     image: tuple[tuple[float, ...], ...] = ()
+    categories: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Findings:
     """All that an experiment found. `remarks`: sentences that belong under the table; `answer`:
-    those that belong above it; `details`: plain values by name, for whoever calculates on."""
+    those that belong above it; `details`: plain values by name, for whoever calculates on.
+    `columns`: of the paper's table in its order; empty: as they come in the rows."""
 
     rows: tuple[Row, ...] = ()
     claims: tuple[Claim, ...] = ()
@@ -94,3 +109,4 @@ class Findings:
     remarks: tuple[str, ...] = ()
     answer: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()

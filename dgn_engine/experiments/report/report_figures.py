@@ -149,7 +149,7 @@ def _curve(
     points = line.style != "line" or x.size < 2
     axes.plot(
         x, y, color=colour, linewidth=1.2,
-        linestyle="none" if line.style == "points" else
+        linestyle="none" if line.style in ("points", "boxes", "cloud") else
         (_STYLES["dot"] if line.style == "printed" else _STYLES[style[1]]),
         marker=_MARKERS[index % len(_MARKERS)] if points or x.size <= 12 else None,
         markersize=3.2, markerfacecolor=light["panel"] if line.style == "printed" else colour,

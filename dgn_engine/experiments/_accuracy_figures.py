@@ -1,0 +1,127 @@
+"""Figures of accuracies: measured beside printed, the models of a regime, learning curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dgn_engine.experiments._grid import TrainedCell, averaged
+from dgn_engine.protocol.results import Figure, PlottedLine, Printed, Row
+from dgn_engine.statistics import mean_and_half_width
+
+ACCURACY = "test accuracy (%)"
+PRINTED_SPREAD = "np.std (ddof 0) of 5 runs, as in the authors' notebooks"
+
+
+def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:
+    """Return means with 95 % intervals, and the printed means beside them, by column.
+
+    Args:
+        rows: of one line of the table, by the name of the column.
+    """
+    places, means, halves = [], [], []
+    for place, row in enumerate(rows.values()):
+        values = _finite(row)
+        if values:
+            mean, half = mean_and_half_width(values)
+            places.append(float(place))
+            means.append(mean)
+            halves.append(half)
+    lines = [PlottedLine("measured", tuple(places), tuple(means), tuple(halves), "points")]
+    note = f"Points: means over n = {_counts(rows)}; bars: 95 % intervals."
+    found = [row.printed for row in rows.values()]
+    if any(found):
+        lines.append(_printed_line(found))
+        note += f" Printed bars: {PRINTED_SPREAD}."
+    title = f"{label}: measured beside printed" if any(found) else f"{label}: measured"
+    return Figure(name, title, "", ACCURACY, tuple(lines), categories=tuple(rows), note=note)
+
+
+def model_boxes(
+    name: str,
+    label: str,
+    regimes: Sequence[str],
+    models: Mapping[str, Mapping[str, Sequence[float]]],
+    networks: Mapping[str, Sequence[float]],
+    printed: Mapping[str, Printed | None],
+) -> Figure:
+    """Return a box for each regime over all its models, and each model as a point.
+
+    Args:
+        regimes: the categories in their order.
+        models: percents of the models by kind and regime; each kind has its own points.
+        networks: percents of single networks by regime, one per seed, as points without a box.
+        printed: the number of the paper by regime.
+    """
+    boxes = [
+        (float(place), value)
+        for place, regime in enumerate(regimes)
+        for kind in models.values()
+        for value in kind.get(regime, ())
+    ]
+    lines = [PlottedLine("", *_columns(boxes), style="boxes")]
+    for kind, of_regime in models.items():
+        points = [(float(regimes.index(r)), v) for r, values in of_regime.items() for v in values]
+        lines.append(PlottedLine(kind, *_columns(points), style="cloud"))
+    single = [(float(regimes.index(r)), v) for r, values in networks.items() for v in values]
+    lines.append(PlottedLine("one network", *_columns(single), style="cloud"))
+    found = [printed.get(regime) for regime in regimes]
+    note = (
+        "Points: the models (each the mean over its seeds); of "
+        f"{' and '.join(networks)} one network per seed. "
+        "Boxes: quartiles and median over all models of a regime; whiskers reach the furthest "
+        "model within 1.5 interquartile ranges."
+    )
+    if any(found):
+        lines.append(_printed_line(found))
+    title = f"{label}: the models of each regime"
+    return Figure(name, title, "", ACCURACY, tuple(lines), categories=tuple(regimes), note=note)
+
+
+def model_curves(name: str, label: str, models: Mapping[str, Sequence[TrainedCell]]) -> Figure:
+    """Return test accuracies over the epochs by regime: the mean over the models, then over seeds.
+
+    The band is the interval over the seeds, never over models, which share their seed's gates.
+    """
+    lines = []
+    for regime, cells in models.items():
+        by_seed = [
+            [cell.runs[seed] for cell in cells] for seed in range(min(len(c.runs) for c in cells))
+        ]
+        curves = [TrainedCell(runs).accuracy_line("") for runs in by_seed]
+        longest = max(curves, key=lambda curve: len(curve.x))
+        lines.append(averaged(regime, longest.x, [curve.y for curve in curves]))
+    note = (
+        "Lines: means over the models of a regime and its seeds; bands: 95 % intervals over the "
+        "seeds. A run that has ended counts as far as it came."
+    )
+    return Figure(name, f"{label}: learning", "epoch", ACCURACY, tuple(lines), note=note)
+
+
+def _printed_line(found: Sequence[Printed | None]) -> PlottedLine:
+    there = [(float(place), one) for place, one in enumerate(found) if one is not None]
+    spread = tuple(one.half_width or 0.0 for _, one in there)
+    return PlottedLine(
+        "printed",
+        tuple(place for place, _ in there),
+        tuple(one.value for _, one in there),
+        spread if any(spread) else (),
+        "printed",
+    )
+
+
+def _finite(row: Row) -> tuple[float, ...]:
+    return tuple(value for value in row.values if math.isfinite(value))
+
+
+def _counts(rows: Mapping[str, Row]) -> str:
+    """'3 seeds', or '3 or 5 seeds' where they differ."""
+    counts = sorted({len(_finite(row)) for row in rows.values()})
+    kinds = dict.fromkeys(row.of for row in rows.values())
+    return f"{' or '.join(map(str, counts))} {' or '.join(kinds)}"
+
+
+def _columns(
+    points: Sequence[tuple[float, float]],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return tuple(x for x, _ in points), tuple(y for _, y in points)
