@@ -24,7 +24,8 @@ Augmentation = Literal["none", "davidnet"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
 OF_FILE = "file:"  # a configuration names the network of a checkpoint as file:PATH
-_SEEDS = (0, 2**31 - 1)
+MOST_SEED = 2**31 - 1
+_SEEDS = (0, MOST_SEED)
 _TENTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 _WIRED: dict[str, object] = {"regime.own_gates": False}
 _TESTED: dict[str, object] = {"regime.drawn_gates": False}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 from dgn_engine.cli import FAILED, INTERRUPTED, Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
-from dgn_engine.config import Augmentation, Device
+from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dgn_engine.experiments.report.write_report import ReproductionTask
 
 ALL = "all"
+_PLAIN = ("seeds", "seed_start", "epochs", "only", "data", "data_root", "train_limit", "test_limit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     scale.add_argument("--quick", action="store_true", help="scaled down to minutes (the default)")
     scale.add_argument("--full", action="store_true", help="the paper's scale")
     parser.add_argument("--protocol", choices=("as-published", "as-in-code"))
-    parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds, 0…K−1")
+    parser.add_argument("--seeds", type=int, metavar="K", help="so many seeds")
+    parser.add_argument("--seed-start", type=int, metavar="K", help="the first seed (0)")
     parser.add_argument("--epochs", type=int, metavar="N")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose label holds it")
     parser.add_argument("--steps", type=_floats, default=(), metavar="0.1,0.01", help="of SGD")
@@ -89,7 +91,7 @@ def task_of(
 def options_of(request: Request) -> tuple[str, ...]:
     """The command-line options that make the same request."""
     options = [f"--{request.scale}", "--protocol", request.protocol]
-    for name in ("seeds", "epochs", "only", "data", "data_root", "train_limit", "test_limit"):
+    for name in _PLAIN:
         value = getattr(request, name)
         if value:
             options += [f"--{name.replace('_', '-')}", str(value)]
@@ -109,6 +111,10 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         value = getattr(arguments, name)
         if value is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least 1.")
+    if not 0 <= (arguments.seed_start or 0) <= MOST_SEED:
+        raise UserError(
+            f"--seed-start is {arguments.seed_start}; it must lie between 0 and {MOST_SEED}."
+        )
     if any(step <= 0 for step in arguments.steps):
         raise UserError("--steps are learning rates; each must be greater than 0.")
     named = [f"{step:g}" for step in arguments.steps]
@@ -119,6 +125,7 @@ def _request(arguments: argparse.Namespace, protocol: str) -> Request:
         scale="full" if arguments.full else "quick",
         protocol=protocol,  # type: ignore[arg-type]  # one of the experiment's own
         seeds=arguments.seeds or 0,
+        seed_start=arguments.seed_start or 0,
         epochs=arguments.epochs or 0,
         only=arguments.only,
         data=arguments.data,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from dgn_engine.config import Augmentation, Device
+from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.results import Findings
 from dgn_engine.sweep.unit import Unit
@@ -32,6 +32,7 @@ class Request:
     scale: Scale = "quick"
     protocol: Protocol = "as-published"
     seeds: int = 0
+    seed_start: int = 0  # the first seed; so, sittings with other starts add up in one folder
     epochs: int = 0
     only: str = ""
     data: str = ""
@@ -48,7 +49,15 @@ class Request:
         return self.scale == "quick"
 
     def seed_range(self, quick: int, full: int) -> range:
-        return range(self.seeds or (quick if self.quick else full))
+        """Return the seeds, from `seed_start` on; raises `UserError` where one cannot be."""
+        count = self.seeds or (quick if self.quick else full)
+        seeds = range(self.seed_start, self.seed_start + count)
+        if seeds.start < 0 or seeds.stop - 1 > MOST_SEED:
+            raise UserError(
+                f"The seeds are {seeds.start} to {seeds.stop - 1}; they must lie between 0 and "
+                f"{MOST_SEED}."
+            )
+        return seeds
 
     def epochs_or(self, quick: int, full: int) -> int:
         return self.epochs or (quick if self.quick else full)
@@ -102,6 +111,7 @@ _PROBES: Mapping[str, tuple[Any, Any]] = {
     "download": (False, True),
     "epochs": (1, 2),
     "seeds": (1, 2),
+    "seed_start": (0, 1),
     "train_limit": (1, 2),
     "test_limit": (1, 2),
     "device": ("auto", "cpu"),

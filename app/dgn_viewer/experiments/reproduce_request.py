@@ -9,6 +9,7 @@ from dgn_engine.experiments.report.result_layout import default_folder
 
 _NUMBERS_AND_WORDS = (
     "seeds",
+    "seed_start",
     "epochs",
     "only",
     "data",
@@ -30,6 +31,7 @@ class ReproduceRequest:
     scale: str = "quick"
     protocol: str = "as-published"
     seeds: int = 0
+    seed_start: int = 0
     epochs: int = 0
     data: str = ""
     data_root: str = ""

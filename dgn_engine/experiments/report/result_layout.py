@@ -26,6 +26,8 @@ class _ReportOptions(Protocol):
     @property
     def seeds(self) -> int: ...
     @property
+    def seed_start(self) -> int: ...
+    @property
     def epochs(self) -> int: ...
     @property
     def only(self) -> str: ...
@@ -52,7 +54,10 @@ def default_folder(name: str, request: _ReportOptions) -> Path:
         parts.append(_plain(request.data))
     if request.steps:
         parts.append("_".join(("steps", *(f"{step:g}" for step in request.steps))))
-    parts += _numbers((request.seeds, "seeds"), (request.epochs, "epochs"))
+    parts += _numbers((request.seeds, "seeds"))
+    if request.seed_start:
+        parts.append(f"from_{request.seed_start}")
+    parts += _numbers((request.epochs, "epochs"))
     if request.augmentation != "none":
         parts.append("augmented")
     parts += _numbers((request.train_limit, "training"), (request.test_limit, "test"))

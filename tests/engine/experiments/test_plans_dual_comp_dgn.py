@@ -82,7 +82,7 @@ def test_composite_hidden_outputs(request_: Request, seeds: int, config: RunConf
             ),
         ]  # fmt: skip
     function = "dgn_engine.experiments.composite_hidden_outputs:outputs"
-    expected.append(Calculation("outputs", function, {}, ("ReLU-s0", "reversed-s0")))
+    expected.append(Calculation("outputs-s0", function, {}, ("ReLU-s0", "reversed-s0")))
     assert units("composite-hidden-outputs", request_) == expected
 
 

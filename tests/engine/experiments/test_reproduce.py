@@ -186,7 +186,7 @@ def test_a_default_folder_is_that_of_all_that_decides_its_report(
     asked: dict[str, Any] = {
         "scale": "full", "protocol": "as-in-code", "seeds": 2, "epochs": 3, "only": "FC/Adam",
         "data": "mnist", "steps": (0.1, 0.01), "augmentation": "davidnet", "train_limit": 9,
-        "test_limit": 8,
+        "test_limit": 8, "seed_start": 7,
     }  # fmt: skip
     known = {default_folder("npf-nu", Request())}
     for name, value in asked.items():

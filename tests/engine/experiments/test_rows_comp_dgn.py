@@ -72,7 +72,7 @@ def test_composite_davidnet_at_full_counts_all_frozen_gates_that_scored() -> Non
 def test_composite_hidden_outputs() -> None:
     runs = made_runs(("ReLU", "reversed"))
     found = read(
-        "composite-hidden-outputs", QUICK, runs, {"outputs": ([[0.25, None], [None, 1.0]], 7.0)}
+        "composite-hidden-outputs", QUICK, runs, {"outputs-s0": ([[0.25, None], [None, 1.0]], 7.0)}
     )
     labels = {"ReLU": "ReLU", "reversed": "gates reversed, random input"}
     assert rows(found) == [cell_row(runs, cell, label) for cell, label in labels.items()]

@@ -197,14 +197,17 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
     assert "'0.1, fast'; they must be learning rates" in page.message.text()
     page.advanced.steps.setText("0.1, 0.01")
     page.advanced.augmentation.pick("davidnet")
+    page.advanced.seed_start.setValue(3)
     page.advanced.train_limit.setValue(500)
     page.advanced.device.pick("cpu")
     page.advanced.executor.pick("serial")
     page.advanced.open(False)
-    assert page.advanced.button.text() == "Advanced: SGD's steps and 4 more"
+    assert page.advanced.button.text() == "Advanced: SGD's steps and 5 more"
     page.begin.click()
     (request,) = asked
     assert request.arguments[5:-2] == (
+        "--seed-start",
+        "3",
         "--only",
         "GCONV/Adam",
         "--train-limit",
@@ -219,7 +222,7 @@ def test_the_page_asks_for_rows_rates_and_the_device_where_they_mean_something(
         "0.1,0.01",
     )
     assert request.folder.name == (
-        "npf-nu-quick-only_GCONV_Adam-steps_0.1_0.01-augmented-500_training"
+        "npf-nu-quick-only_GCONV_Adam-steps_0.1_0.01-from_3-augmented-500_training"
     )
     parser = argparse.ArgumentParser()
     add_arguments(parser)

@@ -1,4 +1,4 @@
-"""What few ask of an experiment: learning rates, fewer examples, the device, one after another."""
+"""What few ask of an experiment: learning rates, other seeds, fewer examples, device, executor."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QLineEdit, QWidget
 
+from dgn_engine.config import MOST_SEED
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.catalogue import Catalogue, ExperimentEntry
 from dgn_viewer.experiments.reproduce_request import ReproduceRequest
@@ -30,6 +31,7 @@ class ExperimentAdvanced(Collapsible):
     def __init__(self, entry: ExperimentEntry, catalogue: Catalogue) -> None:
         self.steps = RatesField("SGD's steps")
         self.augmentation = PickBox([("none", "none"), ("davidnet", "as DavidNet's")])
+        self.seed_start = IntegerField(0, MOST_SEED)
         self.train_limit = IntegerField(0, _MANY, zero="all")
         self.test_limit = IntegerField(0, _MANY, zero="all")
         devices = dict.fromkeys(("auto", *catalogue.devices))
@@ -46,6 +48,7 @@ class ExperimentAdvanced(Collapsible):
             request,
             steps=self.steps.rates(),
             augmentation=self.augmentation.value(),
+            seed_start=self.seed_start.value(),
             train_limit=self.train_limit.value(),
             test_limit=self.test_limit.value(),
             device=self.device.value(),
@@ -62,6 +65,7 @@ class ExperimentAdvanced(Collapsible):
             self.augmentation,
             "Training images are shifted, mirrored and cut out, anew in each epoch",
         )
+        rows.add("first seed", self.seed_start, "The seeds are counted from here on")
         rows.add("training examples", self.train_limit, "So many, balanced over the classes")
         rows.add("test examples", self.test_limit, "So many, balanced over the classes")
         rows.add("device", self.device)
@@ -74,6 +78,7 @@ class ExperimentAdvanced(Collapsible):
         changed = {
             "SGD's steps": bool(self.steps.text().strip()),
             "augmentation": self.augmentation.value() != "none",
+            "first seed": self.seed_start.value() != 0,
             "training examples": self.train_limit.value() != 0,
             "test examples": self.test_limit.value() != 0,
             "device": self.device.value() != "auto",
