@@ -24,6 +24,7 @@ from dgn_engine.sweep.schedule import UnitProgress
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
+from tests.plugins import each
 
 EXPERIMENTS = all_experiments()
 CONFIG = RunConfig(
@@ -50,7 +51,7 @@ def test_seeds_that_cannot_be_are_refused(request_: Request) -> None:
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", each(EXPERIMENTS))
 def test_a_unit_bears_its_own_seed(name: str, scale: Any) -> None:
     """The units of other first seeds are those of the usual ones, with other seeds in them."""
     plan = EXPERIMENTS[name].plan
@@ -69,11 +70,11 @@ def test_a_unit_bears_its_own_seed(name: str, scale: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
+    each(
         name
         for name, one in EXPERIMENTS.items()
         if all(isinstance(unit, Training) for unit in one.plan(Request()).units)
-    ],
+    ),
 )
 def test_findings_are_about_the_seeds_that_were_asked_for(name: str) -> None:
     def run(seed: int, cell: int) -> TrainedRun:
