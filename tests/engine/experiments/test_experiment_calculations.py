@@ -259,9 +259,17 @@ def test_exact_errors_are_the_largest_of_two_draws(monkeypatch: pytest.MonkeyPat
     assert found == {"fc": 21, "cnn": 31, "resnet": 61, "feature": 101}
 
 
-def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated() -> None:
-    found = composite_resnet_kernel.shares(work(width=8, seed=2))
-    network = initial.gated(initial.residual(10, 8, 4, 2), 2)
+ONES, PRE, POST = [1.0] * 4, [0.5, 2.0, 1.5, 0.75], [1.25, 0.5, 1.0, 1.75]
+
+
+@pytest.mark.parametrize(("pre", "post"), [(ONES, ONES), (PRE, POST)])
+def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated(
+    pre: list[float], post: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(composite_resnet_kernel, "DRAWS", 2)
+    found = composite_resnet_kernel.shares(work(width=8, seed=2, pre=pre, post=post))
+    architecture = composite_resnet_kernel._normalised(initial.residual(10, 8, 4, 2), pre, post)
+    network = initial.gated(architecture, 2)
     x = initial.unit_inputs(8, (10,), 2)
     gates = arrays(network.trace(x).value.gates)
     weights = arrays(network.value.weights)
@@ -271,7 +279,8 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated() -> None:
     whole, expected = np.zeros((8, 8)), np.zeros((8, 8))
     for kept in (k for size in range(5) for k in combinations(range(4), size)):
         layers = [0, 1, *(2 + 2 * block + i for block in kept for i in (0, 1)), 10]
-        part = path_kernel([gates[layer] for layer in layers], x.numpy())
+        factor = math.prod(post) ** 2 * math.prod(pre[block] for block in kept) ** 2
+        part = factor * path_kernel([gates[layer] for layer in layers], x.numpy())
         beta = constant([squares[layer] for layer in (*layers, 11)])
         paths[len(kept)] += np.trace(part)
         weighted[len(kept)] += beta * np.trace(part)
@@ -281,8 +290,14 @@ def test_shares_of_sub_networks_are_those_of_all_sixteen_enumerated() -> None:
     assert found["weighted"] == pytest.approx(list(weighted / np.trace(expected)), rel=1e-5)
     assert found["sum"] < 1e-12
     assert found["weighted_sum"] < 1e-12
-    kernel = tangent_kernels(network, x, trains=("value",)).value.numpy()
-    assert found["distance"] == pytest.approx(distance(kernel, expected), rel=1e-5)
+    assert found["product"] < 1e-12
+    far = []
+    for draw in (4, 5):
+        network.value.draw("bernoulli", random_stream("value", draw))
+        kernel = tangent_kernels(network, x, trains=("value",)).value.numpy()
+        far.append(distance(kernel, expected))
+    assert far[0] != far[1]
+    assert found["distance"] == pytest.approx(math.hypot(*far) / math.sqrt(2), rel=1e-5)
 
 
 def test_a_sub_network_left_out_makes_the_sums_differ(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,9 +308,20 @@ def test_a_sub_network_left_out_makes_the_sums_differ(monkeypatch: pytest.Monkey
         "sub_network_shares",
         lambda *given: dict(list(usual(*given).items())[:-1]),
     )
-    found = composite_resnet_kernel.shares(work(width=8, seed=2))
+    found = composite_resnet_kernel.shares(work(width=8, seed=2, pre=ONES, post=ONES))
     assert found["sum"] > 1e-3
     assert found["weighted_sum"] > 1e-3
+    assert found["product"] < 1e-12
+
+
+def test_a_factor_forgotten_makes_the_product_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = composite_resnet_kernel._product
+    monkeypatch.setattr(
+        composite_resnet_kernel, "_product", lambda gates, x, pre, _: usual(gates, x, pre, ONES)
+    )
+    found = composite_resnet_kernel.shares(work(width=8, seed=2, pre=PRE, post=POST))
+    assert found["product"] > 1e-3
+    assert found["sum"] < 1e-12
 
 
 def test_a_shift_that_changes_the_kernel_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

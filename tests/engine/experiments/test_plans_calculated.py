@@ -20,14 +20,33 @@ def call(unit_id: str, function: str, **arguments: Any) -> Calculation:
 
 
 @pytest.mark.parametrize(
-    ("request_", "widths", "seeds"), [(QUICK, (32, 64), 5), (FULL, (32, 64, 128, 256), 10)]
+    ("request_", "widths", "seeds"),
+    [(QUICK, (32, 64, 128, 256), 5), (FULL, (32, 64, 128, 256, 512), 10)],
 )
 def test_composite_resnet_kernel(request_: Request, widths: tuple[int, ...], seeds: int) -> None:
-    assert units("composite-resnet-kernel", request_) == [
-        call(f"w{w}-s{s}", "composite_resnet_kernel:shares", width=w, seed=s)
+    """The factors are 1, or drawn by the seed between ½ and 2, the same at all widths."""
+    found = units("composite-resnet-kernel", request_)
+    ones = [1.0] * 4
+    plain, drawn = found[: len(found) // 2], found[len(found) // 2 :]
+    assert plain == [
+        call(f"w{w}-s{s}", "composite_resnet_kernel:shares", width=w, seed=s, pre=ones, post=ones)
         for w in widths
         for s in range(seeds)
     ]
+    factors = {}
+    for one in drawn:
+        assert isinstance(one, Calculation)
+        told = dict(one.arguments)
+        factors.setdefault(told["seed"], (told["pre"], told["post"]))
+        assert factors[told["seed"]] == (told.pop("pre"), told.pop("post"))
+        assert one.id == f"gamma-w{told['width']}-s{told['seed']}"
+    assert [(u.arguments["width"], u.arguments["seed"]) for u in drawn] == [
+        (w, s) for w in widths for s in range(seeds)
+    ]
+    every = [factor for pair in factors.values() for part in pair for factor in part]
+    assert len(every) == 8 * seeds
+    assert len(set(every)) > 7 * seeds
+    assert 0.5 <= min(every) < 0.7 < 1.4 < max(every) <= 2
 
 
 @pytest.mark.parametrize(

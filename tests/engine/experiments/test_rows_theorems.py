@@ -33,57 +33,85 @@ DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 
 
 @pytest.mark.parametrize(
-    ("request_", "seeds", "widths"), [(QUICK, 5, (32, 64)), (FULL, 10, (32, 64, 128, 256))]
+    ("request_", "seeds", "widths"),
+    [(QUICK, 5, (32, 64, 128, 256)), (FULL, 10, (32, 64, 128, 256, 512))],
 )
 def test_composite_resnet_kernel(request_: Any, seeds: int, widths: tuple[int, ...]) -> None:
+    kinds = {"": "γ = 1", "gamma-": "γ drawn"}
     values = made(
-        [f"w{w}" for w in widths], seeds,
+        [f"{kind}w{w}" for kind in kinds for w in widths], seeds,
         lambda n: {
             "paths": n.some(5), "weighted": n.some(5), "sum": n.one(1e16),
-            "weighted_sum": n.one(1e16), "distance": n.one(),
+            "weighted_sum": n.one(1e16), "product": n.one(1e16), "distance": n.one(),
         },
     )  # fmt: skip
     values[f"w{widths[-1]}-s2"][0]["weighted_sum"] = 3e-10
+    values[f"gamma-w{widths[-1]}-s4"][0]["product"] = 5e-10
     found = read("composite-resnet-kernel", request_, None, values)
-    share = {w: 100 * np.array(of(values, f"w{w}", "weighted", seeds)) for w in widths}
-    far = {w: of(values, f"w{w}", "distance", seeds) for w in widths}
-    seconds = {w: spent(values, f"w{w}", seeds) for w in widths}
+
+    def shares(kind: str, w: int) -> np.ndarray:
+        return 100 * np.array(of(values, f"{kind}w{w}", "weighted", seeds))
+
+    def far(kind: str, w: int) -> list[float]:
+        return of(values, f"{kind}w{w}", "distance", seeds)
+
+    def seconds(kind: str, w: int) -> float:
+        return spent(values, f"{kind}w{w}", seeds)
+
     assert rows(found) == [
         *(
             row(
-                f"w = {w}: share of sub-networks with {kept} of 4 blocks", share[w][:, kept],
-                unit="%", seconds=seconds[w],
+                f"{words}, w = {w}: share of sub-networks with {kept} of 4 blocks",
+                shares(kind, w)[:, kept], unit="%", seconds=seconds(kind, w),
             )
+            for kind, words in kinds.items()
             for w in widths
             for kept in range(5)
         ),
         *(
-            row(f"w = {w}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", far[w], seconds=seconds[w])
+            row(
+                f"{words}, w = {w}: ‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖", far(kind, w),
+                seconds=seconds(kind, w),
+            )
+            for kind, words in kinds.items()
             for w in widths
         ),
     ]  # fmt: skip
-    sums = [one for w in widths for one in of(values, f"w{w}", "sum", seeds)]
-    weighted = [one for w in widths for one in of(values, f"w{w}", "weighted_sum", seeds)]
-    n = seeds * len(widths)
-    words = "at most 1e-10 (exact)"
-    assert claims(found) == [
-        exact_claim(
-            "comp-5", f"resnet: H against the sum of 2^4 kernels; {words}", max(sums), n, "held"
-        ),
-        exact_claim(
-            "comp-5", f"resnet: βH against the weighted sum of 2^4; {words}", max(weighted), n,
-            "not held",
-        ),
-        claim(
-            "comp-5", "resnet: log-log slope of the distance against width; below 0",
-            [slope(widths, [far[w][s] for w in widths]) for s in range(seeds)],
-        ),
-    ]  # fmt: skip
+
+    def exact(kind: str, key: str, what: str, verdict: str) -> Any:
+        errors = [one for w in widths for one in of(values, f"{kind}w{w}", key, seeds)]
+        words = f"resnet, {kinds[kind]}: {what}; at most 1e-10 (exact)"
+        return exact_claim("comp-5", words, max(errors), seeds * len(widths), verdict)
+
+    expected = []
+    for kind, words in kinds.items():
+        weighted, by_blocks = ("held", "not held") if kind else ("not held", "held")
+        slopes = [slope(widths, [far(kind, w)[s] for w in widths]) + 0.5 for s in range(seeds)]
+        named = f"resnet, {words}: log-log slope of the distance against width + 0.5; within ±0.15"
+        expected += [
+            exact(kind, "sum", "H against the sum of 2^4 kernels", "held"),
+            exact(kind, "weighted_sum", "βH against the weighted sum of 2^4", weighted),
+            exact(kind, "product", "H against the product over the blocks", by_blocks),
+            claim("comp-5", named, slopes),
+        ]
+    assert claims(found) == expected
+    away = "‖K^V_0 − Σβ_J H^J‖/‖Σβ_J H^J‖"
     assert figures(found) == [
         (
             "shares", "What sub-networks make of K^V_0", "blocks kept", "share (%)", False, False,
-            [curve(f"β_J H^J, w = {w}", range(5), share[w]) for w in widths],
-        )
+            [
+                curve(f"{words}, w = {w}", range(5), shares(kind, w))
+                for kind, words in kinds.items()
+                for w in (widths[0], widths[-1])
+            ],
+        ),
+        (
+            "distance", "K^V_0 nears its mean with width", "width", away, True, True,
+            [
+                curve(words, widths, np.transpose([far(kind, w) for w in widths]))
+                for kind, words in kinds.items()
+            ],
+        ),
     ]  # fmt: skip
 
 

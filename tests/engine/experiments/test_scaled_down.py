@@ -26,7 +26,7 @@ CNN_FOR_DENSE = (
         "composite-hidden-outputs": (
             f"{DIGITS}CIFAR-10", "8 channels instead of 128, Adam 3e-3",
         ),
-        "composite-resnet-kernel": ("widths to 64",),
+        "composite-resnet-kernel": ("widths to 256",),
         "dgn-adaptable-gates": (f"{DIGITS}MNIST", "50 units a layer instead of 100"),
         "dgn-frg-convergence": ("n = 100 instead of 200, width 200 instead of 500",),
         "dgn-frg-spectrum": ("n = 100 instead of 200",),
