@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -32,6 +33,7 @@ from dgn_engine.sweep.unit_results import UnitResults
 REVERSED = (3, 2, 1, 0)
 SEEDS = (3, 5)
 SAME = 3.0
+FILTERS = 2
 
 
 def plan(request: Request) -> Plan:
@@ -45,15 +47,20 @@ def plan(request: Request) -> Plan:
         )
         runs += [relu, other]
     return Plan(
-        (*runs, calculation(_picture(request), outputs, *runs[:2])),
+        (*runs, calculation(_pictures(request), pictures, *runs[:2])),
         (*stands_in(request, "CIFAR-10"), "8 channels instead of 128, Adam 3e-3"),
-        (f"'about as well' is a mean difference within ±{SAME:g} points",),
+        (
+            f"'about as well' is a mean difference within ±{SAME:g} points",
+            f"one picture has the first {FILTERS} filters of each layer, as printed, another the "
+            "means over all of them: sizes |z|, each tile scaled to its largest, for the first "
+            "training image and the first seed",
+        ),
     )
 
 
-def _picture(request: Request) -> str:
-    """Return the id of the picture, which is that of the first seed."""
-    return f"outputs-s{request.seed_range(*SEEDS).start}"
+def _pictures(request: Request) -> str:
+    """Return the id of the pictures, which are those of the first seed."""
+    return f"pictures-s{request.seed_range(*SEEDS).start}"
 
 
 def _config(request: Request) -> RunConfig:
@@ -66,68 +73,92 @@ def _config(request: Request) -> RunConfig:
     return with_gating(config, beta=10.0)
 
 
-def outputs(work: CalculationInputs) -> list[list[float | None]]:
-    """Return a picture: above the hidden outputs of the ReLU network, below the other one's.
+Picture = list[list[float | None]]
 
-    They are means over the channels of z_l, each scaled to its largest, for the first training
-    image; the value input comes first.
+
+def pictures(work: CalculationInputs) -> dict[str, Picture]:
+    """Return hidden outputs z_l of the ReLU network above, of the other one below.
+
+    'filters': a row of tiles for each of the first filters; 'means': one of means over all. The
+    value input comes first in a row. Each tile holds sizes, scaled to its largest, for the first
+    training image.
     """
-    above, below = (_tiles(folder) for folder in work.needs.values())
-    gap: list[float | None] = [None] * len(_montage(above)[0])
-    return [*_montage(above), gap, *_montage(below)]
+    above, below = (_outputs(folder) for folder in work.needs.values())
+    by_filter = [_first_filters(maps, place) for maps in (above, below) for place in range(FILTERS)]
+    means = [[_tile(one.mean(0)) for one in maps] for maps in (above, below)]
+    return {"filters": _montage(by_filter), "means": _montage(means)}
 
 
-def _tiles(folder: Path) -> list[Tensor]:
+def _outputs(folder: Path) -> list[Tensor]:
+    """Return the value input and z of every layer, (channels, rows, columns) each."""
     kept = KeptNetworks(folder, 1)
     x = kept.x[:1]
     ((_, network),) = list(kept)
     trace = network.trace(x).value
     maps = [network.input_of_value(x)]
     maps += [q * gate for q, gate in zip(trace.pre, trace.gates, strict=True)]
-    tiles = [tile[0].mean(0).abs().detach() for tile in maps]
-    return [tile / tile.max().clamp(min=1e-12) for tile in tiles]
+    return [one[0].detach() for one in maps]
 
 
-def _montage(tiles: list[Tensor]) -> list[list[float | None]]:
-    """Put tiles of one size in a row, with an empty column between two."""
-    rows: list[list[float | None]] = []
-    for line in range(tiles[0].shape[0]):
-        row: list[float | None] = []
-        for tile in tiles:
-            row += [*tile[line].tolist(), None]
-        rows.append(row[:-1])
-    return rows
+def _first_filters(maps: list[Tensor], place: int) -> list[Tensor | None]:
+    """Return the tiles of one filter of each layer, behind the input in the first row."""
+    seen, *layers = maps
+    return [None if place else _tile(seen.mean(0)), *(_tile(one[place]) for one in layers)]
+
+
+def _tile(values: Tensor) -> Tensor:
+    sizes = values.abs()
+    return sizes / sizes.max().clamp(min=1e-12)
+
+
+def _montage(rows: Sequence[Sequence[Tensor | None]]) -> Picture:
+    """Put tiles of one size (rows, columns) side by side, an empty line between any two."""
+    height, width = next(tile.shape for tile in rows[0] if tile is not None)
+    picture: Picture = []
+    for tiles in rows:
+        for line in range(height):
+            row: list[float | None] = []
+            for tile in tiles:
+                row += [*([None] * width if tile is None else tile[line].tolist()), None]
+            picture.append(row[:-1])
+        picture.append([None] * len(picture[-1]))
+    return picture[:-1]
 
 
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     relu, other = grid.trained("ReLU"), grid.trained("reversed")
+    pictures: dict[str, Picture] = results.calculated(_pictures(request))
     cells = {"ReLU": relu, "gates reversed, random input": other}
-    image = tuple(
-        tuple(math.nan if value is None else value for value in row)
-        for row in results.calculated(_picture(request))
-    )
-    picture = Figure(
-        "outputs",
-        "Hidden outputs: ReLU above, reversed gates below",
-        "value input, then layers 1 to 4 (means over channels, each tile to its largest)",
-        "",
-        (),
-        image=image,
-    )
     judged = judge(
         "comp-2", "ReLU − reversed gates on a random input", within(gaps(relu, other), SAME)
     )
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),
         (judged,),
-        (learning_curves("Reversed gates on a random input", cells), picture),
+        (
+            learning_curves("Reversed gates on a random input", cells),
+            _figure("outputs", pictures["filters"], f"the first {FILTERS} filters of each"),
+            _figure("output-means", pictures["means"], "means over the filters"),
+        ),
+    )
+
+
+def _figure(name: str, picture: Picture, what: str) -> Figure:
+    image = tuple(tuple(math.nan if value is None else value for value in row) for row in picture)
+    return Figure(
+        name,
+        "Hidden outputs: ReLU above, reversed gates below",
+        f"value input, then layers 1 to 4 ({what}, each tile to its largest)",
+        "",
+        (),
+        image=image,
     )
 
 
 EXPERIMENT = Experiment(
     title="Gates reversed, on a random input",
-    paper="[COMP] Figure 5",
+    paper="[COMP] Figure 5, [DUAL] Figure 3",
     about="A value network that never sees the image, under a ReLU network's gates backwards.",
     plan=plan,
     findings=findings,

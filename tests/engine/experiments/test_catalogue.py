@@ -16,7 +16,7 @@ BOTH = ("as-published", "as-in-code")
 # Paper, minutes at quick, hours at full, claims.
 SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "composite-davidnet": ("[COMP] ResNet experiment", 2.0, 770, ("comp-1",)),
-    "composite-hidden-outputs": ("[COMP] Figure 5", 2.5, 690, ("comp-2",)),
+    "composite-hidden-outputs": ("[COMP] Figure 5, [DUAL] Figure 3", 2.5, 690, ("comp-2",)),
     "composite-resnet-kernel": ("[COMP] Lemma 4.2", 0.3, 0.05, ("comp-5",)),
     "dgn-adaptable-gates": ("[DGN] Figures 6 to 8", 1.5, 0.3, ("dgn-5", "dgn-6")),
     "dgn-frg-convergence": ("[DGN] §3", 0.5, 0.05, ("dgn-2",)),

@@ -281,20 +281,18 @@ def test_accuracies_of_the_convolutional_limit(folders: dict[str, Path]) -> None
     assert found == {"cntk": ridge_accuracy(cntk, y, 5), "limit": ridge_accuracy(dense, y, 5)}
 
 
-def test_the_picture_of_hidden_outputs(folders: dict[str, Path]) -> None:
-    """Two rows of five tiles of 8 × 8, a blank line between them, blank columns between tiles."""
+def test_the_pictures_of_hidden_outputs(folders: dict[str, Path]) -> None:
+    """Rows of five tiles of 8 × 8, blank lines between them: two filters of each network, whose
+    second row has no input, or means over the filters, a row each."""
     work = CalculationInputs({}, Path(), {"relu": folders["maps"], "reversed": folders["reversed"]})
-    picture = composite_hidden_outputs.outputs(work)
-    assert [len(line) for line in picture] == [44] * 17
-    assert picture[8] == [None] * 44
-    for line in (*picture[:8], *picture[9:]):
-        assert [place for place, value in enumerate(line) if value is None] == [8, 17, 26, 35]
+    found = composite_hidden_outputs.pictures(work)
+    rows = {name: lines_of_tiles(picture) for name, picture in found.items()}
+    assert {name: len(some) for name, some in rows.items()} == {"filters": 4, "means": 2}
     image = np.array(load_examples(TEN).train_x, dtype=float)
     labels = np.array(load_examples(TEN).train_y)
     first = torch.tensor(image[labels == 0][:1].reshape(1, 1, 8, 8))
-    above, below = tiles(picture[:8]), tiles(picture[9:])
     seen = hidden(folders["maps"], [first])
-    assert above == near(scaled([first, *(torch.relu(q) for q in seen[1:])]))
+    own = [first, *(torch.relu(q) for q in seen[1:])]
     tensors = load_file(folders["reversed"] / "weights" / "epoch-0002.safetensors")
     fixed = torch.tensor(tensors["random_input"]).double().reshape(1, 1, 8, 8)
     copied = load_file(folders["maps"] / "weights" / "best.safetensors")
@@ -304,12 +302,28 @@ def test_the_picture_of_hidden_outputs(folders: dict[str, Path]) -> None:
         q = torch.nn.functional.conv2d(z, weight, padding=1)
         gates.append((q > 0).double())
         z = torch.relu(q)
-    maps, z = [fixed], fixed
+    other, z = [fixed], fixed
     for layer, gate in enumerate(reversed(gates)):
         weight = torch.tensor(tensors[f"value.weights.{layer}"]).double()
         z = torch.nn.functional.conv2d(z, weight, padding=1) * gate
-        maps.append(z)
-    assert below == near(scaled(maps))
+        other.append(z)
+    for place, maps in enumerate((own, other)):
+        means = [one[0].mean(0) for one in maps]
+        assert tiles(rows["means"][place]) == near(scaled(means))
+        for one in (0, 1):
+            filters = [one_layer[0, one] for one_layer in maps[1:]]
+            shown = scaled([means[0], *filters] if one == 0 else filters)
+            assert tiles(rows["filters"][2 * place + one]) == near(shown)
+
+
+def lines_of_tiles(picture: list[list[float | None]]) -> list[list[list[float | None]]]:
+    """Rows of five tiles: 8 lines of 44 places, with blank columns, a blank line between rows."""
+    assert (len(picture) % 9, {len(line) for line in picture}) == (8, {44})
+    assert all(line == [None] * 44 for line in picture[8::9])
+    for line in (line for place, line in enumerate(picture) if place % 9 != 8):
+        empty = {place for place, value in enumerate(line) if value is None}
+        assert empty in ({8, 17, 26, 35}, {*range(9), 17, 26, 35})
+    return [picture[begin : begin + 8] for begin in range(0, len(picture), 9)]
 
 
 def tiles(lines: Sequence[Sequence[float | None]]) -> list[float]:
@@ -328,6 +342,6 @@ def hidden(folder: Path, maps: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def scaled(maps: Sequence[torch.Tensor]) -> list[float]:
-    """Means over the channels, each to its largest, side by side."""
-    means = [abs(one[0].mean(0).numpy()) for one in maps]
-    return list(np.concatenate([mean / mean.max() for mean in means], axis=1).ravel())
+    """Sizes, each map to its largest, side by side."""
+    sizes = [abs(one.numpy()) for one in maps]
+    return list(np.concatenate([size / size.max() for size in sizes], axis=1).ravel())

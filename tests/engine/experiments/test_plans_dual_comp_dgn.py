@@ -81,8 +81,8 @@ def test_composite_hidden_outputs(request_: Request, seeds: int, config: RunConf
                 value_input="random",
             ),
         ]  # fmt: skip
-    function = "dgn_engine.experiments.composite_hidden_outputs:outputs"
-    expected.append(Calculation("outputs-s0", function, {}, ("ReLU-s0", "reversed-s0")))
+    function = "dgn_engine.experiments.composite_hidden_outputs:pictures"
+    expected.append(Calculation("pictures-s0", function, {}, ("ReLU-s0", "reversed-s0")))
     assert units("composite-hidden-outputs", request_) == expected
 
 

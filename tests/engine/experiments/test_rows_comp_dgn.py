@@ -71,9 +71,8 @@ def test_composite_davidnet_at_full_counts_all_frozen_gates_that_scored() -> Non
 
 def test_composite_hidden_outputs() -> None:
     runs = made_runs(("ReLU", "reversed"))
-    found = read(
-        "composite-hidden-outputs", QUICK, runs, {"outputs-s0": ([[0.25, None], [None, 1.0]], 7.0)}
-    )
+    pictures = {"filters": [[0.25, None], [None, 1.0]], "means": [[None, 0.5]]}
+    found = read("composite-hidden-outputs", QUICK, runs, {"pictures-s0": (pictures, 7.0)})
     labels = {"ReLU": "ReLU", "reversed": "gates reversed, random input"}
     assert rows(found) == [cell_row(runs, cell, label) for cell, label in labels.items()]
     gap = percents(runs, "ReLU") - percents(runs, "reversed")
@@ -84,11 +83,12 @@ def test_composite_hidden_outputs() -> None:
         "learning", "Reversed gates on a random input", "epoch", "test accuracy (%)",
         False, False, [accuracy_curve(label, runs, cell) for cell, label in labels.items()],
     )  # fmt: skip
-    picture = found.figures[1]
-    assert (picture.name, picture.lines) == ("outputs", ())
-    assert (picture.image[0][0], picture.image[1][1]) == (0.25, 1.0)
-    assert math.isnan(picture.image[0][1])
-    assert math.isnan(picture.image[1][0])
+    filters, means = found.figures[1:]
+    assert (filters.name, filters.lines, means.name, means.lines) == (
+        "outputs", (), "output-means", (),
+    )  # fmt: skip
+    assert (filters.image[0][0], filters.image[1][1], means.image[0][1]) == (0.25, 1.0, 0.5)
+    assert all(map(math.isnan, (filters.image[0][1], filters.image[1][0], means.image[0][0])))
 
 
 def test_dgn_gates_only() -> None:
