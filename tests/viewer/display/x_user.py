@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PySide6.QtCore import QPoint
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.viewer.display import drag_source
@@ -44,10 +44,23 @@ class XUser:
         self._do("type", "--delay", "4", text)
 
     def press(self, button: QWidget) -> None:
-        """Click a button that is in sight and can be pressed."""
+        """Click a button that is in sight and can be pressed, once it stands still."""
         self._qtbot.waitUntil(lambda: button.isVisible() and button.isEnabled())
+        self._qtbot.waitUntil(lambda: self._stands_still(button))
         assert not button.visibleRegion().isEmpty(), f"{button} is covered or scrolled away"
+        if not isinstance(button, QAbstractButton):
+            self.click(button)
+            return
+        taken: list[bool] = []
+        button.pressed.connect(lambda: taken.append(True))
         self.click(button)
+        self._qtbot.waitUntil(lambda: bool(taken))  # else what follows would be waited for in vain
+
+    def _stands_still(self, widget: QWidget) -> bool:
+        """A text above it that has just grown moves a button away from under the pointer."""
+        before = _on_screen(widget, None)
+        self._qtbot.wait(100)
+        return _on_screen(widget, None) == before
 
     def choose(self, menu: QMenu, *titles: str) -> None:
         """Go down an open menu by the arrow keys to each title in turn, then take it."""
