@@ -1,4 +1,4 @@
-"""The interval of a mean, also of numbers that cannot lie beyond a bound."""
+"""Means of replicates: their tests and intervals, also of numbers that cannot pass a bound."""
 
 from __future__ import annotations
 
@@ -19,29 +19,6 @@ def mean_and_half_width(values: tuple[float, ...]) -> tuple[float, float]:
 
     variance = sum((value - mean) ** 2 for value in values) / (n - 1)
     return mean, float(t.ppf(0.975, n - 1)) * math.sqrt(variance / n)
-
-
-def difference(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
-    """Of the means of two independent samples, with the ends of its 95 % interval (Welch's t);
-    no interval (NaN) where one of them has fewer than two values."""
-    means = [sum(sample) / len(sample) if sample else math.nan for sample in (one, other)]
-    gap = means[0] - means[1]
-    if min(len(one), len(other)) < 2:
-        return gap, math.nan, math.nan
-    from scipy.stats import t
-
-    squares = [
-        sum((value - mean) ** 2 for value in sample) / (len(sample) - 1) / len(sample)
-        for sample, mean in zip((one, other), means, strict=True)
-    ]
-    total = sum(squares)
-    if not total:
-        return gap, gap, gap
-    freedom = total**2 / sum(
-        square**2 / (len(sample) - 1) for square, sample in zip(squares, (one, other), strict=True)
-    )
-    half = float(t.ppf(0.975, freedom)) * math.sqrt(total)
-    return gap, gap - half, gap + half
 
 
 def ratio_of_means(
@@ -105,22 +82,150 @@ PERCENT = Bounds(0.0, 100.0)
 POSITIVE = Bounds(0.0, math.inf)
 
 
-def interval(values: Sequence[float], bounds: Bounds | None = None) -> tuple[float, float, float]:
-    """Mean and ends of its 95 % interval (Student's t); NaN where there is none.
+@dataclass(frozen=True)
+class MeanTest:
+    """A mean with its standard error and degrees of freedom, on the scale that `bounds` opens.
 
-    With `bounds` both are taken of log((v − low)/(high − v)), or of log(v − low) where nothing
-    is above, and brought back, so that no end lies beyond a bound. For a correlation that is
-    twice Fisher's z = artanh(r).
+    `error` is NaN where nothing is known of it; `freedom` may be infinite.
     """
-    if bounds is None or len(values) < 2 or len(set(values)) == 1:
-        mean, half = mean_and_half_width(tuple(values))
-        return mean, mean - half, mean + half
-    mean, half = mean_and_half_width(tuple(_opened(value, bounds) for value in values))
-    return _closed(mean, bounds), _closed(mean - half, bounds), _closed(mean + half, bounds)
+
+    place: float
+    error: float
+    freedom: float
+    bounds: Bounds | None = None
+
+    @property
+    def mean(self) -> float:
+        return closed(self.place, self.bounds)
+
+    def interval(self) -> tuple[float, float]:
+        """Ends of the 95 % interval (Student's t); NaN where there is none."""
+        if math.isnan(self.error):
+            return math.nan, math.nan
+        from scipy.stats import t
+
+        half = float(t.ppf(0.975, self.freedom)) * self.error if self.error else 0.0
+        return (
+            closed(self.place - half, self.bounds),
+            closed(self.place + half, self.bounds),
+        )
+
+    def p_above(self, threshold: float) -> float:
+        """Chance of so large a mean, or a larger one, if the true one were at the threshold.
+
+        NaN where the mean has no error, or one of zero.
+        """
+        return self._tail(self.place - opened(threshold, self.bounds))
+
+    def p_below(self, threshold: float) -> float:
+        """Chance of so small a mean, or a smaller one, if the true one were at the threshold."""
+        return self._tail(opened(threshold, self.bounds) - self.place)
+
+    def _tail(self, distance: float) -> float:
+        if not self.error > 0:
+            return math.nan
+        from scipy.stats import t
+
+        return float(t.sf(distance / self.error, self.freedom))
 
 
-def _opened(value: float, bounds: Bounds) -> float:
+def mean_test(
+    values: Sequence[float], bounds: Bounds | None = None, test_variance: float = 0.0
+) -> MeanTest:
+    """Test the mean of replicates.
+
+    With `bounds` it is taken of log((v − low)/(high − v)), or of log(v − low) where nothing is
+    above, so that no end of its interval lies beyond a bound. For a correlation that is twice
+    Fisher's z = artanh(r). Where all values are the same step of a ladder (`Bounds.grain`), one of
+    them counts as a step away: their spread is smaller than a step, not zero.
+
+    `test_variance`: what the finite test set, which all replicates share, adds to the variance of
+    the mean. It is known, so that the degrees of freedom follow Satterthwaite (Biometrics Bulletin
+    2 (1946) 110) with n − 1 of the replicates and infinitely many of the test set.
+    """
+    n = len(values)
+    if bounds is not None and bounds.grain and n > 1 and len(set(values)) == 1:
+        step = -bounds.grain if values[0] - bounds.grain > bounds.low else bounds.grain
+        values = (*values[1:], values[0] + step)
+    places = [opened(value, bounds) for value in values]
+    place = sum(places) / n if n else math.nan
+    if n < 2:
+        return MeanTest(place, math.nan, math.nan, bounds)
+    between = sum((value - place) ** 2 for value in places) / (n - 1) / n
+    shared = 0.0
+    if test_variance:
+        shared = test_variance * stretch(closed(place, bounds), bounds) ** 2
+    total = between + shared
+    freedom = (n - 1) * (total / between) ** 2 if between else math.inf
+    return MeanTest(place, math.sqrt(total), freedom, bounds)
+
+
+def difference_test(one: Sequence[float], other: Sequence[float]) -> MeanTest:
+    """Test the difference of the means of two independent samples (Welch's t).
+
+    No error (NaN) where one of them has fewer than two values.
+    """
+    return _welch(*(_moments(sample) for sample in (one, other)))
+
+
+def welch_p(values: Sequence[float], mean: float, spread: float, n: int) -> float:
+    """Two-sided p of Welch's test of a sample against the mean and standard deviation of another.
+
+    NaN below two values, or where nothing varies.
+    """
+    test = _welch(_moments(values), (mean, spread**2 / n, n))
+    return 2 * min(test.p_above(0.0), test.p_below(0.0))
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Adjust p values for so many tests at once (S. Holm, Scand. J. Statist. 6 (1979) 65).
+
+    NaN stays, and does not count.
+    """
+    order = sorted((p, place) for place, p in enumerate(chances) if not math.isnan(p))
+    adjusted, worst = [math.nan] * len(chances), 0.0
+    for before, (p, place) in enumerate(order):
+        worst = max(worst, min(1.0, (len(order) - before) * p))
+        adjusted[place] = worst
+    return adjusted
+
+
+def difference(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """Of the means of two independent samples, with the ends of its 95 % interval (Welch's t)."""
+    test = difference_test(one, other)
+    return test.mean, *test.interval()
+
+
+def interval(values: Sequence[float], bounds: Bounds | None = None) -> tuple[float, float, float]:
+    """Mean and ends of its 95 % interval, as `mean_test` has them."""
+    test = mean_test(values, bounds)
+    return test.mean, *test.interval()
+
+
+def _moments(sample: Sequence[float]) -> tuple[float, float, int]:
+    """Mean, square of its standard error (NaN below two values) and size."""
+    n = len(sample)
+    mean = sum(sample) / n if n else math.nan
+    if n < 2:
+        return mean, math.nan, n
+    return mean, sum((value - mean) ** 2 for value in sample) / (n - 1) / n, n
+
+
+def _welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> MeanTest:
+    (mean, square, n), (its, its_square, m) = one, other
+    total = square + its_square
+    if math.isnan(total) or min(n, m) < 2:
+        return MeanTest(mean - its, math.nan, math.nan)
+    if not total:
+        return MeanTest(mean - its, 0.0, math.inf)
+    freedom = total**2 / (square**2 / (n - 1) + its_square**2 / (m - 1))
+    return MeanTest(mean - its, math.sqrt(total), freedom)
+
+
+def opened(value: float, bounds: Bounds | None) -> float:
     """On a scale without ends; NaN at a bound that has no grain, and beyond."""
+    if bounds is None:
+        return value
     inside = min(max(value, bounds.low + bounds.grain / 2), bounds.high - bounds.grain / 2)
     below, above = inside - bounds.low, bounds.high - inside
     if not (below > 0 and above > 0 and bounds.low <= value <= bounds.high):
@@ -128,7 +233,16 @@ def _opened(value: float, bounds: Bounds) -> float:
     return math.log(below) - (0.0 if math.isinf(above) else math.log(above))
 
 
-def _closed(place: float, bounds: Bounds) -> float:
+def closed(place: float, bounds: Bounds | None) -> float:
+    if bounds is None:
+        return place
     if math.isinf(bounds.high):
-        return bounds.low + math.exp(place)
+        return bounds.low + math.exp(min(place, 700.0))  # beyond is no float
     return bounds.low + (bounds.high - bounds.low) * (1 + math.tanh(place / 2)) / 2
+
+
+def stretch(value: float, bounds: Bounds | None) -> float:
+    """How much longer a small step at `value` is on the scale without ends."""
+    if bounds is None:
+        return 1.0
+    return 1 / (value - bounds.low) + 1 / (bounds.high - value)

@@ -1,7 +1,7 @@
 """Judges a claim of a paper by the 95 % interval of its statistic, never by eye.
 
 A claim is held where the whole interval lies where the claim wants it, not held where none of it
-does, and not decided in between or with fewer than three values.
+does, and not decided in between, with fewer than three replicates, or where nothing varies.
 """
 
 from __future__ import annotations
@@ -9,40 +9,68 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from dgn_engine.experiments._experiment import Request
+from dgn_engine.experiments._power import Design, Region, enough, power
 from dgn_engine.experiments._published import published_claim
 from dgn_engine.protocol.results import Claim, Verdict
-from dgn_engine.statistics import Bounds, difference, interval
+from dgn_engine.statistics import Bounds, MeanTest, difference_test, holm, mean_test
 
-LEAST = 3  # values below which nothing that is not exact is decided
+LEAST = 3  # replicates below which nothing that is not exact is decided
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A mean of `n` values and the ends of its 95 % interval; NaN where there is none."""
+class Sample:
+    """A statistic of each replicate; `of`: what a replicate is.
 
-    mean: float
-    low: float
-    high: float
+    Replicates are drawn independently of each other: models that share gates, weights or data of
+    one seed are one replicate, and their mean is its value. `test_variance`: what the finite test
+    set, which all of them share, adds to the variance of the mean.
+    """
+
+    values: tuple[float, ...]
+    of: str = "seeds"
+    test_variance: float = 0.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of the means of two independent samples; `n`: the size of the smaller one."""
+
+    found: MeanTest
     n: int
+
+
+Values = Sequence[float] | Sample | Difference  # one number per replicate, or a difference
 
 
 @dataclass(frozen=True)
 class ClaimTest:
-    """A statistic held against a condition, which `condition` says in words."""
+    """A statistic held against a condition, which `condition` says in words.
+
+    `region`: where the claim wants the mean; `p`: see `Claim`.
+    """
 
     condition: str
-    estimate: Estimate
+    found: MeanTest
+    n: int
     verdict: Verdict
+    of: str = "seeds"
+    region: Region = (-math.inf, math.inf)
+    p: float = math.nan
     exact: bool = False
 
 
-UNMEASURED = ClaimTest("", Estimate(math.nan, math.nan, math.nan, 0), "not decided")
+UNMEASURED = ClaimTest("", MeanTest(math.nan, math.nan, math.nan), 0, "not decided")
 
 
-def judge(claim: str | tuple[str, str], statistic: str, test: ClaimTest, remark: str = "") -> Claim:
+def judge(
+    claim: str | tuple[str, str],
+    statistic: str,
+    test: ClaimTest,
+    remark: str = "",
+    design: Design | None = None,
+) -> Claim:
     """Return the claim with its verdict.
 
     Args:
@@ -50,85 +78,113 @@ def judge(claim: str | tuple[str, str], statistic: str, test: ClaimTest, remark:
         statistic: what was measured, in words.
         test: `above`, `below`, `within`, `at_most`, or `UNMEASURED` for what was not trained.
         remark: a sentence for the reader, for instance how an unmeasured claim can be decided.
+        design: what the statistic is if the paper is exactly right, for the power.
     """
     claim_id, statement = published_claim(claim) if isinstance(claim, str) else claim
-    found = test.estimate
-    return Claim(
-        claim_id, statement, statistic + test.condition, found.mean, found.low, found.high, found.n,
-        test.verdict, remark, test.exact,
+    found = test.found
+    made = Claim(
+        claim_id, statement, statistic + test.condition, found.mean, *found.interval(), test.n,
+        test.verdict, remark, test.exact, test.of, test.p,
     )  # fmt: skip
+    if design is None or test.exact:
+        return made
+    return replace(
+        made,
+        power=power(design, test.n, test.region, found.bounds) if test.n else math.nan,
+        enough=enough(design, test.region, found.bounds),
+        power_from=design.source,
+    )
 
 
-def above(
-    values: Sequence[float] | Estimate, threshold: float = 0.0, bounds: Bounds | None = None
-) -> ClaimTest:
-    """Test that the mean of `values` (one per seed) lies above a threshold.
+def above(values: Values, threshold: float = 0.0, bounds: Bounds | None = None) -> ClaimTest:
+    """Test that the mean of `values` (one per replicate) lies above a threshold.
 
     `bounds`: beyond which such a value cannot lie, and so neither can its interval.
     """
-    return _compare(values, "above", threshold, bounds)
+    region = (threshold, math.inf)
+    return _interval_test(f"; above {threshold:g}", values, region, bounds)
 
 
-def below(
-    values: Sequence[float] | Estimate, threshold: float = 0.0, bounds: Bounds | None = None
-) -> ClaimTest:
+def below(values: Values, threshold: float = 0.0, bounds: Bounds | None = None) -> ClaimTest:
     """Test that the mean of `values` lies below a threshold; see `above`."""
-    return _compare(values, "below", threshold, bounds)
+    region = (-math.inf, threshold)
+    return _interval_test(f"; below {threshold:g}", values, region, bounds)
 
 
-def within(values: Sequence[float] | Estimate, tolerance: float) -> ClaimTest:
-    """Test that the mean of `values` differs from zero by less than a tolerance."""
-    found = _estimate(values)
-    held = -tolerance < found.low and found.high < tolerance
-    missed = found.low > tolerance or found.high < -tolerance
-    return _interval_test(f"; within ±{tolerance:g}", found, held, missed)
+def within(
+    values: Values,
+    tolerance: float,
+    around: float = 0.0,
+    bounds: Bounds | None = None,
+) -> ClaimTest:
+    """Test that the mean of `values` differs from `around` by less than a tolerance.
+
+    That is a test of equivalence: two one-sided ones (D. J. Schuirmann, J. Pharmacokinet.
+    Biopharm. 15 (1987) 657).
+    """
+    region = (around - tolerance, around + tolerance)
+    words = f"; within ±{tolerance:g}" + (f" of {around:g}" if around else "")
+    return _interval_test(words, values, region, bounds)
 
 
-def at_most(error: float, tolerance: float, n: int) -> ClaimTest:
+def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimTest:
     """Test a claim that holds exactly: the largest error of `n` cases against rounding."""
     verdict: Verdict = "held" if error <= tolerance else "not held"
     if math.isnan(error) or n < 1:
         verdict = "not decided"
     words = f"; at most {tolerance:g} (exact)"
-    return ClaimTest(words, Estimate(error, error, error, n), verdict, exact=True)
+    return ClaimTest(words, MeanTest(error, 0.0, math.inf), n, verdict, of, exact=True)
 
 
-def means(one: Sequence[float], other: Sequence[float]) -> Estimate:
-    """Return the difference of the means of two independent samples, with Welch's interval.
-
-    `n` is the size of the smaller sample.
-    """
-    return Estimate(*difference(one, other), min(len(one), len(other)))
+def means(one: Sequence[float], other: Sequence[float]) -> Difference:
+    """Return the difference of the means of two independent samples, with Welch's interval."""
+    return Difference(difference_test(one, other), min(len(one), len(other)))
 
 
 def at_scale(request: Request, claim: Claim) -> Claim:
-    """Return the claim, where it is open on the quick scale, as not decided at this scale."""
-    if request.quick and not claim.exact and claim.verdict == "not decided":
+    """Return the claim as its scale allows.
+
+    On the quick scale an open one is not decided at this scale; and the power, which is that of
+    the paper's own design, is left out.
+    """
+    if not request.quick or claim.exact:
+        return claim
+    claim = replace(claim, power=math.nan, enough=0, power_from="")
+    if claim.verdict == "not decided":
         return replace(claim, verdict="not decided at this scale")
     return claim
 
 
-def _estimate(values: Sequence[float] | Estimate, bounds: Bounds | None = None) -> Estimate:
-    if isinstance(values, Estimate):
-        return values
-    return Estimate(*interval(values, bounds), len(values))
+def with_holm(claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    """Return the claims of one report with the p values that Holm adjusts for all of them."""
+    adjusted = holm([claim.p for claim in claims])
+    return tuple(replace(claim, p_holm=p) for claim, p in zip(claims, adjusted, strict=True))
 
 
-def _compare(
-    values: Sequence[float] | Estimate,
-    side: Literal["above", "below"],
-    threshold: float,
-    bounds: Bounds | None,
+def _interval_test(
+    condition: str, values: Values, region: Region, bounds: Bounds | None
 ) -> ClaimTest:
-    found = _estimate(values, bounds)
-    held, missed = found.low > threshold, found.high < threshold
-    if side == "below":
-        held, missed = found.high < threshold, found.low > threshold
-    return _interval_test(f"; {side} {threshold:g}", found, held, missed)
+    if isinstance(values, Difference):
+        found, n, of = values.found, values.n, "seeds"
+    else:
+        sample = values if isinstance(values, Sample) else Sample(tuple(values))
+        found = mean_test(sample.values, bounds, sample.test_variance)
+        n, of = len(sample.values), sample.of
+    low, high = found.interval()
+    verdict: Verdict = "not decided"
+    if n >= LEAST and found.error > 0:
+        inside = region[0] < low and high < region[1]
+        outside = high < region[0] or region[1] < low
+        verdict = "held" if inside else "not held" if outside else "not decided"
+    return ClaimTest(condition, found, n, verdict, of, region, _p(found, region))
 
 
-def _interval_test(condition: str, found: Estimate, held: bool, missed: bool) -> ClaimTest:
-    verdict: Verdict = "held" if held else "not held" if missed else "not decided"
-    if found.n < LEAST or math.isnan(found.low) or math.isnan(found.high):
-        verdict = "not decided"
-    return ClaimTest(condition, found, verdict)
+def _p(found: MeanTest, region: Region) -> float:
+    """The smaller p of 'held' and 'not held'."""
+    over = [found.p_above(end) for end in region if math.isfinite(end)]
+    under = [found.p_below(end) for end in region if math.isfinite(end)]
+    if any(math.isnan(p) for p in (*over, *under)):
+        return math.nan
+    if len(over) == 2:
+        return min(max(over[0], under[1]), under[0], over[1])
+    return min(*over, *under)

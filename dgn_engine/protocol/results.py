@@ -9,13 +9,26 @@ from typing import Any, Literal
 
 Verdict = Literal["held", "not held", "not decided", "not decided at this scale"]
 
+PRINTED_RUNS = 5  # behind every printed ±
+
 
 @dataclass(frozen=True)
 class Printed:
-    """A number of the paper; `half_width` as it stands behind ±, where one does."""
+    """A number of the paper; `half_width` as it stands behind ±, where one does.
+
+    In the authors' notebooks the ± is `np.std` (ddof 0) of five runs: no half-width of an
+    interval, but a standard deviation, and too small by √(5/4).
+    """
 
     value: float
     half_width: float | None = None
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of one of the paper's runs (ddof 1); NaN where none is printed."""
+        half = self.half_width
+        runs = PRINTED_RUNS
+        return math.nan if half is None else half * math.sqrt(runs / (runs - 1))
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,8 @@ class Row:
 
     `unit`: '%' for accuracies (0…100), '' for plain numbers. `epochs`: NaN where it is not
     trained in epochs; `seconds`: of all its runs and calculations. `of`: what one value stands
-    for. `place`: its row and column in the table of the paper, where that has a grid.
+    for ('seeds', 'draws'). `place`: its row and column in the table of the paper, where that has
+    a grid.
     """
 
     label: str
@@ -43,7 +57,12 @@ class Claim:
     """One claim of published.json with what decides it; `id` as there ('npf-1').
 
     `low` and `high`: the 95 % interval of `value`; NaN below two values. `exact`: decided by
-    rounding alone, so that `n` does not matter.
+    rounding alone, so that `n` does not matter. `of`: what `n` counts. `p`: the chance of a
+    sample that speaks so clearly for 'held', or for 'not held', if the other were true; one-sided;
+    `p_holm`: the same after Holm, with all claims of the report. `power`: how often the claim
+    would be held at this `n` if the paper were exactly right; `enough`: the `n` at which that is
+    80 %, 0 where none is; `power_from`: where the spread that this rests on is from. NaN, 0 and ''
+    where nothing is known.
     """
 
     id: str
@@ -56,6 +75,12 @@ class Claim:
     verdict: Verdict
     remark: str = ""
     exact: bool = False
+    of: str = "seeds"
+    p: float = math.nan
+    p_holm: float = math.nan
+    power: float = math.nan
+    enough: int = 0
+    power_from: str = ""
 
 
 LineStyle = Literal["line", "points", "printed", "boxes", "cloud"]

@@ -25,7 +25,8 @@ State = Literal["running", "done", "interrupted", "failed"]
 @dataclass(frozen=True)
 class ReportRow:
     """A row with its mean, the half-width of its 95 % interval (NaN below two values), and the
-    difference to what was printed (NaN where nothing was).
+    difference to what was printed (NaN where nothing was) with its two-sided p after Welch (NaN
+    where no ± was printed, or with fewer than two values).
     """
 
     label: str
@@ -38,6 +39,8 @@ class ReportRow:
     epochs: float = math.nan
     seconds: float = 0.0
     remark: str = ""
+    of: str = "seeds"
+    welch_p: float = math.nan
 
 
 @dataclass(frozen=True)

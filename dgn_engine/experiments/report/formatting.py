@@ -10,17 +10,34 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from dgn_engine.experiments._power import GOAL
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.results import Claim, Printed
 
 NOTHING = "–"
+LEVEL = 0.025  # one-sided: the whole 95 % interval lies on one side
 MINUS = "−"
 SERIES = ("value", "feature", "cross", "compared", "accent", "text")  # in the order of the curves
 DASHES = ("solid", "dash", "dot", "dashdot")  # a colour that comes again has another dash
 ROW_HEADS = (
-    "", "measured", "printed", "difference", "n", "epochs", "scale", "protocol", "time", "remark",
+    "", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "scale", "protocol",
+    "time", "remark",
 )  # fmt: skip
-CLAIM_HEADS = ("claim", "statistic", "value", "95 % interval", "n", "verdict", "remark")
+CLAIM_HEADS = (
+    "claim", "statistic", "value", "95 % interval", "n", "p", "verdict", "after Holm", "power",
+    "remark",
+)  # fmt: skip
+ROW_NOTE = "Mean ± half-width of the 95 % interval over n replicates (Student’s t)."
+PRINTED_NOTE = (
+    "A printed ± is the standard deviation of five runs (np.std, ddof 0, in the authors’ "
+    "notebooks), not the half-width of an interval. p is that of Welch’s test of the two means."
+)
+CLAIM_NOTE = (
+    "p: chance of a sample that speaks so clearly for its verdict if the opposite were true; a "
+    f"verdict needs p ≤ {LEVEL:g}. After Holm: what is left of the verdicts when all of this table "
+    "are to be right at once. Power: how often the claim would be held with this n if the paper "
+    "were exactly right."
+)
 
 
 def number(value: float, unit: str = "", signed: bool = False) -> str:
@@ -91,7 +108,8 @@ def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
         measured(row) + unit,
         printed(row.printed, row.unit),
         number(row.difference, row.unit, signed=True),
-        str(len(row.values)),
+        chance(row.welch_p),
+        replicates(len(row.values), row.of),
         epochs(row.epochs),
         document.scale,
         document.protocol,
@@ -106,10 +124,51 @@ def claim_cells(claim: Claim) -> tuple[str, ...]:
         claim.statistic,
         number(claim.value),
         interval(claim),
-        str(claim.n),
+        replicates(claim.n, claim.of),
+        chance(claim.p),
         claim.verdict,
-        claim.remark,
+        after_holm(claim),
+        power(claim),
+        "; ".join(part for part in (claim.remark, _power_from(claim)) if part),
     )
+
+
+def _power_from(claim: Claim) -> str:
+    known = math.isfinite(claim.power) and claim.power_from
+    return f"power from the spread of {claim.power_from}" if known else ""
+
+
+def replicates(n: int, of: str) -> str:
+    """'5 seeds', '1 seed'."""
+    return f"{n} {of.removesuffix('s') if n == 1 else of}"
+
+
+def chance(p: float) -> str:
+    """Format a p value: '0.03', '< 0.001'."""
+    if not math.isfinite(p):
+        return NOTHING
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
+def after_holm(claim: Claim) -> str:
+    """Return the verdict if it stands among all of its report; exact ones do not count."""
+    if claim.exact:
+        return claim.verdict
+    if not math.isfinite(claim.p_holm):
+        return NOTHING
+    stands = claim.p_holm <= LEVEL and claim.verdict in ("held", "not held")
+    return claim.verdict if stands else "not decided"
+
+
+def power(claim: Claim) -> str:
+    """'92 %', and below 80 % how many replicates would do."""
+    if not math.isfinite(claim.power):
+        return NOTHING
+    text = f"{100 * claim.power:.0f} %"
+    if claim.power < GOAL:
+        more = f"{claim.enough:,} {claim.of}" if claim.enough else f"no number of {claim.of}"
+        text += f"; {more} would do"
+    return text
 
 
 def facts(document: Document) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,10 @@ from importlib.resources import files
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import (
     CLAIM_HEADS,
+    CLAIM_NOTE,
+    PRINTED_NOTE,
     ROW_HEADS,
+    ROW_NOTE,
     claim_cells,
     facts,
     row_cells,
@@ -20,7 +23,18 @@ from dgn_engine.experiments.report.formatting import (
 
 _WORDS = {"held": "held", "not held": "failed"}
 _NUMBERS = frozenset(
-    ("measured", "printed", "difference", "n", "epochs", "time", "value", "95 % interval")
+    (
+        "measured",
+        "printed",
+        "difference",
+        "p (Welch)",
+        "n",
+        "epochs",
+        "time",
+        "value",
+        "95 % interval",
+        "p",
+    )
 )
 
 
@@ -59,12 +73,15 @@ def _rows(document: Document) -> Iterator[str]:
     rows = [row_cells(document, row) for row in document.rows]
     yield f"<h2>{rows_title(document)}</h2>"
     yield from _table(ROW_HEADS, rows)
-    yield "<p class=note>Mean ± half-width of the 95 % interval over n seeds (Student’s t).</p>"
+    yield f"<p class=note>{escape(ROW_NOTE)}</p>"
+    if any(row.printed is not None for row in document.rows):
+        yield f"<p class=note>{escape(PRINTED_NOTE)}</p>"
 
 
 def _claims(document: Document) -> Iterator[str]:
     yield "<h2>Claims</h2>"
     yield from _table(CLAIM_HEADS, [claim_cells(claim) for claim in document.claims])
+    yield f"<p class=note>{escape(CLAIM_NOTE)}</p>"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -79,7 +96,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 def _cell(tag: str, head: str, text: str) -> str:
     kind = "number" if head in _NUMBERS else ""
-    if tag == "td" and head == "verdict":
+    if tag == "td" and head in ("verdict", "after Holm"):
         kind = f"verdict {_WORDS.get(text, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
     return f"<{tag}{attribute}>{escape(text)}</{tag}>"

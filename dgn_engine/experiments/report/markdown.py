@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import (
     CLAIM_HEADS,
+    CLAIM_NOTE,
+    PRINTED_NOTE,
     ROW_HEADS,
+    ROW_NOTE,
     claim_cells,
     duration,
     facts,
@@ -32,10 +35,14 @@ def _lines(document: Document) -> Iterator[str]:
         yield f"\n## {rows_title(document)}\n"
         rows = [row_cells(document, row) for row in document.rows]
         yield from _table(*table(ROW_HEADS, rows))
+        yield f"\n{ROW_NOTE}"
+        if any(row.printed is not None for row in document.rows):
+            yield PRINTED_NOTE
     if document.claims:
         yield "\n## Claims\n"
         claims = [claim_cells(claim) for claim in document.claims]
         yield from _table(*table(CLAIM_HEADS, claims))
+        yield f"\n{CLAIM_NOTE}"
     for figure in document.figures:
         yield f"\n![{_cell(figure.title)}]({FIGURES}/{figure.name}.svg)"
     yield from _list("Remarks", document.remarks)

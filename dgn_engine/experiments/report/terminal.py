@@ -12,12 +12,12 @@ from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.result_layout import REPORT
 
-_HEADS = ("", "measured", "printed", "difference", "n", "epochs", "time")
+_HEADS = ("", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "time")
 _STYLES = {"held": "green", "not held": "red"}
 
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
-    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 160)
+    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 180)
     for sentence in document.answer:
         console.print(sentence, markup=False, soft_wrap=True)
     if document.rows:
@@ -27,12 +27,24 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
             table.add_row(*cells)
         console.print(table)
     if document.claims:
-        table = _table("claim", "statistic", "value", "95 % interval", "n", "verdict")
+        table = _table(
+            "claim",
+            "statistic",
+            "value",
+            "95 % interval",
+            "n",
+            "p",
+            "verdict",
+            "after Holm",
+            "power",
+        )
         for claim in document.claims:
             style = _STYLES.get(claim.verdict, "dim")
             table.add_row(
                 f"{claim.id}: {claim.statement}", claim.statistic, formatting.number(claim.value),
-                formatting.interval(claim), str(claim.n), f"[{style}]{claim.verdict}[/{style}]",
+                formatting.interval(claim), formatting.replicates(claim.n, claim.of),
+                formatting.chance(claim.p), f"[{style}]{claim.verdict}[/{style}]",
+                formatting.after_holm(claim), formatting.power(claim),
             )  # fmt: skip
         console.print(table)
     if document.answer:  # how it came about is part of it
@@ -48,15 +60,15 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
 def _cells(row: ReportRow) -> tuple[str, ...]:
     return (
         row.label, formatting.measured(row), formatting.printed(row.printed, row.unit),
-        formatting.number(row.difference, row.unit, signed=True), str(len(row.values)),
-        formatting.epochs(row.epochs),
+        formatting.number(row.difference, row.unit, signed=True), formatting.chance(row.welch_p),
+        formatting.replicates(len(row.values), row.of), formatting.epochs(row.epochs),
         formatting.duration(row.seconds) if row.seconds else formatting.NOTHING,
     )  # fmt: skip
 
 
 def _table(*heads: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    words_ = ("", "claim", "statistic", "verdict")
+    words_ = ("", "claim", "statistic", "verdict", "after Holm", "power")
     for head in heads:
         table.add_column(head, justify="left" if head in words_ else "right", overflow="fold")
     return table

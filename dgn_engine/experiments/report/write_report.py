@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._claims import at_scale
+from dgn_engine.experiments._claims import at_scale, with_holm
 from dgn_engine.experiments.report.document import (
     Document,
     ReportRow,
@@ -22,7 +22,8 @@ from dgn_engine.experiments.report.document import (
     to_bytes,
 )
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
-from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.protocol.results import PRINTED_RUNS
+from dgn_engine.statistics import mean_and_half_width, welch_p
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import run_info
 from dgn_engine.sweep.schedule import UnitProgress
@@ -84,7 +85,7 @@ def write_report(
         machine=_machine(plan, task.folder, took),
         seconds=results.seconds,
         rows=tuple(_line(row) for row in found.rows),
-        claims=tuple(at_scale(task.request, claim) for claim in found.claims),
+        claims=with_holm([at_scale(task.request, claim) for claim in found.claims]),
         figures=found.figures,
         remarks=(
             *found.remarks,
@@ -166,13 +167,17 @@ def _line(row: Row) -> ReportRow:
     """Add mean and interval of the values that are there."""
     values = tuple(value for value in row.values if math.isfinite(value))
     mean, half = mean_and_half_width(values)
-    difference = math.nan if row.printed is None else mean - row.printed.value
+    difference, p, printed = math.nan, math.nan, row.printed
+    if printed is not None:
+        difference = mean - printed.value
+        p = welch_p(values, printed.value, printed.spread, PRINTED_RUNS)
     few = (
         f"{len(values)} of {len(row.values)} have a value" if len(values) < len(row.values) else ""
     )
     return ReportRow(
         row.label, values, mean, half, row.printed, difference,
         row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
+        row.of, p,
     )  # fmt: skip
 
 

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from scipy.stats import spearmanr, ttest_1samp, ttest_ind
+from scipy.stats import spearmanr, ttest_1samp, ttest_ind, ttest_ind_from_stats
 
 from dgn_engine.experiments import Request
 from dgn_engine.experiments._claims import (
     UNMEASURED,
     ClaimTest,
+    Sample,
     above,
     at_most,
     at_scale,
     below,
     judge,
     means,
+    with_holm,
     within,
 )
-from dgn_engine.protocol.results import Claim
+from dgn_engine.experiments.report.formatting import LEVEL, after_holm
+from dgn_engine.protocol.results import PRINTED_RUNS, Claim, Printed
 from dgn_engine.statistics import (
     PERCENT,
     POSITIVE,
     SHARE,
     difference,
+    holm,
     interval,
     mean_and_half_width,
+    mean_test,
     rank_correlation,
+    welch_p,
 )
 
 CLAIM = ("npf-1", "FR below DL and ReLU")
@@ -89,7 +96,97 @@ def test_a_perfect_order_counts_as_half_a_step_from_one() -> None:
     mean, low, high = interval((1.0, 1.0, 0.6), rank_correlation(6))
     assert (mean, low, high) == pytest.approx(interval((nearly, nearly, 0.6), rank_correlation(6)))
     assert low < mean < high < 1
-    assert interval((1.0, 1.0, 1.0), rank_correlation(6)) == (1.0, 1.0, 1.0)
+
+
+def test_equal_steps_of_a_ladder_spread_by_less_than_a_step_not_by_nothing() -> None:
+    step = rank_correlation(6).grain
+    for end in (1.0, -1.0):
+        inward = end - math.copysign(step, end)
+        three = interval((end, end, end), rank_correlation(6))
+        assert three == pytest.approx(interval((end, end, inward), rank_correlation(6)))
+        assert three[1] < three[2]
+    assert judged(above((1.0, 1.0, 1.0), bounds=rank_correlation(6))).verdict == "held"
+
+
+def test_what_does_not_vary_at_all_decides_nothing() -> None:
+    """Three ties on a coarse test set are no evidence of a difference of exactly zero."""
+    claim = judged(within((0.0, 0.0, 0.0), 1.0))
+    assert (claim.verdict, claim.low, claim.high) == ("not decided", 0.0, 0.0)
+    assert math.isnan(claim.p)
+    one_image = Sample((0.0, 0.0, 0.0), test_variance=(100 / 360) ** 2)
+    known = judged(within(one_image, 1.0))
+    assert known.verdict == "held"
+    assert known.high == pytest.approx(1.959964 * 100 / 360)
+
+
+def test_the_test_sets_variance_does_not_shrink_with_more_seeds() -> None:
+    draw = np.random.default_rng(0)
+    for n in (3, 30, 300):
+        values = tuple(draw.normal(0.0, 0.1, n))
+        low, high = mean_test(values, test_variance=0.25).interval()
+        assert (high - low) / 2 > 1.95 * 0.5
+    alone = mean_test((1.0, 2.0, 4.0))
+    assert mean_test((1.0, 2.0, 4.0), test_variance=0.0) == alone
+    both = mean_test((1.0, 2.0, 4.0), test_variance=alone.error**2)
+    assert both.error == pytest.approx(alone.error * math.sqrt(2))
+    assert both.freedom == pytest.approx(2 * 4), "Satterthwaite: 2 degrees, half of the variance"
+
+
+def test_p_is_that_of_scipys_one_sided_tests() -> None:
+    values = (0.4, 1.1, 0.2, 0.9)
+    over = ttest_1samp(values, 0.25, alternative="greater").pvalue
+    under = ttest_1samp(values, 0.25, alternative="less").pvalue
+    assert mean_test(values).p_above(0.25) == pytest.approx(over)
+    assert mean_test(values).p_below(0.25) == pytest.approx(under)
+    assert judged(above(values, 0.25)).p == pytest.approx(over)
+    assert judged(below(values, 0.25)).p == pytest.approx(over), "it speaks for 'not held'"
+    lower, upper = (
+        ttest_1samp(values, end, alternative=side).pvalue
+        for end, side in ((-1.0, "greater"), (2.0, "less"))
+    )
+    assert judged(within(values, 1.5, around=0.5)).p == pytest.approx(max(lower, upper))
+
+
+@pytest.mark.parametrize("values", [CLEAR, UNCLEAR, (3.0, 3.2, 3.1, 2.9)])
+@pytest.mark.parametrize(
+    "test", [lambda v: above(v, 0.2), lambda v: below(v, 2.0), lambda v: within(v, 1.5)]
+)
+def test_a_verdict_is_reached_exactly_where_p_is_at_most_a_fortieth(
+    values: tuple[float, ...], test: Callable[[tuple[float, ...]], ClaimTest]
+) -> None:
+    claim = judged(test(values))
+    assert (claim.verdict != "not decided") == (claim.p <= LEVEL)
+
+
+def test_holm_is_the_step_down_procedure() -> None:
+    chances = (0.01, 0.04, math.nan, 0.03, 0.005)
+    assert holm(chances) == pytest.approx([0.03, 0.06, math.nan, 0.06, 0.02], nan_ok=True)
+    assert holm(()) == []
+
+
+def test_holm_keeps_the_chance_of_any_false_verdict() -> None:
+    """Twenty claims that are all exactly at their boundary: raw ones err often, Holm's rarely."""
+    draw = np.random.default_rng(7)
+    raw = adjusted = 0
+    for _ in range(400):
+        claims = [judged(above(tuple(draw.normal(0.0, 1.0, 5)))) for _ in range(20)]
+        raw += any(claim.verdict == "held" for claim in claims)
+        kept = with_holm(claims)
+        adjusted += any(after_holm(claim) == "held" for claim in kept)
+    assert raw > 100
+    assert adjusted <= 400 * 0.05
+
+
+def test_welchs_test_against_a_printed_number_is_scipys() -> None:
+    printed = Printed(96.02, 0.13)
+    assert printed.spread == pytest.approx(0.13 * math.sqrt(5 / 4))
+    ours = (95.6, 95.5, 95.7, 95.4, 95.8)
+    twin = ttest_ind_from_stats(
+        np.mean(ours), np.std(ours, ddof=1), 5, 96.02, printed.spread, 5, equal_var=False
+    )
+    assert welch_p(ours, 96.02, printed.spread, PRINTED_RUNS) == pytest.approx(twin.pvalue)
+    assert math.isnan(welch_p((95.6,), 96.02, printed.spread, 5))
+    assert math.isnan(welch_p(ours, 96.02, Printed(94.1).spread, 5)), "no ± is printed"
 
 
 def test_a_value_at_or_beyond_a_bound_without_steps_has_no_interval() -> None:

@@ -64,11 +64,11 @@ def test_epochs_are_short_and_nothing_where_nothing_is_trained() -> None:
 
 def test_cells_of_a_row() -> None:
     assert formatting.row_cells(result(), ROW) == (
-        "DL", "97.50 ± 6.35 %", "98.22 ± 0.05", "−0.72", "2", "40", "quick", "as-published",
-        "83 s", "so",
+        "DL", "97.50 ± 6.35 %", "98.22 ± 0.05", "−0.72", "0.012", "2 seeds", "40", "quick",
+        "as-published", "83 s", "so",
     )  # fmt: skip
     assert formatting.row_cells(result(scale="full", protocol="as-in-code"), BARE) == (
-        "ν | of H", "1,234", "–", "–", "1", "–", "full", "as-in-code", "–", "",
+        "ν | of H", "1,234", "–", "–", "–", "1 seed", "–", "full", "as-in-code", "–", "",
     )  # fmt: skip
     above = replace(ROW, difference=0.5, printed=Printed(3.0))
     assert formatting.row_cells(result(), above)[2:4] == ("3.00", "+0.50")
@@ -77,7 +77,8 @@ def test_cells_of_a_row() -> None:
 
 def test_cells_of_a_claim() -> None:
     assert formatting.claim_cells(CLAIM) == (
-        "npf-1: FR below DL", "DL − FR; above 0", "2.27", "[2.03, 2.51]", "5", "held", "well",
+        "npf-1: FR below DL", "DL − FR; above 0", "2.27", "[2.03, 2.51]", "5 seeds", "< 0.001",
+        "held", "held", "62 %; 8 seeds would do", "well; power from the spread of the printed ±",
     )  # fmt: skip
     assert [formatting.claim_cells(claim)[3] for claim in (EXACT, OPEN)] == ["exact", "–"]
     half = replace(CLAIM, high=math.nan), replace(CLAIM, low=math.inf)
@@ -128,20 +129,29 @@ def test_markdown_holds_every_part_in_its_order() -> None:
         "",
         "## Measured beside printed",
         "",
-        "|  | measured | printed | difference | n | epochs | scale | protocol | time | remark |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| DL | 97.50 ± 6.35 % | 98.22 ± 0.05 | −0.72 | 2 | 40 | quick | as-published | 83 s "
-        "| so |",
-        "| ν \\| of H | 1,234 | – | – | 1 | – | quick | as-published | – |  |",
+        "|  | measured | printed | difference | p (Welch) | n | epochs | scale | protocol | time "
+        "| remark |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| DL | 97.50 ± 6.35 % | 98.22 ± 0.05 | −0.72 | 0.012 | 2 seeds | 40 | quick "
+        "| as-published | 83 s | so |",
+        "| ν \\| of H | 1,234 | – | – | – | 1 seed | – | quick | as-published | – |  |",
+        "",
+        formatting.ROW_NOTE,
+        formatting.PRINTED_NOTE,
         "",
         "## Claims",
         "",
-        "| claim | statistic | value | 95 % interval | n | verdict | remark |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        "| npf-1: FR below DL | DL − FR; above 0 | 2.27 | [2.03, 2.51] | 5 | held | well |",
-        "| ws-3: no fit | floor; at most 1e-05 | 0 | exact | 3 | held |  |",
-        "| npf-3: rise | FLNPF-6 | – | – | 0 | not decided |  |",
-        "| dgn-1: near | distance | 0.2 | [0.1, 0.3] | 5 | not held |  |",
+        "| claim | statistic | value | 95 % interval | n | p | verdict | after Holm | power "
+        "| remark |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| npf-1: FR below DL | DL − FR; above 0 | 2.27 | [2.03, 2.51] | 5 seeds | < 0.001 | held "
+        "| held | 62 %; 8 seeds would do | well; power from the spread of the printed ± |",
+        "| ws-3: no fit | floor; at most 1e-05 | 0 | exact | 3 seeds | – | held | held | – |  |",
+        "| npf-3: rise | FLNPF-6 | – | – | 0 seeds | – | not decided | – | – |  |",
+        "| dgn-1: near | distance | 0.2 | [0.1, 0.3] | 5 seeds | 0.02 | not held | not decided "
+        "| – |  |",
+        "",
+        formatting.CLAIM_NOTE,
         "",
         "![A \\| curve](figures/curve.svg)",
         "",
@@ -207,14 +217,15 @@ def test_a_terminal_shows_rows_claims_and_what_failed() -> None:
     print_document(result(), Path("/there"), stream)
     lines = [" ".join(line.split()) for line in stream.getvalue().splitlines()]
     assert lines == [
-        "measured printed difference n epochs time",
-        "DL 97.50 ± 6.35 98.22 ± 0.05 −0.72 2 40 83 s",
-        "ν | of H 1,234 – – 1 – –",
-        "claim statistic value 95 % interval n verdict",
-        "npf-1: FR below DL DL − FR; above 0 2.27 [2.03, 2.51] 5 held",
-        "ws-3: no fit floor; at most 1e-05 0 exact 3 held",
-        "npf-3: rise FLNPF-6 – – 0 not decided",
-        "dgn-1: near distance 0.2 [0.1, 0.3] 5 not held",
+        "measured printed difference p (Welch) n epochs time",
+        "DL 97.50 ± 6.35 98.22 ± 0.05 −0.72 0.012 2 seeds 40 83 s",
+        "ν | of H 1,234 – – – 1 seed – –",
+        "claim statistic value 95 % interval n p verdict after Holm power",
+        "npf-1: FR below DL DL − FR; above 0 2.27 [2.03, 2.51] 5 seeds < 0.001 held held "
+        "62 %; 8 seeds would do",
+        "ws-3: no fit floor; at most 1e-05 0 exact 3 seeds – held held –",
+        "npf-3: rise FLNPF-6 – – 0 seeds – not decided – –",
+        "dgn-1: near distance 0.2 [0.1, 0.3] 5 seeds 0.02 not held not decided –",
         "b failed: last <line>",
         "done: /there/report.html",
     ]
@@ -228,7 +239,7 @@ def test_a_table_on_a_terminal_has_words_at_the_left_and_signed_numbers_at_the_r
     stream = io.StringIO()
     print_document(result(rows=rows, claims=(), units=()), Path("/there"), stream)
     heads, first, second, _ = stream.getvalue().splitlines()
-    assert second.startswith("x" * 90), "in one line: 160 letters are there for a file"
+    assert second.startswith("x" * 90), "in one line: 180 letters are there for a file"
     assert first.startswith("DL" + " " * 88)
     assert "+0.50" in first
     for head, cell in (("measured", "97.50 ± 6.35"), ("printed", "98.22 ± 0.05"), ("time", "83 s")):

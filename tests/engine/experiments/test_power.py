@@ -1,0 +1,92 @@
+"""The power of a claim, beside simulations of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dgn_engine.experiments._claims import ClaimTest, Sample, above, below, judge, within
+from dgn_engine.experiments._power import GOAL, MOST, Design, enough, power
+from dgn_engine.statistics import PERCENT
+
+Test = Callable[[Sample], ClaimTest]
+DRAWS = 600
+
+
+def simulated(design: Design, n: int, test: Test) -> float:
+    """How often it is held: seeds around the truth, all moved alike by the finite test set."""
+    draw = np.random.default_rng(11)
+    held = 0
+    for _ in range(DRAWS):
+        shift = draw.normal(0.0, math.sqrt(design.test_variance))
+        values = draw.normal(design.expected + shift, design.spread, n)
+        held += test(Sample(tuple(values), test_variance=design.test_variance)).verdict == "held"
+    return held / DRAWS
+
+
+@pytest.mark.parametrize("n", [3, 5, 12])
+@pytest.mark.parametrize(
+    ("design", "test"),
+    [
+        (Design(1.0, 0.8, "made up"), lambda s: above(s)),
+        (Design(1.0, 0.4, "made up", 0.16), lambda s: above(s)),
+        (Design(-0.5, 0.3, "made up"), lambda s: below(s, 0.1)),
+        (Design(0.1, 0.5, "made up", 0.04), lambda s: within(s, 1.0)),
+        (Design(0.8, 0.2, "made up"), lambda s: within(s, 0.5, around=0.7)),
+    ],
+)
+def test_the_power_is_that_of_a_simulation(design: Design, test: Test, n: int) -> None:
+    region = test(Sample((1.0, 2.0))).region
+    found = simulated(design, n, test)
+    error = math.sqrt(max(found * (1 - found), 0.01) / DRAWS)
+    assert power(design, n, region) == pytest.approx(found, abs=3.5 * error)
+
+
+@pytest.mark.parametrize("n", [3, 5, 20])
+@pytest.mark.parametrize(("spread", "shared"), [(1.0, 0.0), (1.0, 0.2), (0.05, 0.5)])
+@pytest.mark.parametrize(
+    ("test", "boundary"),
+    [(lambda s: above(s), 0.0), (lambda s: below(s), 0.0), (lambda s: within(s, 2.0), 2.0)],
+)
+def test_a_claim_that_is_just_false_is_held_in_a_fortieth_of_the_draws_at_most(
+    test: Test, boundary: float, spread: float, shared: float, n: int
+) -> None:
+    null = Design(boundary, spread, "null", shared)
+    assert simulated(null, n, test) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / DRAWS)
+    assert power(null, n, test(Sample((1.0, 2.0))).region) <= 0.026 + (0.01 if shared else 0)
+
+
+def test_enough_is_the_least_number_with_the_wanted_power() -> None:
+    design, region = Design(0.5, 1.0, "made up"), (0.0, math.inf)
+    n = enough(design, region)
+    assert power(design, n, region) >= GOAL > power(design, n - 1, region)
+
+
+def test_where_the_test_set_is_too_small_no_number_of_seeds_is_enough() -> None:
+    design = Design(0.5, 0.1, "made up", test_variance=1.0)
+    assert enough(design, (0.0, math.inf)) == 0
+    assert power(design, MOST, (0.0, math.inf)) < 0.2
+
+
+def test_two_replicates_have_no_power() -> None:
+    assert power(Design(100.0, 0.1, "made up"), 2, (0.0, math.inf)) == 0.0
+
+
+def test_a_bounded_statistic_has_its_power_on_the_scale_of_its_test() -> None:
+    design, draw = Design(98.0, 0.5, "made up"), np.random.default_rng(3)
+    test = above((97.0, 97.1), 97.0, PERCENT)
+    places = draw.normal(math.log(98 / 2), 0.5 * (1 / 98 + 1 / 2), (DRAWS, 5))
+    percents = 100 / (1 + np.exp(-places))
+    held = np.mean([above(tuple(v), 97.0, PERCENT).verdict == "held" for v in percents])
+    assert power(design, 5, test.region, PERCENT) == pytest.approx(held, abs=0.06)
+
+
+def test_a_judged_claim_carries_its_power_and_where_the_spread_is_from() -> None:
+    design = Design(0.5, 1.0, "printed ± of both columns")
+    claim = judge("npf-1", "difference", above((0.4, 0.6, 0.5)), design=design)
+    assert claim.power == power(design, 3, (0.0, math.inf)) < GOAL
+    assert claim.enough == enough(design, (0.0, math.inf))
+    assert claim.power_from == "printed ± of both columns"
