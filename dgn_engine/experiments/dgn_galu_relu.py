@@ -93,7 +93,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 EXPERIMENT = Experiment(
     title="GaLU and ReLU on correlated inputs",
-    paper="[DGN] §4",
+    paper="[DGN] §2",
     about="Spectrum at the start and convergence, by depth.",
     plan=plan,
     findings=findings,

@@ -33,6 +33,7 @@ TABLE = {
     "soft-ReLU": Row("aside", own=True, soft=True),
     "DLN": Row("aside", own=True, open=True),
     "FR-II": Row("redraw"),
+    "FR-II-soft": Row("redraw", soft=True),
     "FR-DI": Row("share"),
     "FL": Row("keep", learnt_in="ReLU"),
     "DL": Row("keep", soft=True, trains_feature=True),

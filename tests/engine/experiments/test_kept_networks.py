@@ -38,7 +38,7 @@ TEN = DataConfig(train_limit=80, test_limit=20)
 PAIR = replace(TEN, binary=(4, 7))
 RUNS = {  # regime, data, network, other settings of the gates
     "relu": ("ReLU", PAIR, FC),
-    "frozen": ("FR-II", PAIR, FC),
+    "frozen": ("FR-II-soft", PAIR, FC),
     "soft": ("DL", PAIR, FC),
     "dl": ("DL", TEN, FC),
     "ten": ("ReLU", TEN, NetConfig("fc", (("width", 7), ("depth", 5)))),
@@ -126,6 +126,15 @@ def gradients_of(folder: Path, epoch: int, x: np.ndarray, wanted: str) -> tuple[
     return torch.func.jacrev(logits, argnums=tuple(range(len(weights))))(*weights)
 
 
+def soft_gates(folder: Path, epoch: int, x: np.ndarray) -> list[np.ndarray]:
+    gates, seen = [], x
+    for weights in kept_weights(folder, epoch, "feature")[:-1]:
+        q = seen @ weights.T
+        gates.append(1 / (1 + np.exp(-8 * q)))
+        seen = np.maximum(q, 0)
+    return gates
+
+
 def soft_kernel(folder: Path, epoch: int, x: np.ndarray, part: str) -> np.ndarray:
     """The mean over the logits of J Jᵀ over the value or the feature weights."""
     jacobians = gradients_of(folder, epoch, x, part)
@@ -185,26 +194,24 @@ def test_nu_of_a_relu_network(folders: dict[str, Path], monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("name", ["frozen", "soft"])
-def test_nu_of_frozen_and_of_adaptive_gates(
+def test_nu_of_four_kernels_under_frozen_and_under_adaptive_soft_gates(
     name: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dgn_adaptable_gates, "PER_CLASS", 4)
-    found = dgn_adaptable_gates.nu_of_stages(needs(folders[name]))
+    found = dgn_adaptable_gates.nus_of_stages(needs(folders[name]))
     x, y = first_examples(PAIR, 4)
-    assert found["epochs"] == [0, 2]
+    assert found.pop("epochs") == [0, 2]
+    assert list(found) == ["K^V", "K^F", "K", "H"]
     for place, epoch in enumerate((0, 2)):
-        if name == "frozen":
-            gates = relu_gates(kept_weights(folders[name], epoch, "feature"), x)
-            kernel = tangent_kernel(kept_weights(folders[name], epoch), gates, x)
-        else:
-            kernel = soft_kernel(folders[name], epoch, x, "value") + soft_kernel(
-                folders[name], epoch, x, "feature"
-            )
-        nu, rank, outside = nu_of(kernel, y)
-        assert found["nu"][place] == pytest.approx(nu, rel=1e-6)
-        assert found["rank"][place] == rank
-        assert found["outside"][place] == pytest.approx(outside, abs=1e-9)
-        assert 0 < found["cutoff"][place] < 1e-9
+        parts = [soft_kernel(folders[name], epoch, x, part) for part in ("value", "feature")]
+        paths = path_kernel(soft_gates(folders[name], epoch, x), x)
+        kernels = (*parts, sum(parts), paths)
+        for kernel, seen in zip(kernels, found.values(), strict=True):
+            nu, rank, outside = nu_of(kernel, y)
+            assert seen["nu"][place] == pytest.approx(nu, rel=1e-6)
+            assert seen["rank"][place] == rank
+            assert seen["outside"][place] == pytest.approx(outside, abs=1e-9)
+            assert 0 < seen["cutoff"][place] < 1e-9
 
 
 def test_traces_and_norms_of_both_kernels(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import pytest
@@ -86,37 +86,74 @@ def test_composite_hidden_outputs(request_: Request, seeds: int, config: RunConf
     assert units("composite-hidden-outputs", request_) == expected
 
 
+SOFT_KINDS = ("FR-II", "FR-II-soft", "FL", "DL", "soft-ReLU")
+
+
 @pytest.mark.parametrize(
     ("request_", "seeds", "config", "kept"),
     [
-        (QUICK, 3, run(pair("digits"), fc(50, 5), 60, **RMS), range(0, 61, 6)),
-        (FULL, 5, run(pair("mnist"), fc(100, 5), 50, **RMS), range(0, 51, 5)),
+        (QUICK, 5, run(pair("digits"), fc(50, 5), 60, **RMS), range(0, 61, 6)),
+        (FULL, 10, run(pair("mnist"), fc(100, 5), 50, **RMS), range(0, 51, 5)),
         (Request(epochs=3, seeds=1), 1, run(pair("digits"), fc(50, 5), 3, **RMS), range(4)),
     ],
 )
 def test_dgn_adaptable_gates(request_: Request, seeds: int, config: RunConfig, kept: range) -> None:
     watched = replace(config, training=replace(config.training, keep_epochs=tuple(kept)))
-    function = "dgn_engine.experiments.dgn_adaptable_gates:nu_of_stages"
+    function = "dgn_engine.experiments.dgn_adaptable_gates:nus_of_stages"
     expected: list[Unit] = []
     for s in range(seeds):
         expected += [
             unit(config, "ReLU", "ReLU", s, best=True),
-            unit(watched, "FR-II", "FR-II", s),
+            unit(config, "FR-II", "FR-II", s),
+            unit(watched, "FR-II-soft", "FR-II-soft", s),
+            unit(config, "FL", "FL", s, (f"ReLU-s{s}", BEST)),
             unit(watched, "DL", "DL", s),
             unit(config, "soft-ReLU", "soft-ReLU", s),
             unit(config, "gates-only", "gates-only", s),
-            unit(config, "FL", "FL", s, (f"ReLU-s{s}", BEST)),
-            Calculation(f"nu-FR-II-s{s}", function, {}, (f"FR-II-s{s}",)),
-            Calculation(f"nu-DL-s{s}", function, {}, (f"DL-s{s}",)),
+            Calculation(f"grams-FR-II-soft-s{s}", function, {}, (f"FR-II-soft-s{s}",)),
+            Calculation(f"grams-DL-s{s}", function, {}, (f"DL-s{s}",)),
         ]
     assert units("dgn-adaptable-gates", request_) == expected
 
 
 @pytest.mark.parametrize(
+    ("request_", "seeds", "rows"),
+    [
+        (
+            QUICK, 3,
+            {
+                "dense": run("digits", fc(64, 5), 30, step=1e-3),
+                "conv": run("digits", NetConfig("cnn4", (("channels", 8),)), 20, step=3e-3),
+            },
+        ),
+        (
+            FULL, 5,
+            {
+                "dense": run("cifar10", fc(256, 5), 50),
+                "conv": run("cifar10", NetConfig("cnn4", (("channels", 32),)), 50),
+            },
+        ),
+        (Request(scale="full", only="dense"), 5, {"dense": run("cifar10", fc(256, 5), 50)}),
+        (Request(only="nothing"), 3, {}),
+    ],
+)  # fmt: skip
+def test_dgn_cifar10(request_: Request, seeds: int, rows: dict[str, RunConfig]) -> None:
+    expected = []
+    for s, (row, config) in product(range(seeds), rows.items()):
+        gates = (f"{row}-ReLU-s{s}", BEST)
+        expected.append(unit(config, f"{row}-ReLU", "ReLU", s, best=True))
+        expected += [
+            unit(config, f"{row}-{kind}", kind, s, gates if kind == "FL" else None)
+            for kind in SOFT_KINDS
+        ]
+    assert units("dgn-cifar10", request_) == expected
+
+
+@pytest.mark.parametrize(
     ("request_", "seeds", "config"),
     [
-        (QUICK, 3, run("digits", fc(64, 5), 40)),
-        (FULL, 5, run("mnist", fc(128, 5), 50)),
+        (QUICK, 3, run("digits", fc(64, 5), 40, optimiser="rmsprop", step=1e-3, batch=64)),
+        (FULL, 5, run("mnist", fc(128, 5), 50, optimiser="rmsprop", step=1e-4, batch=64)),
     ],
 )
 def test_dgn_gates_only(request_: Request, seeds: int, config: RunConfig) -> None:
@@ -308,8 +345,8 @@ def test_kernel_ridge(
 
 
 TRAINED = [
-    "composite-davidnet", "composite-hidden-outputs", "dgn-adaptable-gates", "dgn-gates-only",
-    "dgn-random-mnist", "duality-48", "duality-linear-features", "duality-noise",
+    "composite-davidnet", "composite-hidden-outputs", "dgn-adaptable-gates", "dgn-cifar10",
+    "dgn-gates-only", "dgn-random-mnist", "duality-48", "duality-linear-features", "duality-noise",
     "duality-tiling", "kernel-ridge", "npf-kernels", "npf-nu", "npf-stages", "npf-table2",
     "workshop-table4",
 ]  # fmt: skip

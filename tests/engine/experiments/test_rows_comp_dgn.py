@@ -9,6 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dgn_engine.experiments import Request
+from tests.engine.experiments.adaptation import COMPARED, KINDS
 from tests.engine.experiments.made_up import (
     FULL,
     QUICK,
@@ -101,14 +103,49 @@ def test_dgn_gates_only() -> None:
     found = read("dgn-gates-only", QUICK, runs)
     assert rows(found) == [cell_row(runs, cell, label) for cell, label in cells.items()]
     assert claims(found) == [
-        claim("dgn-7", "gates alone − chance; above 0", percents(runs, "gates-only") - 10)
-    ]
+        claim(
+            "dgn-7", "gates alone − half way from 10 % to soft-GaLU; above 0",
+            percents(runs, "gates-only") - (10 + percents(runs, "DL")) / 2,
+        )
+    ]  # fmt: skip
     assert figures(found) == [
         (
             "learning", "What learns", "epoch", "test accuracy (%)", False, False,
             [accuracy_curve(label, runs, cell) for cell, label in cells.items()],
         )
     ]  # fmt: skip
+
+
+def test_dgn_cifar10_compares_gates_that_adapt_and_that_were_learnt_with_frozen_ones() -> None:
+    runs = made_runs(f"{row}-{regime}" for regime in KINDS.values() for row in ("dense", "conv"))
+    found = read("dgn-cifar10", QUICK, runs)
+    named = {"dense": "dense", "conv": "convolutional"}
+    assert rows(found) == [
+        cell_row(runs, f"{row}-{regime}", f"{words}: {label}")
+        for row, words in named.items()
+        for label, regime in KINDS.items()
+    ]
+    assert claims(found) == [
+        claim(
+            "dgn-5", f"{words}: {one} − {other}; above 0",
+            percents(runs, f"{row}-{KINDS[one]}") - percents(runs, f"{row}-{KINDS[other]}"),
+        )
+        for row, words in named.items()
+        for one, other in COMPARED
+    ]  # fmt: skip
+    assert figures(found) == [
+        (
+            f"learning-{row}", f"{words} networks", "epoch", "test accuracy (%)", False, False,
+            [accuracy_curve(label, runs, f"{row}-{regime}") for label, regime in KINDS.items()],
+        )
+        for row, words in named.items()
+    ]  # fmt: skip
+
+
+def test_dgn_cifar10_reads_the_row_that_was_asked_for() -> None:
+    runs = made_runs(f"conv-{regime}" for regime in KINDS.values())
+    found = read("dgn-cifar10", Request(only="conv"), runs)
+    assert {one.label.split(": ")[0] for one in found.rows} == {"convolutional"}
 
 
 def test_dgn_hard_data() -> None:

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tests.engine.experiments.adaptation import COMPARED, KINDS
 from tests.engine.experiments.made_up import (
     FULL,
     QUICK,
@@ -113,56 +114,68 @@ def test_npf_kernels() -> None:
 
 
 def test_dgn_adaptable_gates() -> None:
-    labels = {
-        "GaLU, frozen gates": "FR-II", "GaLU, learnt gates": "FL", "soft-GaLU": "DL",
-        "soft-ReLU": "soft-ReLU", "ReLU": "ReLU", "gates alone": "gates-only",
-    }  # fmt: skip
-    epochs = [0, 6, 12, 60]
+    epochs, grams = [0, 6, 12, 60], ("K^V", "K^F", "K", "H")
     values = made(
-        ["nu-FR-II", "nu-DL"], 3, lambda n: {"epochs": epochs, "nu": n.some(4, 1),
-                                             "rank": n.some(4, 100), "outside": n.some(4)},
+        ["grams-FR-II-soft", "grams-DL"], 5,
+        lambda n: {"epochs": epochs} | {
+            g: {"nu": n.some(4, 1), "rank": n.some(4, 100), "outside": n.some(4)} for g in grams
+        },
     )  # fmt: skip
-    values["nu-DL-s1"][0]["rank"][2], values["nu-FR-II-s0"][0]["outside"][1] = 3.0, 0.9
-    values["nu-DL-s0"][0]["nu"][0] = 1e9  # at the start nothing is claimed
-    runs = made_runs(labels.values())
+    values["grams-DL-s1"][0]["K"]["rank"][2] = 3.0
+    values["grams-FR-II-soft-s0"][0]["K"]["outside"][1] = 0.9
+    values["grams-DL-s0"][0]["K"]["nu"][0] = 1e9  # at the start nothing is claimed
+    runs = made_runs((*KINDS.values(), "gates-only"), 5)
     found = read("dgn-adaptable-gates", QUICK, runs, values)
-    frozen, adaptive = (np.array(of(values, f"nu-{r}", "nu", 3)) for r in ("FR-II", "DL"))
+
+    def nus(gram: str, regime: str) -> np.ndarray:
+        return np.array([one["nu"] for one in of(values, f"grams-{regime}", gram, 5)])
+
+    words = {"FR-II-soft": "frozen gates", "DL": "adaptive gates"}
     assert rows(found) == [
-        *(cell_row(runs, cell, label) for label, cell in labels.items()),
-        row(
-            "ν of K at the end, frozen gates", frozen[:, -1], epochs=60,
-            seconds=spent(values, "nu-FR-II", 3),
-        ),
-        row(
-            "ν of K at the end, adaptive gates", adaptive[:, -1], epochs=60,
-            seconds=spent(values, "nu-DL", 3),
+        *(cell_row(runs, cell, label, 5) for label, cell in KINDS.items()),
+        cell_row(runs, "gates-only", "gates alone", 5),
+        *(
+            row(
+                f"ν of {g} at the end, {words[r]}", nus(g, r)[:, -1], epochs=60,
+                seconds=spent(values, f"grams-{r}", 5),
+            )
+            for g in grams for r in words
         ),
     ]  # fmt: skip
     assert claims(found) == [
         *(
             claim(
-                "dgn-5", f"{label} − frozen gates; above 0",
-                percents(runs, labels[label]) - percents(runs, "FR-II"),
+                "dgn-5", f"{one} − {other}; above 0",
+                percents(runs, KINDS[one], 5) - percents(runs, KINDS[other], 5),
             )
-            for label in ("soft-GaLU", "soft-ReLU", "ReLU", "GaLU, learnt gates")
+            for one, other in COMPARED
+        ),
+        *(
+            claim(
+                "dgn-6",
+                f"{g}: log10 ν adaptive/frozen, mean over the kept epochs after the start; below 0",
+                np.log10(nus(g, "DL") / nus(g, "FR-II-soft"))[:, 1:].mean(axis=1),
+            )
+            for g in grams
         ),
         claim(
-            "dgn-6", "largest log10 ν adaptive/frozen after the start; below 0",
-            np.log10(adaptive[:, 1:] / frozen[:, 1:]).max(axis=1),
+            "dgn-7", "gates alone − half way from 50 % to soft-GaLU; above 0",
+            percents(runs, "gates-only", 5) - (50 + percents(runs, "DL", 5)) / 2,
         ),
     ]  # fmt: skip
+    names = {"K^V": "nu-value", "K^F": "nu-feature", "K": "nu", "H": "nu-paths"}
     assert figures(found) == [
         (
-            "nu", "ν of the tangent kernel", "epoch", "ν", False, True,
-            [curve("frozen gates", epochs, frozen), curve("adaptive gates", epochs, adaptive)],
+            names[g], f"ν of {g}, soft-GaLU", "epoch", "ν", False, True,
+            [curve(label, epochs, nus(g, r)) for r, label in words.items()],
         )
+        for g in grams
     ]  # fmt: skip
-    assert found.remarks == (
+    assert found.remarks[2] == (
         "Smallest numerical rank of K: 3 of 200 (or of all examples); at most 90.00% of the "
-        "targets' energy is left out of ν.",
+        "targets' energy is left out of ν."
     )
-    del values["nu-DL-s0"][0]["rank"]
-    assert read("dgn-adaptable-gates", QUICK, runs, values).remarks == ()
+    assert len(found.remarks) == 4
 
 
 def test_kernel_ridge() -> None:

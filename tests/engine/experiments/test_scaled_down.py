@@ -31,7 +31,16 @@ CNN_FOR_DENSE = (
         "dgn-frg-convergence": ("n = 100 instead of 200, width 200 instead of 500",),
         "dgn-frg-spectrum": ("n = 100 instead of 200",),
         "dgn-galu-relu": ("n = 50, width 100, 200 steps instead of 200, 500, 1,000",),
-        "dgn-gates-only": (f"{DIGITS}MNIST", "64 units a layer instead of 128"),
+        "dgn-cifar10": (
+            f"{DIGITS}CIFAR-10",
+            "dense: 64 units a layer instead of 256; convolutional: 8 channels instead of 32",
+            "Adam's step is 1e-3 (dense) and 3e-3 (convolutional) instead of 3e-4",
+        ),
+        "dgn-gates-only": (
+            f"{DIGITS}MNIST",
+            "64 units a layer instead of 128",
+            "RMSprop's step is 1e-3 instead of 1e-4",
+        ),
         "dgn-hard-data": ("width 32 instead of 128", "3,000 steps instead of 20,000"),
         "dgn-random-mnist": (f"{DIGITS}MNIST", "64 units a layer instead of 256"),
         "duality-48": (

@@ -29,7 +29,7 @@ def same(a, b):
     ("group", "names"),
     [
         ("One network", ["ReLU", "soft-ReLU", "DLN"]),
-        ("Fixed gates", ["FR-II", "FR-DI", "FL", "FRG"]),
+        ("Fixed gates", ["FR-II", "FR-DI", "FL", "FRG", "FR-II-soft"]),
         ("Learnt gates", ["DL", "gates-only"]),
         ("Linear features", ["DL-linear", "FL-linear", "FR-linear"]),
     ],
@@ -155,7 +155,7 @@ def test_a_swap_keeps_redraws_and_copies_what_the_theory_says(make_run, events, 
     [
         ("aside", ["ReLU", "soft-ReLU", "DLN", "FRG"]),
         ("keep", ["FL", "FL-linear", "DL", "DL-linear"]),
-        ("redraw", ["FR-II", "FR-linear"]),
+        ("redraw", ["FR-II", "FR-II-soft", "FR-linear"]),
         ("share-redrawn", ["FR-DI"]),
         ("redraw-both", ["gates-only"]),
     ],

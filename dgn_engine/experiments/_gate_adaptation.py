@@ -1,0 +1,79 @@
+"""Gates that adapt against gates that stay: the cells and claims of [DGN] §3, on any data set.
+
+'Adaptable' are the soft gates of soft-GaLU and soft-ReLU and the gates of ReLU, 'learnt' those
+that a trained ReLU network leaves behind, 'frozen' those of a network drawn at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dgn_engine.config import RunConfig
+from dgn_engine.experiments import Claim
+from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._configurations import with_training
+from dgn_engine.experiments._grid import Grid, TrainedCell, gaps, gate_source, training
+from dgn_engine.sweep.unit import Training
+
+FROZEN, SOFT_FROZEN = "GaLU, frozen gates", "soft-GaLU, frozen gates"
+LEARNT, ADAPTIVE = "GaLU, learnt gates", "soft-GaLU"
+REGIMES = {
+    FROZEN: "FR-II",
+    SOFT_FROZEN: "FR-II-soft",
+    LEARNT: "FL",
+    ADAPTIVE: "DL",
+    "soft-ReLU": "soft-ReLU",
+    "ReLU": "ReLU",
+}
+# What is compared with what. The last pair is ours: all but the training of the gates is alike.
+PAIRS = (
+    (ADAPTIVE, FROZEN),
+    ("soft-ReLU", FROZEN),
+    ("ReLU", FROZEN),
+    (LEARNT, FROZEN),
+    (ADAPTIVE, SOFT_FROZEN),
+)
+
+
+def six_regimes(
+    config: RunConfig, seed: int, prefix: str = "", kept: Mapping[str, tuple[int, ...]] = {}
+) -> Iterator[Training]:
+    """Yield a run of each regime; the learnt gates are those of the ReLU network at its best.
+
+    The cells are 'PREFIX-REGIME'. `kept`: regimes whose weights are kept at these epochs.
+    """
+
+    def cell(regime: str) -> str:
+        return f"{prefix}-{regime}" if prefix else regime
+
+    relu = gate_source(config, seed, cell("ReLU"))
+    yield relu
+    for regime in REGIMES.values():
+        if regime != "ReLU":
+            its = with_training(config, keep_epochs=kept.get(regime, ()))
+            yield training(its, regime, seed, cell(regime), gates_of=relu)
+
+
+def adaptation_cells(grid: Grid, prefix: str = "") -> dict[str, TrainedCell]:
+    """Read the cells of `six_regimes` by their labels."""
+    front = f"{prefix}-" if prefix else ""
+    return {label: grid.trained(f"{front}{regime}") for label, regime in REGIMES.items()}
+
+
+def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, prefix: str = "") -> Claim:
+    """Judge that gates which are trained alone, under frozen random values, learn.
+
+    'Learns' is: at least half of the way from chance to soft-GaLU, which trains both.
+    """
+    front = f"{prefix}: " if prefix else ""
+    chance = 100 / classes
+    further = [a - (chance + b) / 2 for a, b in zip(alone.best, both.best, strict=True)]
+    words = f"{front}gates alone − half way from {chance:g} % to {ADAPTIVE}"
+    return judge("dgn-7", words, above(further))
+
+
+def adaptation_claims(cells: Mapping[str, TrainedCell], prefix: str = "") -> Iterator[Claim]:
+    """Judge that adaptable gates are better than frozen ones, and learnt than unlearnt."""
+    front = f"{prefix}: " if prefix else ""
+    for one, other in PAIRS:
+        yield judge("dgn-5", f"{front}{one} − {other}", above(gaps(cells[one], cells[other])))
