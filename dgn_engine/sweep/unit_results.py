@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -20,12 +20,14 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.storage.runs.folder_layout import RUN
+from dgn_engine.storage.runs.run_answers import Mask, read_answers
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.calculation import is_calculated, read_result, seconds_taken
 from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
 
 FolderState = Literal["done", "diverged", "begun", "new"]
 UNSTARTABLE = "orphan.json"
+_SAME_SCORE = 1e-9  # between a logged accuracy and the share of right answers
 
 
 def state_of(unit: Unit, root: Path) -> FolderState:
@@ -93,11 +95,23 @@ def _diverged_at(folder: Path) -> int | None:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """Which test examples a run answered right at its best and at its last test score: (N,) bool.
+
+    Their means are the two scores.
+    """
+
+    best: Mask
+    last: Mask
+
+
+@dataclass(frozen=True)
 class TrainedRun:
     """A run that is over. Accuracies (0…1) are those of its last regime; NaN where none exists.
 
     `epochs`, `train`, `test`: the accuracies at each epoch's end, `train` over the last stretch
-    of training batches.
+    of training batches. `answers`: None where the folder does not hold those of both scores.
+    `test_examples`: 0 where that is not known.
     """
 
     path: Path
@@ -109,6 +123,8 @@ class TrainedRun:
     test: tuple[float, ...]
     seconds: float
     diverged_at: int | None
+    answers: Answers | None = field(default=None, compare=False)
+    test_examples: int = 0
 
     @property
     def train_accuracy(self) -> float:
@@ -171,7 +187,9 @@ def _read(path: Path) -> TrainedRun:
     started = reader.started
     steps = started.steps_per_epoch if started is not None else 1
     ends = [score for score in scores if score.step % steps == 0]
+    tested = {one.step: one.test_accuracy for one in scores if one.test_accuracy is not None}
     tests = [score.test_accuracy for score in scores if score.test_accuracy is not None]
+    examples = started.test_examples if started is not None else 0
     return TrainedRun(
         path=path,
         best=max(tests, default=math.nan),
@@ -182,7 +200,28 @@ def _read(path: Path) -> TrainedRun:
         test=tuple(_or_nan(score.test_accuracy) for score in ends),
         seconds=_seconds(reader),
         diverged_at=reader.diverged_at,
+        answers=_answers(path, tested, examples),
+        test_examples=examples,
     )
+
+
+def _answers(folder: Path, tested: Mapping[int, float], examples: int) -> Answers | None:
+    """Those of the best and of the last score; `tested`: accuracies by step.
+
+    None where they are not of this step, this score and so many examples: answers that could
+    belong to another score are worse than none.
+    """
+    found = read_answers(folder)
+    if not tested or found.examples != examples:
+        return None
+    at_best, at_last = max(tested, key=lambda step: tested[step]), max(tested)
+    best, last = found.best.get(at_best), found.last.get(at_last)
+    if best is None or last is None:
+        return None
+    for mask, score in ((best, tested[at_best]), (last, tested[at_last])):
+        if abs(float(mask.mean()) - score) > _SAME_SCORE:
+            return None
+    return Answers(best, last)
 
 
 def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:

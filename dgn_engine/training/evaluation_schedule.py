@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from torch import Tensor
+
 from dgn_engine.protocol.events import Event, Measured
 from dgn_engine.training.metrics import Score, TestPass
 from dgn_engine.training.trainer import Trainer
@@ -33,6 +35,7 @@ class EvaluationSchedule:
         self._pass: tuple[TestPass, Measured] | None = None
         self._cost = 0.0
         self._epoch = (0.0, 0)  # right answers and examples of the epoch that is under way
+        self.right: Tensor | None = None  # (n,) bool: the right answers of the last test pass
         self.epoch_accuracy = math.nan  # on the training examples, over the last whole epoch
         self.peaks: list[float] = []  # best train accuracy after each epoch, the last of them
         self._test_due = self._first_test() if live else 0.0
@@ -71,6 +74,7 @@ class EvaluationSchedule:
         self._cost += now - began
         if score is not None:
             self._pass = None
+            self.right = test_pass.right
             self._test_due = now + max(TEST_SHORTEST, self._cost / TEST_SHARE)
             self._emit(replace(measured, test_loss=score.loss, test_accuracy=score.accuracy))
 

@@ -16,6 +16,7 @@ from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
 from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.recording import (
     CHECKPOINT_EVERY,
     PATIENCE,
@@ -93,6 +94,7 @@ class HeadlessRun:
         self._recording: Recording | None = None
         self._run: Run | None = None
         self._keeper: WeightKeeper | None = None
+        self._answers: AnswerKeeper | None = None
         self._outcome = Outcome()
 
     def train(self, config: RunConfig, folder: RunFolder | None) -> Outcome:
@@ -109,6 +111,7 @@ class HeadlessRun:
         if folder is not None:
             self._plan_frames(folder)
             self._recording = begin_recording(folder, run, self._emit, self._every)
+            self._keep_answers(run, self._recording)
         return self._to_the_end(run)
 
     def go_on(self, folder: RunFolder) -> Outcome:
@@ -125,6 +128,7 @@ class HeadlessRun:
         self._keep(run, folder)
         self._emit(continued)
         self._recording = Recording(folder, run, self._emit, self._every)
+        self._keep_answers(run, self._recording)
         return self._to_the_end(run)
 
     def _watch(self, run: Run) -> None:
@@ -152,6 +156,10 @@ class HeadlessRun:
         self._run = run
         self._keeper = WeightKeeper(folder.path / KEPT, training, run.pretrain_steps)
         self._keeper.begin(run.trainer)
+
+    def _keep_answers(self, run: Run, recording: Recording) -> None:
+        self._answers = AnswerKeeper(recording.path, run)
+        recording.before_checkpoint = self._answers.write
 
     def _to_the_end(self, run: Run) -> Outcome:
         recording = self._recording
@@ -201,12 +209,12 @@ class HeadlessRun:
             self._recording.on_frame(frame, needed, PATIENCE if needed else 0.0)
 
     def _emit(self, event: events.Event) -> None:
-        if (
-            self._keeper is not None
-            and self._run is not None
-            and isinstance(event, events.Measured)
-        ):
-            self._keeper.measured(self._run.trainer, event, self._outcome.best_accuracy)
+        if isinstance(event, events.Measured):
+            best = self._outcome.best_accuracy
+            if self._keeper is not None and self._run is not None:
+                self._keeper.measured(self._run.trainer, event, best)
+            if self._answers is not None:
+                self._answers.measured(event, best)
         self._outcome = after(self._outcome, event)
         if self._recording is not None:
             self._recording.on_event(event)

@@ -31,7 +31,13 @@ def loss(kind: Loss, logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels)
 
 
-def correct(logits: Tensor, labels: Tensor) -> Tensor:
+def answered_right(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n,) bool: which examples are classified as labelled; logits (n, C) or (n, 1)."""
     if logits.shape[1] == 1:
-        return ((logits[:, 0] > 0).long() == labels).sum()
-    return (logits.argmax(dim=1) == labels).sum()
+        return (logits[:, 0] > 0).long() == labels
+    return logits.argmax(dim=1) == labels
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """How many of them, a tensor of one number."""
+    return answered_right(logits, labels).sum()

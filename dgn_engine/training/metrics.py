@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from dgn_engine.config import Loss
 from dgn_engine.data import Examples
 from dgn_engine.data._preprocessing import Preprocessing
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.training.device_data import DeviceData
-from dgn_engine.training.losses import correct, loss
+from dgn_engine.training.losses import answered_right, correct, loss
 from dgn_engine.training.out_of_memory import is_out_of_memory
 
 CHUNK_VALUES = 1 << 22  # of the largest layer: more at once is slower, as it leaves the cache
@@ -72,7 +73,8 @@ class TestPass:
         largest = max(math.prod(shape) for shape in self._network.architecture.gated_shapes)
         self._chunk = max(32, min(1000, CHUNK_VALUES // largest))
         self._begin = 0
-        self._total = self._right = 0.0
+        self._total = 0.0
+        self._right: list[Tensor] = []  # of each chunk
 
     @torch.no_grad()
     def advance(self) -> Score | None:
@@ -87,9 +89,14 @@ class TestPass:
             self._chunk //= 2
             return None  # the same examples again, fewer at once
         self._total += float(loss(self._loss, logits, labels)) * len(labels)
-        self._right += float(correct(logits, labels))
+        self._right.append(answered_right(logits, labels))
         self._begin += len(labels)
         if self._begin < len(self._y):
             return None
         examples = len(self._y)
-        return Score(self._total / examples, self._right / examples, examples)
+        return Score(self._total / examples, float(self.right.sum()) / examples, examples)
+
+    @property
+    def right(self) -> Tensor:
+        """(n,) bool: which of the examples that have been tested were answered right."""
+        return torch.cat(self._right)

@@ -50,6 +50,7 @@ class Recording:
         self._emit = emit
         self._every = every
         self._recorder = Recorder(folder)
+        self.before_checkpoint: Callable[[], None] = lambda: None  # what is to be on disk by then
         self._saved = self._framed = time.monotonic()
         self._state: tuple[int, int] = (-1, 0)  # step, changes: what the last checkpoint shows
         self._changes = 0
@@ -101,6 +102,7 @@ class Recording:
     def checkpoint(self, kept: str = "") -> None:
         """Copy the run and have the copy written."""
         began = time.monotonic()
+        self.before_checkpoint()
         snapshot = capture(self._run)
         if snapshot is None:
             return

@@ -18,6 +18,7 @@ LOG = "log.jsonl"
 LOCK = "lock"
 WEIGHTS = "weights.safetensors"
 NOTES = "notes.json"  # the user's words; they stay on this machine
+ANSWERS = "answers.json"  # which test examples were answered right; stays on this machine
 FILES: Mapping[str, Kind] = {WEIGHTS: "tensors", CONFIG: "text", LOG: "log", RUN: "json"}
 
 FRAMES = "frames"
@@ -44,7 +45,7 @@ _FRAME = re.compile(r"([0-9]{9,15})-([0-9]{6,12})-([0-9a-f]{16})\.safetensors")
 
 def kind_of(path: str) -> Kind | None:
     """What a file of a run holds, by its path in the folder; None where it is none that crosses
-    to another machine: `weights/`, `damaged/` and the lock stay.
+    to another machine: `weights/`, `damaged/`, notes, answers and the lock stay.
     """
     match path.split("/"):
         case [name]:

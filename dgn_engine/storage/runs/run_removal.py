@@ -36,7 +36,8 @@ def delete_run(folder: Path) -> None:
             for name in folder_layout.FOLDERS:
                 if (folder / name).is_dir() and not (folder / name).is_symlink():
                     shutil.rmtree(folder / name)
-            for name in (*folder_layout.FILES, folder_layout.NOTES, folder_layout.LOCK):
+            own = (folder_layout.NOTES, folder_layout.ANSWERS, folder_layout.LOCK)
+            for name in (*folder_layout.FILES, *own):
                 (folder / name).unlink(missing_ok=True)
         finally:
             lock.release()

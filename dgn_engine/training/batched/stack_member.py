@@ -21,6 +21,7 @@ from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.log import is_logged, log_word
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader, Status
+from dgn_engine.training.answer_keeper import AnswerKeeper
 from dgn_engine.training.device_data import DeviceData
 from dgn_engine.training.headless_run import Outcome, after
 from dgn_engine.training.metrics import Score
@@ -103,12 +104,13 @@ class StackMember:
         self._folder = folder
         self.outcome = Outcome()
         self._keeper: WeightKeeper | None = None
+        self._answers: AnswerKeeper | None = None
         examples = sources.examples(job.config.data)
         if folder.begun:
-            self.outcome = _outcome_in(RunReader(folder.path))
             self.run, continued = continue_run(
                 folder, 1, self._emit, lambda *_: None, live=False, examples=examples
             )
+            self.outcome = _outcome_in(RunReader(folder.path))  # less what is trained again
             self._emit(continued)
         else:
             self.run = Run(
@@ -120,6 +122,7 @@ class StackMember:
             self._emit(started)
         self.run.trainer.data = sources.shared(job.config.data, self.run.trainer.data)
         self._keep()
+        self._answers = AnswerKeeper(folder.path, self.run)
         while self.run.evaluation.pending:  # it was left between training and testing
             self.run.evaluation.advance()
 
@@ -127,12 +130,16 @@ class StackMember:
     def progress(self) -> JobProgress:
         return JobProgress(self.job, self.run.step_count, self.run.total_steps, self.outcome)
 
-    def epoch_ended(self, train: Score, test: Score) -> None:
-        """Log the scores; the last epoch if it is trained by now (`Run.stop_if_trained`)."""
+    def epoch_ended(self, train: Score, test: Score, answers: Tensor) -> None:
+        """Log the scores; the last epoch if it is trained by now (`Run.stop_if_trained`).
+
+        `answers`: which of the test examples were answered right, (n,) bool.
+        """
         run = self.run
         right, seen = run.evaluation.epoch_so_far  # of steps taken before the stack took over
         accuracy = (right + train.accuracy * train.examples) / (seen + train.examples)
         run.evaluation.resume(None)
+        run.evaluation.right = answers
         self._emit(
             Measured(
                 step=run.step_count,
@@ -152,6 +159,7 @@ class StackMember:
 
     def checkpoint(self, kept: str = "") -> None:
         """Write a checkpoint, unless the weights are not finite."""
+        self._write_answers()
         snapshot = capture(self.run)
         if snapshot is not None and snapshot.finite():
             with self._writing():
@@ -168,6 +176,7 @@ class StackMember:
         status: Status = "finished" if self.run.finished else "stopped"
         if self.run.diverged:  # be it at its last step
             status = "diverged"
+            self._write_answers()
         elif self.run.finished:
             self._emit(Finished(self.run.step_count))
             self.checkpoint("final")
@@ -187,9 +196,16 @@ class StackMember:
             self._keeper = WeightKeeper(self._folder.path / KEPT, training, self.run.pretrain_steps)
             self._keeper.begin(self.run.trainer)
 
+    def _write_answers(self) -> None:
+        if self._answers is not None:
+            self._answers.write()
+
     def _emit(self, event: Event) -> None:
-        if self._keeper is not None and isinstance(event, Measured):
-            self._keeper.measured(self.run.trainer, event, self.outcome.best_accuracy)
+        if isinstance(event, Measured):
+            if self._keeper is not None:
+                self._keeper.measured(self.run.trainer, event, self.outcome.best_accuracy)
+            if self._answers is not None:
+                self._answers.measured(event, self.outcome.best_accuracy)
         self.outcome = after(self.outcome, event)
         if is_logged(event) and not isinstance(event, RunContinued):
             self._note(log_word(event), to_plain(event))

@@ -73,7 +73,7 @@ class TrainerStack:
         self._gates.backward()
         self._weights.step()
         examples = labels.shape[1]
-        self._sums += torch.stack((losses * examples, right.to(losses.dtype)), dim=1)
+        self._sums += torch.stack((losses * examples, right.sum(dim=1).to(losses.dtype)), dim=1)
         self._seen = [seen + examples for seen in self._seen]
         self.step_count += 1
 
@@ -93,19 +93,26 @@ class TrainerStack:
         return found
 
     @torch.no_grad()
-    def test_scores(self) -> list[Score]:
-        """Of each network, over the whole test set."""
-        sums = torch.zeros_like(self._sums)
-        every = torch.arange(self._test.examples, device=sums.device)
+    def test_scores(self) -> tuple[list[Score], Tensor]:
+        """Of each network, over the whole test set, and its right answers, (B, n) bool."""
+        losses = torch.zeros_like(self._sums[:, 0])
+        answers = []
+        every = torch.arange(self._test.examples, device=losses.device)
         for begin in range(0, len(every), self._chunk):
             rows = every[begin : begin + self._chunk]
             passed = self._forward(False, rows)
             assert passed.logits is not None
-            losses, right, _ = scores(self._config.loss, passed.logits, self._test.labels(rows))
-            sums[:, 0] += losses * len(rows)
-            sums[:, 1] += right
-        examples = self._test.examples
-        return [Score(total / examples, hits / examples, examples) for total, hits in sums.tolist()]
+            labels = self._test.labels(rows)
+            means, right, _ = scores(self._config.loss, passed.logits, labels)
+            losses += means * len(rows)
+            answers.append(right)
+        right, examples = torch.cat(answers, dim=1), self._test.examples
+        hits = right.sum(dim=1).tolist()
+        found = [
+            Score(total / examples, count / examples, examples)
+            for total, count in zip(losses.tolist(), hits, strict=True)
+        ]
+        return found, right
 
     def publish(self) -> None:
         """Copy steps, sums and optimiser state to the trainers."""
@@ -189,7 +196,7 @@ class StackedExamples:
 
 
 def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean losses (B,), right answers (B,), and the gradient of each mean loss, (B, C, m).
+    """Mean losses (B,), right answers (B, m) bool, and the gradient of each mean loss, (B, C, m).
 
     logits (B, C, m), labels (B, m) int.
     """
@@ -212,4 +219,4 @@ def scores(kind: Loss, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, 
         losses = -logs.gather(1, chosen).mean(dim=(1, 2))
         delta = logs.exp()
         delta.scatter_add_(1, chosen, delta.new_full((), -1.0).expand(chosen.shape))
-    return losses, right.sum(dim=1), delta / examples
+    return losses, right, delta / examples

@@ -139,13 +139,13 @@ class StackTraining:
             if not (diverged or epoch_ends or due or now - reported >= REPORT_EVERY):
                 continue
             if epoch_ends:
-                trains, tests = pack.train_scores(), pack.test_scores()
+                trains, (tests, right) = pack.train_scores(), pack.test_scores()
             pack.publish()
             for place, member in enumerate(members):
                 if place in diverged:
                     member.diverged()
                 elif epoch_ends:
-                    member.epoch_ended(trains[place], tests[place])
+                    member.epoch_ended(trains[place], tests[place], right[place])
                 self._on_progress(member.progress)
             reported = now
             if any(member.over for member in members):

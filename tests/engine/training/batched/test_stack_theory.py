@@ -60,7 +60,7 @@ def assert_as_by_hand(configs: list[RunConfig], data: SlowData) -> None:
     for _ in range(STEPS):
         pack.step()
     pack.publish()
-    for config, run, score in zip(configs, runs, pack.test_scores(), strict=True):
+    for config, run, score in zip(configs, runs, pack.test_scores()[0], strict=True):
         slow = SlowRun(config, data, lambda: 0.0, None)
         for _ in range(STEPS):
             slow._train()

@@ -96,7 +96,7 @@ def packed_and_alone(configs, dtype, steps=STEPS):
         for _ in range(steps):
             pack.step()
         pack.publish()
-        scores = pack.test_scores()
+        scores, _ = pack.test_scores()
         for run, score in zip(runs, scores, strict=True):
             twin = begun(run.config, dtype)
             for _ in range(steps):

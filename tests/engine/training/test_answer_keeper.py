@@ -1,0 +1,339 @@
+"""A run's folder holds which test examples it answered right, at its best score and at its last."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dgn_engine.config import DataConfig, NetConfig, RunConfig, TrainingConfig
+from dgn_engine.storage.runs import run_checkpoints
+from dgn_engine.storage.runs.folder_layout import ANSWERS, CHECKPOINTS
+from dgn_engine.storage.runs.run_answers import NONE, RunAnswers, read_answers, write_answers
+from dgn_engine.storage.runs.run_folder import RunFolder
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.sweep.unit import unit_folder
+from dgn_engine.sweep.unit_results import Answers, TrainedRun, UnitResults
+from dgn_engine.training.batched import Job, train_pack
+from dgn_engine.training.headless_run import HeadlessRun
+from dgn_engine.training.run import Run
+
+BASE = RunConfig(
+    net=NetConfig(options=(("width", 8), ("depth", 3))),
+    training=TrainingConfig(epochs=6, learning_rate=0.02, batch=64),
+    probe_examples=20,
+)
+EPOCH = 23  # steps: 1,437 examples in batches of 64
+TEST = 360  # examples
+
+
+class Nobody:
+    def stepped(self, step: int) -> None:
+        pass
+
+    def on_event(self, event: object) -> None:
+        pass
+
+
+class StopAt:
+    """Interrupts at a step, and notes how many of those right are tested at each epoch."""
+
+    def __init__(self, step: int) -> None:
+        self._step, self.now = step, 0
+
+    def stepped(self, step: int) -> None:
+        self.now = step
+
+    def on_event(self, event: object) -> None:
+        pass
+
+    def __call__(self) -> bool:
+        return self.now >= self._step
+
+
+def config_of(regime: str = "ReLU", seed: int = 0, **training: Any) -> RunConfig:
+    gating = replace(BASE.gating, regime=regime)
+    return replace(BASE, seed=seed, gating=gating, training=replace(BASE.training, **training))
+
+
+def one(root: Path) -> Path:
+    return unit_folder(root, "one")
+
+
+def train(root: Path, config: RunConfig, every: float = 5.0) -> TrainedRun:
+    """Alone."""
+    folder = RunFolder.create(one(root), config)
+    HeadlessRun(Nobody(), lambda: False, checkpoint_every=every).train(config, folder)
+    return UnitResults(root).trained("one")
+
+
+def answers_of(run: TrainedRun) -> Answers:
+    assert run.answers is not None
+    return run.answers
+
+
+def packed(root: Path, configs: Iterable[RunConfig], **options: Any) -> list[TrainedRun]:
+    jobs = [Job(config, unit_folder(root, str(place))) for place, config in enumerate(configs)]
+    train_pack(jobs, **options)
+    return [UnitResults(root).trained(job.folder.name) for job in jobs]
+
+
+def by_hand(config: RunConfig) -> dict[int, np.ndarray]:
+    """By step: which test examples a twin answers right at each epoch's end."""
+    run = Run(1, config, lambda _: None, lambda *_: None, live=False)
+    found = {}
+    while not run.finished:
+        run.step()
+        if run.step_count % EPOCH == 0:
+            data = run.trainer.data
+            logits = run.trainer.network(data.test_x)
+            one = logits.shape[1] == 1
+            answered = (logits[:, 0] > 0).long() if one else logits.argmax(dim=1)
+            found[run.step_count] = (answered == data.test_y).numpy()
+    return found
+
+
+def first_best(found: dict[int, np.ndarray]) -> np.ndarray:
+    return max(found.values(), key=lambda mask: mask.sum())
+
+
+def assert_same(ours: Answers, theirs: Answers) -> None:
+    assert np.array_equal(ours.best, theirs.best)
+    assert np.array_equal(ours.last, theirs.last)
+
+
+@pytest.mark.parametrize(
+    "data", [DataConfig(), DataConfig(binary=(3, 8))], ids=["ten classes", "signed"]
+)
+def test_the_answers_are_those_of_the_first_best_and_of_the_last_score(
+    tmp_path: Path, data: DataConfig
+) -> None:
+    config = replace(config_of("DL", learning_rate=3e-3), data=data)
+    found, expected = train(tmp_path, config), by_hand(config)
+    assert len({int(mask.sum()) for mask in expected.values()}) > 1
+    assert np.array_equal(answers_of(found).best, first_best(expected))
+    assert np.array_equal(answers_of(found).last, expected[max(expected)])
+    answers = answers_of(found)
+    assert answers.best.mean() == pytest.approx(found.best, abs=1e-12)
+    assert answers.last.mean() == pytest.approx(found.last, abs=1e-12)
+    assert len(answers.best) == len(answers.last) == found.test_examples > 0
+
+
+@pytest.mark.parametrize("binary", [None, (3, 8)])
+def test_packed_networks_leave_the_answers_of_runs_of_their_own(
+    tmp_path: Path, binary: tuple[int, int] | None
+) -> None:
+    pairs = itertools.product(("DL", "ReLU", "FR-II"), (0, 1))
+    data = DataConfig(binary=binary)
+    configs = [
+        replace(config_of(regime, seed, learning_rate=3e-3), data=data) for regime, seed in pairs
+    ]
+    for place, found in enumerate(packed(tmp_path / "packed", configs)):
+        assert_same(
+            answers_of(found), answers_of(train(tmp_path / f"alone{place}", configs[place]))
+        )
+        assert found.test_examples == len(answers_of(found).best)
+        assert answers_of(found).best.mean() == pytest.approx(found.best, abs=1e-12)
+
+
+@pytest.mark.parametrize("step", [EPOCH - 1, EPOCH, 2 * EPOCH + 3, 5 * EPOCH, 6 * EPOCH - 1])
+def test_a_run_that_was_interrupted_ends_with_the_answers_of_one_that_was_not(
+    tmp_path: Path, step: int
+) -> None:
+    config = config_of()
+    whole = train(tmp_path / "whole", config)
+    stop = StopAt(step)
+    HeadlessRun(stop, stop).train(config, RunFolder.create(one(tmp_path), config))
+    HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(one(tmp_path)))
+    assert_same(answers_of(UnitResults(tmp_path).trained("one")), answers_of(whole))
+
+
+def forget(folder: Path, after: int) -> None:
+    """Leave the checkpoints to this step, as a kill does that comes before the next one."""
+    for checkpoint in run_checkpoints.scan(folder / CHECKPOINTS):
+        if checkpoint.step > after:
+            run_checkpoints.remove(checkpoint)
+
+
+BEST_FIRST = config_of(learning_rate=0.05)  # its best score comes before its last
+
+
+def test_a_run_that_goes_back_to_an_earlier_checkpoint_has_the_best_answers_of_then(
+    tmp_path: Path,
+) -> None:
+    """The file is newer than the checkpoint that is left: the best before it stays in it."""
+    expected = by_hand(BEST_FIRST)
+    right = [int(mask.sum()) for mask in expected.values()]
+    assert right[3] > max(right[:3])  # so that the file holds a better one than that of then
+    whole = train(tmp_path / "whole", BEST_FIRST)
+    folder = one(tmp_path)
+    for step in (2 * EPOCH + 5, 3 * EPOCH + 5, 4 * EPOCH + 5):
+        stop = StopAt(step)
+        run = HeadlessRun(stop, stop)
+        run.go_on(RunFolder(folder)) if folder.exists() else run.train(
+            BEST_FIRST, RunFolder.create(folder, BEST_FIRST)
+        )
+    forget(folder, 3 * EPOCH + 5)
+    stop = StopAt(3 * EPOCH + 6)
+    HeadlessRun(stop, stop).go_on(RunFolder(folder))
+    found = UnitResults(tmp_path).trained("one")
+    until = {step: mask for step, mask in expected.items() if step <= 3 * EPOCH}
+    assert found.best == first_best(until).mean()
+    left = read_answers(folder)
+    assert any(np.array_equal(mask, first_best(until)) for mask in left.best.values())
+    HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(folder))
+    assert_same(answers_of(UnitResults(tmp_path).trained("one")), answers_of(whole))
+
+
+@pytest.mark.parametrize("asked", [2, 40, 90, 130])
+def test_an_interrupted_pack_ends_with_the_same_answers(tmp_path: Path, asked: int) -> None:
+    configs = [config_of(regime, seed) for regime in ("DL", "FR-II") for seed in (0, 1)]
+    whole = packed(tmp_path / "whole", configs)
+    count = itertools.count()
+    jobs = [
+        Job(config, unit_folder(tmp_path / "broken", str(place)))
+        for place, config in enumerate(configs)
+    ]
+    train_pack(jobs, interrupted=lambda: next(count) >= asked, checkpoint_every=0.0)
+    broken = packed(tmp_path / "broken", configs)
+    for ours, theirs in zip(whole, broken, strict=True):
+        assert_same(answers_of(ours), answers_of(theirs))
+
+
+def test_a_pack_that_was_killed_goes_on_with_the_scores_of_its_checkpoint(tmp_path: Path) -> None:
+    """What it had scored after that does not count: it is trained and scored again."""
+    configs = [config_of("DL", seed) for seed in (0, 1)]
+    whole = packed(tmp_path / "whole", configs)
+    count = itertools.count()
+    jobs = [
+        Job(config, unit_folder(tmp_path / "broken", str(place)))
+        for place, config in enumerate(configs)
+    ]
+    train_pack(jobs, interrupted=lambda: next(count) >= 110, checkpoint_every=0.0)
+    for job in jobs:
+        steps = [kept.step for kept in run_checkpoints.scan(job.folder / CHECKPOINTS)]
+        forget(job.folder, min(steps))
+        (job.folder / ANSWERS).unlink()  # so that all has to be answered again
+    for job in jobs:
+        forget(job.folder, 0)
+    broken = packed(tmp_path / "broken", configs)
+    for ours, theirs in zip(whole, broken, strict=True):
+        assert_same(answers_of(ours), answers_of(theirs))
+
+
+def test_a_run_that_diverges_has_the_answers_of_the_scores_before(tmp_path: Path) -> None:
+    stop = StopAt(2 * EPOCH + 1)
+    config = config_of()
+    folder = RunFolder.create(one(tmp_path), config)
+
+    class Break:
+        """Spoils the weights after two epochs."""
+
+        def __init__(self) -> None:
+            self.run: Run | None = None
+
+        def stepped(self, step: int) -> None:
+            if step == 2 * EPOCH + 1 and self.run is not None:
+                self.run.trainer.network.value.weights[0].data.fill_(float("inf"))
+
+        def on_event(self, event: object) -> None:
+            pass
+
+    watcher = Break()
+    headless = HeadlessRun(watcher, lambda: False)
+    begin = headless._keep_answers
+
+    def keep(run: Run, recording: Any) -> None:
+        watcher.run = run
+        begin(run, recording)
+
+    headless._keep_answers = keep  # type: ignore[method-assign]
+    outcome = headless.train(config, folder)
+    assert outcome.diverged
+    expected = {step: mask for step, mask in by_hand(config).items() if step <= stop._step}
+    found = UnitResults(tmp_path).trained("one")
+    assert found.diverged_at is not None
+    assert np.array_equal(answers_of(found).best, first_best(expected))
+    assert np.array_equal(answers_of(found).last, expected[2 * EPOCH])
+
+
+def test_a_packed_run_that_diverges_at_once_has_no_answers(tmp_path: Path) -> None:
+    wild, calm = packed(tmp_path, [config_of(learning_rate=1e30), config_of()])
+    assert wild.diverged_at is not None
+    assert wild.answers is None
+    assert calm.answers is not None
+
+
+def test_the_answers_of_pretraining_do_not_count(tmp_path: Path) -> None:
+    config = config_of("FL", epochs=2)
+    config = replace(config, gating=replace(config.gating, pretrain_epochs=3))
+    stop = StopAt(3 * EPOCH + 2)
+    HeadlessRun(stop, stop).train(config, RunFolder.create(one(tmp_path), config))
+    assert read_answers(one(tmp_path)) == NONE
+    assert UnitResults(tmp_path).trained("one").answers is None
+    HeadlessRun(Nobody(), lambda: False).go_on(RunFolder(one(tmp_path)))
+    found = UnitResults(tmp_path).trained("one")
+    answers = answers_of(found)
+    assert set(read_answers(one(tmp_path)).best) <= {4 * EPOCH, 5 * EPOCH}
+    assert answers.best.mean() == pytest.approx(found.best, abs=1e-12)
+    assert answers.last.mean() == pytest.approx(found.last, abs=1e-12)
+
+
+def test_a_regime_without_gates_for_test_examples_leaves_no_answers(tmp_path: Path) -> None:
+    found = train(tmp_path, config_of("FRG", epochs=1))
+    assert found.answers is None
+    assert not (one(tmp_path) / ANSWERS).exists()
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Path:
+    train(tmp_path, BEST_FIRST)
+    return one(tmp_path)
+
+
+def spoilt(answers: RunAnswers, change: Callable[[np.ndarray], np.ndarray]) -> RunAnswers:
+    best = {step: change(mask) for step, mask in answers.best.items()}
+    return RunAnswers(best, {step: change(mask) for step, mask in answers.last.items()})
+
+
+@pytest.mark.parametrize("trouble", ["a flipped answer", "another step", "too few", "no last"])
+def test_answers_that_are_not_of_the_logged_scores_are_none(done: Path, trouble: str) -> None:
+    found = read_answers(done)
+    assert UnitResults(done.parent.parent).trained("one").answers is not None
+    match trouble:
+        case "a flipped answer":
+            wrong = spoilt(found, lambda mask: np.concatenate([~mask[:1], mask[1:]]))
+        case "another step":
+            wrong = RunAnswers({step + 1: mask for step, mask in found.best.items()}, found.last)
+        case "too few":
+            wrong = spoilt(found, lambda mask: np.repeat(mask, 2))
+        case _:
+            wrong = RunAnswers(found.best, {})
+    write_answers(done, wrong)
+    result = UnitResults(done.parent.parent).trained("one")
+    assert result.answers is None
+    assert result.test_examples == TEST
+
+
+def test_a_disk_that_takes_no_answers_does_not_end_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dgn_engine.training.answer_keeper.write_answers", full)
+    found = train(tmp_path, config_of(epochs=2))
+    assert RunReader(one(tmp_path)).status == "finished"
+    assert found.answers is None
+
+
+def test_folders_of_before_have_no_answers(done: Path) -> None:
+    (done / ANSWERS).unlink()
+    found = UnitResults(done.parent.parent).trained("one")
+    assert found.answers is None
+    assert found.test_examples == TEST
