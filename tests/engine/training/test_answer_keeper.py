@@ -89,7 +89,7 @@ def by_hand(config: RunConfig) -> dict[int, np.ndarray]:
     found = {}
     while not run.finished:
         run.step()
-        if run.step_count % EPOCH == 0:
+        if run.step_count % run.trainer.steps_per_epoch == 0:
             data = run.trainer.data
             logits = run.trainer.network(data.test_x)
             one = logits.shape[1] == 1
