@@ -6,11 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dgn_engine.experiments._grid import TrainedCell, averaged
-from dgn_engine.protocol.results import Figure, PlottedLine, Printed, Row
+from dgn_engine.protocol.results import PRINTED_SPREAD, Figure, PlottedLine, Printed, Row
 from dgn_engine.statistics import mean_and_half_width
 
 ACCURACY = "test accuracy (%)"
-PRINTED_SPREAD = "np.std (ddof 0) of 5 runs, as in the authors' notebooks"
 
 
 def beside_printed(name: str, label: str, rows: Mapping[str, Row]) -> Figure:

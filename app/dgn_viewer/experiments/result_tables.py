@@ -64,7 +64,7 @@ def _cells(row: ReportRow) -> tuple[str, ...]:
         formatting.measured(row) + unit,
         formatting.printed(row.printed, row.unit),
         formatting.number(row.difference, row.unit, signed=True),
-        str(len(row.values)),
+        formatting.replicates(len(row.values), row.of),
         formatting.epochs(row.epochs),
     )
 

@@ -39,8 +39,9 @@ class ReportRow:
     epochs: float = math.nan
     seconds: float = 0.0
     remark: str = ""
-    of: str = "seeds"
-    welch_p: float = math.nan
+    of: str = "seeds"  # what one value stands for
+    welch_p: float = math.nan  # of the printed mean
+    place: tuple[str, str] | None = None  # row and column in the table of the paper
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Document:
     answer: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
+    columns: tuple[str, ...] = ()  # of the paper's table in its order; empty: as they come
     format: str = field(default=FORMAT)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from dgn_engine.experiments._power import GOAL
 from dgn_engine.experiments.report.document import Document, ReportRow
-from dgn_engine.protocol.results import Claim, Printed
+from dgn_engine.protocol.results import PRINTED_SPREAD, Claim, Figure, Printed
 
 NOTHING = "–"
 LEVEL = 0.025  # one-sided: the whole 95 % interval lies on one side
@@ -29,8 +29,8 @@ CLAIM_HEADS = (
 )  # fmt: skip
 ROW_NOTE = "Mean ± half-width of the 95 % interval over n replicates (Student’s t)."
 PRINTED_NOTE = (
-    "A printed ± is the standard deviation of five runs (np.std, ddof 0, in the authors’ "
-    "notebooks), not the half-width of an interval. p is that of Welch’s test of the two means."
+    f"A printed ± is {PRINTED_SPREAD}, not the half-width of an interval. "
+    "p is that of Welch’s test of the two means."
 )
 CLAIM_NOTE = (
     "p: chance of a sample that speaks so clearly for its verdict if the opposite were true; a "
@@ -171,6 +171,11 @@ def power(claim: Claim) -> str:
     return text
 
 
+def caption(figure: Figure) -> str:
+    """Say what a figure shows, and what its points and bands are."""
+    return " ".join(part for part in (f"{figure.title}.", figure.note) if part)
+
+
 def facts(document: Document) -> Iterator[tuple[str, str]]:
     """Yield what was asked, and where and with what the result was made."""
     yield "state", _state(document)
@@ -195,6 +200,17 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
     yield "made", document.made
     if document.command:
         yield "made by", shlex.join(("dgn", *document.command))
+
+
+def made_at(document: Document) -> str:
+    """Say at which scale and by which protocol it was made; '' of what reproduces no paper."""
+    return f"Scale: {document.scale}, {document.protocol}." if document.scale else ""
+
+
+def rows_note(document: Document) -> str:
+    """Say what stands behind each ± of the rows."""
+    beside = any(row.printed is not None for row in document.rows)
+    return f"{ROW_NOTE} {PRINTED_NOTE}" if beside else ROW_NOTE
 
 
 def rows_title(document: Document) -> str:

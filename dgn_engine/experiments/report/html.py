@@ -13,6 +13,7 @@ from dgn_engine.experiments.report.formatting import (
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
+    caption,
     claim_cells,
     facts,
     row_cells,
@@ -20,6 +21,9 @@ from dgn_engine.experiments.report.formatting import (
     table,
     tokens,
 )
+from dgn_engine.experiments.report.paper_table import GRID_TITLE, paper_table
+from dgn_engine.experiments.report.result_layout import TABLES
+from dgn_engine.protocol.results import Figure
 
 _WORDS = {"held": "held", "not held": "failed"}
 _NUMBERS = frozenset(
@@ -50,6 +54,7 @@ def _page(document: Document) -> Iterator[str]:
     yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
     yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
     yield from (f"<p class=answer>{escape(sentence)}</p>" for sentence in document.answer)
+    yield from _grid(document)
     if document.rows:
         yield from _rows(document)
     if document.claims:
@@ -58,8 +63,10 @@ def _page(document: Document) -> Iterator[str]:
         from dgn_engine.experiments.report.report_figures import (
             inline_svg,  # matplotlib takes seconds
         )
-    for figure in document.figures:
-        yield f'<figure aria-label="{escape(figure.title)}">{inline_svg(figure)}</figure>'
+
+        yield "<div class=figures>"
+        yield from (_figure(figure, inline_svg(figure)) for figure in document.figures)
+        yield "</div>"
     yield from _list("Remarks", document.remarks)
     yield from _list("How it was scaled down", document.scaled_down)
     yield from _list("What was chosen", document.choices)
@@ -76,6 +83,36 @@ def _rows(document: Document) -> Iterator[str]:
     yield f"<p class=note>{escape(ROW_NOTE)}</p>"
     if any(row.printed is not None for row in document.rows):
         yield f"<p class=note>{escape(PRINTED_NOTE)}</p>"
+    yield f"<p class=note>As files to paste: {_names(document)}.</p>"
+
+
+def _names(document: Document) -> str:
+    return " and ".join(
+        f"<code>{TABLES}/{escape(document.name)}-rows.{kind}</code>" for kind in ("tex", "csv")
+    )
+
+
+def _grid(document: Document) -> Iterator[str]:
+    grid = paper_table(document)
+    if grid is None:
+        return
+    yield f"<h2>{GRID_TITLE}</h2>\n<div class=table><table class=grid><thead><tr><th></th>"
+    yield "".join(f'<th class="number">{escape(column)}</th>' for column in grid.columns)
+    yield "</tr></thead><tbody>"
+    for line in grid.lines():
+        cells = "".join(f'<td class="number">{escape(cell)}</td>' for cell in line.cells)
+        kind = " class=printed" if line.of_paper else ""
+        yield f'<tr{kind}><th scope="row">{escape(line.label)}</th>{cells}</tr>'
+    yield "</tbody></table></div>"
+    names = _names(document).replace("-rows.", ".")
+    yield f"<p class=note>{escape(' '.join(grid.notes()))} As files to paste: {names}.</p>"
+
+
+def _figure(figure: Figure, svg: str) -> str:
+    name = escape(figure.title)
+    kind = " class=wide" if figure.image else ""
+    words = f"<figcaption>{escape(caption(figure))}</figcaption>"
+    return f'<figure{kind} aria-label="{name}">{svg}{words}</figure>'
 
 
 def _claims(document: Document) -> Iterator[str]:

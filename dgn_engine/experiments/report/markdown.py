@@ -11,6 +11,7 @@ from dgn_engine.experiments.report.formatting import (
     PRINTED_NOTE,
     ROW_HEADS,
     ROW_NOTE,
+    caption,
     claim_cells,
     duration,
     facts,
@@ -18,6 +19,7 @@ from dgn_engine.experiments.report.formatting import (
     rows_title,
     table,
 )
+from dgn_engine.experiments.report.paper_table import GRID_TITLE, PaperTable, paper_table
 from dgn_engine.experiments.report.result_layout import FIGURES
 
 
@@ -31,20 +33,25 @@ def _lines(document: Document) -> Iterator[str]:
     yield from (f"- {name}: {value}" for name, value in facts(document))
     for sentence in document.answer:
         yield f"\n**{sentence}**"
+    grid = paper_table(document)
+    if grid is not None:
+        yield f"\n## {GRID_TITLE}\n"
+        yield from markdown_grid(grid)
     if document.rows:
         yield f"\n## {rows_title(document)}\n"
         rows = [row_cells(document, row) for row in document.rows]
-        yield from _table(*table(ROW_HEADS, rows))
+        yield from markdown_table(*table(ROW_HEADS, rows))
         yield f"\n{ROW_NOTE}"
         if any(row.printed is not None for row in document.rows):
             yield PRINTED_NOTE
     if document.claims:
         yield "\n## Claims\n"
         claims = [claim_cells(claim) for claim in document.claims]
-        yield from _table(*table(CLAIM_HEADS, claims))
+        yield from markdown_table(*table(CLAIM_HEADS, claims))
         yield f"\n{CLAIM_NOTE}"
     for figure in document.figures:
-        yield f"\n![{_cell(figure.title)}]({FIGURES}/{figure.name}.svg)"
+        yield f"\n![{_cell(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
+        yield caption(figure)
     yield from _list("Remarks", document.remarks)
     yield from _list("How it was scaled down", document.scaled_down)
     yield from _list("What was chosen", document.choices)
@@ -55,8 +62,17 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"\nMade {document.made}; {duration(document.seconds)} of computing."
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(heads) + " |"
+def markdown_grid(grid: PaperTable) -> Iterator[str]:
+    """Yield the lines of the table in the paper's grid, and a line that says what a cell holds."""
+    lines = [
+        (f"*{line.label}*" if line.of_paper else line.label, *line.cells) for line in grid.lines()
+    ]
+    yield from markdown_table(("", *grid.columns), lines)
+    yield f"\n{' '.join(grid.notes())}"
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(map(_cell, heads)) + " |"
     yield "|" + " --- |" * len(heads)
     for row in rows:
         yield "| " + " | ".join(_cell(cell) for cell in row) + " |"

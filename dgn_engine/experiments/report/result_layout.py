@@ -12,7 +12,8 @@ RESULTS = "results.json"
 PROGRESS = "progress.json"
 PLAN = "plan.json"  # every unit, so that another plan is not mixed with this one
 REPORT = "report"  # .html and .md
-FIGURES = "figures"
+FIGURES = "figures"  # .pdf and .svg
+TABLES = "tables"  # .md, .csv and .tex
 LONGEST = 60  # letters of one part of a folder's name
 
 

@@ -1,4 +1,4 @@
-"""Writes the result of a reproduction: `results.json`, HTML, Markdown, figures as PDF and SVG."""
+"""Writes the result of a reproduction: `results.json`, a report, tables, figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dgn_engine.experiments.report.document import (
     read,
     to_bytes,
 )
-from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS
+from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
 from dgn_engine.protocol.results import PRINTED_RUNS
 from dgn_engine.statistics import mean_and_half_width, welch_p
 from dgn_engine.storage.atomic_write import write_file
@@ -98,6 +98,7 @@ def write_report(
         answer=found.answer,
         details=found.details,
         command=task.command,
+        columns=found.columns,
     )
     write_file(task.folder / RESULTS, to_bytes(document))
     document = read(task.folder)  # as everybody else will see it
@@ -109,9 +110,13 @@ def _write_files(document: Document, folder: Path) -> None:
     """Write the report for people; each file is there whole or as it was before."""
     from dgn_engine.experiments.report.html import html
     from dgn_engine.experiments.report.markdown import markdown
+    from dgn_engine.experiments.report.table_files import table_files
 
     write_file(folder / f"{REPORT}.md", markdown(document).encode())
     write_file(folder / f"{REPORT}.html", html(document).encode())
+    for name, content in table_files(document).items():
+        (folder / TABLES).mkdir(exist_ok=True)
+        write_file(folder / TABLES / name, content)
     if not document.figures:
         return
     from dgn_engine.experiments.report.report_figures import (
@@ -177,7 +182,7 @@ def _line(row: Row) -> ReportRow:
     return ReportRow(
         row.label, values, mean, half, row.printed, difference,
         row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
-        row.of, p,
+        row.of, p, row.place,
     )  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def test_the_first_twenty_four_curves_look_different() -> None:
 
 
 def test_markdown_holds_every_part_in_its_order() -> None:
-    figure = Figure("curve", "A | curve", "x", "y", ())
+    figure = Figure("curve", "A | curve", "x", "y", (), note="What a point is.")
     assert markdown(result(figures=(figure,))).splitlines() == [
         "# Gates & <regimes>",
         "",
@@ -154,6 +154,8 @@ def test_markdown_holds_every_part_in_its_order() -> None:
         formatting.CLAIM_NOTE,
         "",
         "![A \\| curve](figures/curve.svg)",
+        "",
+        "A | curve. What a point is.",
         "",
         "## Remarks",
         "",

@@ -68,6 +68,14 @@ def test_a_row_has_the_mean_of_the_values_that_are_there(tmp_path: Path) -> None
     assert math.isnan(none.difference)
 
 
+def test_a_row_keeps_what_its_values_are_of_and_its_place(tmp_path: Path) -> None:
+    row = Row("a", (1.0, 2.0), of="draws", place=("line", "column"))
+    made = write(tmp_path, findings=Findings((row,), columns=("column",)))
+    assert (made.rows[0].of, made.rows[0].place) == ("draws", ("line", "column"))
+    assert made.columns == ("column",)
+    assert "tiny.tex" in {path.name for path in (tmp_path / "tables").iterdir()}
+
+
 def test_what_is_open_at_quick_is_open_at_this_scale(tmp_path: Path) -> None:
     assert [c.verdict for c in write(tmp_path).claims] == ["not decided at this scale"]
     assert [c.verdict for c in write(tmp_path, scale="full").claims] == ["not decided"]
@@ -151,7 +159,10 @@ def test_twelve_names_are_listed_and_more_are_counted() -> None:
 def test_files_for_people_lie_beside_the_result(tmp_path: Path) -> None:
     write(tmp_path)
     written = {path.name for path in tmp_path.iterdir()}
-    assert written == {"results.json", "report.md", "report.html"}
+    assert written == {"results.json", "report.md", "report.html", "tables"}
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {
+        "tiny-rows.md", "tiny-rows.csv", "tiny-rows.tex",
+    }  # fmt: skip
 
 
 def notes(*configs: RunConfig) -> tuple[str, ...]:

@@ -1,0 +1,161 @@
+r"""Tables for LaTeX: they need `\usepackage{booktabs}` and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from dgn_engine.experiments.report.document import Document
+from dgn_engine.experiments.report.formatting import ROW_HEADS, made_at, row_cells, rows_note, table
+from dgn_engine.experiments.report.mathematics import typeset
+from dgn_engine.experiments.report.paper_table import PaperTable
+
+_HEAD, _LABEL = 14, 36  # letters of a line of a head and of a row's label
+_WORDS = frozenset(("", "n", "time"))  # columns that hold no numbers
+_LEFT_OUT = frozenset(("scale", "protocol", "remark"))  # of the columns of the long form
+_NUMBER = re.compile(r"[−+]?\d[\d,.]*(?:e[−+]\d+)?")
+_ESCAPED = {letter: f"\\{letter}" for letter in "%_&#{}"} | {
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "’": "'", "‘": "`", "“": "``", "”": "''",
+    "–": "--", "—": "---", "…": r"\ldots{}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$",
+    "·": r"$\cdot$", "²": "$^2$", "½": r"$\frac12$", "‖": r"$\|$", "√": r"$\surd$",
+    "≥": r"$\ge$", "≤": r"$\le$", "≈": r"$\approx$", "→": r"$\to$", "∞": r"$\infty$",
+    "§": r"\S{}", "\u00a0": "~",
+}  # fmt: skip
+_NAMES = (
+    "alpha", "beta", "gamma", "delta", "varepsilon", "zeta", "eta", "theta", "iota", "kappa",
+    "lambda", "mu", "nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "varphi", "chi", "psi",
+    "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Phi", "Psi", "Omega",
+)  # fmt: skip
+_GREEK = dict(zip("αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΦΨΩ", _NAMES, strict=True))
+_BREAK = r"\\"
+_LAST_PLAIN = 0x17F  # Latin letters with marks, which LaTeX takes as UTF-8
+
+
+def latex_grid(document: Document, grid: PaperTable) -> str:
+    """Return the table in the grid of the paper, the printed numbers below the measured ones."""
+    lines: list[str] = []
+    for line in grid.lines():
+        label = rf"\quad {escape(line.label)}" if line.of_paper else _stacked(line.label, _LABEL)
+        if lines and not line.of_paper:
+            lines.append(r"    \addlinespace")
+        lines.append(_row([label, *map(_cell, line.cells)]))
+    heads = ["", *(_stacked(column, _HEAD, "c") for column in grid.columns)]
+    caption = f"{grid.title}. {' '.join(grid.notes())}"
+    return _table(document, caption, "l" + "c" * len(grid.columns), heads, lines)
+
+
+def latex_rows(document: Document) -> str:
+    """Return one line for each row, without its remark; scale and protocol are in the caption."""
+    wanted = [place for place, head in enumerate(ROW_HEADS) if head not in _LEFT_OUT]
+    cells = [row_cells(document, row) for row in document.rows]
+    heads, rows = table(
+        [ROW_HEADS[p] for p in wanted], [tuple(line[p] for p in wanted) for line in cells]
+    )
+    lines = [_row([_stacked(line[0], _LABEL), *map(_cell, line[1:])]) for line in rows]
+    columns = "".join("l" if head in _WORDS else "r" for head in heads)
+    caption = (
+        f"{document.paper}: {document.title}. {rows_note(document)} {made_at(document)}".strip()
+    )
+    return _table(document, caption, columns, [escape(head) for head in heads], lines, "-rows")
+
+
+def escape(text: str) -> str:
+    """Return the words so that LaTeX sets these letters; mathematics of the papers as such.
+
+    A letter that LaTeX does not know without packages stands as its code: 'U+4E2D'.
+    """
+    parts = re.split(r"(?<!\\)\$", typeset(text))  # outside and inside of formulas in turn
+    return "".join(
+        f"${_formula(part)}$" if place % 2 else _words(part) for place, part in enumerate(parts)
+    )
+
+
+def _words(text: str) -> str:
+    return "".join(
+        r"\$" if piece == r"\$" else _letter(piece)
+        for piece in re.findall(r"\\\$|.", text, re.DOTALL)
+    )
+
+
+def _letter(letter: str) -> str:
+    if letter in _ESCAPED:
+        return _ESCAPED[letter]
+    if letter in _GREEK:
+        return rf"$\{_GREEK[letter]}$"
+    if letter.isspace() or not letter.isprintable():
+        return " "
+    return letter if ord(letter) <= _LAST_PLAIN else f"U+{ord(letter):04X}"
+
+
+def _formula(text: str) -> str:
+    named = "".join(rf"\{_GREEK[c]} " if c in _GREEK else c for c in text)
+    return named.replace("‖", r"\|").replace("−", "-")
+
+
+def _cell(text: str) -> str:
+    """Return a cell of the table; one that begins with a number as mathematics: '$97.5 \\pm 0.1$'.
+
+    A unit and a count behind the numbers stay words.
+    """
+    found = re.match(rf"{_NUMBER.pattern}(?: ± {_NUMBER.pattern})?", text)
+    if found is None:
+        return escape(text)
+    rest = text[found.end() :]
+    if rest and not rest.startswith(" "):  # '30days', 'x4': words after all
+        return escape(text)
+    number = re.sub(r"e([−+])(\d+)", _power, found[0])
+    number = number.replace(",", "{,}").replace("−", "-").replace("±", r"\pm")
+    return f"${number}$" + escape(rest).replace(" ", r"\,", 1) if rest else f"${number}$"
+
+
+def _power(found: re.Match[str]) -> str:
+    sign = "-" if found[1] == "−" else ""
+    return rf"\times 10^{{{sign}{int(found[2])}}}"
+
+
+def _stacked(label: str, most: int, side: str = "l") -> str:
+    r"""Return a long label as `\shortstack`, broken at its spaces."""
+    lines: list[str] = []
+    for word in label.split(" "):
+        if lines and len(lines[-1]) + 1 + len(word) <= most:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    if len(lines) < 2:
+        return escape(label)
+    return rf"\shortstack[{side}]{{{_BREAK.join(map(escape, lines))}}}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"    {' & '.join(cells)} {_BREAK}"
+
+
+def _table(
+    document: Document,
+    caption: str,
+    columns: str,
+    heads: Sequence[str],
+    lines: Sequence[str],
+    suffix: str = "",
+) -> str:
+    made = shlex.join(("dgn", *document.command)) if document.command else document.name
+    label = re.sub(r"[^a-zA-Z0-9-]", "-", document.name) + suffix
+    parts = (
+        f"% {' '.join(made.split())}, {document.made}",
+        r"% Needs \usepackage{booktabs}; table* instead of table sets it over two columns.",
+        r"\begin{table}",
+        r"  \centering",
+        rf"  \caption{{{escape(caption)}}}",
+        rf"  \label{{tab:{label}}}",
+        rf"  \begin{{tabular}}{{{columns}}}",
+        r"    \toprule",
+        _row(heads),
+        r"    \midrule",
+        *lines,
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    )
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,47 @@
+"""Mathematics in the plain words of rows and figures: 'K^V_0' becomes '$K^{V}_{0}$'.
+
+Experiments write their labels in plain letters. What stands here between dollars is understood by
+matplotlib's mathtext, by the viewer and by LaTeX. Only what the papers' notation holds is set; a
+name that a user gave stays as it is, and its dollars are `\\$`.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LETTERS = "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # that carry marks, or stand for a quantity
+_MARK = r"(?:\^(?:\([a-z]\)|[VFvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
+_NOT_IN_A_WORD = r"(?<![\w$\\/.:-])"
+_END = r"(?![\w$]|\.\w)"
+_FORMULAS = (
+    rf"‖(?P<norm>[{_LETTERS}](?:_\w)?)‖(?P<square>²?)",
+    rf"{_NOT_IN_A_WORD}(?P<marked>[{_LETTERS}2]{_MARK}{{1,2}}){_END}",
+    rf"(?<=½)(?P<squared>[{_LETTERS}])²",
+    rf"{_NOT_IN_A_WORD}(?P<power>10\^-?\d+|log10){_END}",
+    r"(?P<greek>βH|τ/w|[βγδεηθκλμνπρστφψ](?![\w^]))(?!\w)",
+    rf"{_NOT_IN_A_WORD}(?P<variable>[dwnbp])(?= = )",
+    r"(?<=depth )(?P<depth>d)(?!\w)",
+)
+_FORMULA = re.compile("|".join(_FORMULAS))
+
+
+def typeset(label: str) -> str:
+    """Return the label with its mathematics between dollars, and other dollars as '\\$'."""
+    return _FORMULA.sub(_set, label.replace("$", r"\$"))
+
+
+def _set(found: re.Match[str]) -> str:
+    kind = found.lastgroup
+    if found["norm"]:
+        square = "^{2}" if found["square"] else ""
+        return f"$‖{_braced(found['norm'])}‖{square}$"
+    text = found[0]
+    if kind == "squared":
+        return f"${found['squared']}^{{2}}$"
+    if text == "log10":
+        return "log$_{10}$"
+    return f"${_braced(text)}$"
+
+
+def _braced(text: str) -> str:
+    return re.sub(r"([\^_])(\([a-z]\)|-?\d+|\w)", r"\1{\2}", text)

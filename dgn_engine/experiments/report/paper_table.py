@@ -1,0 +1,83 @@
+"""The table of a paper with its own rows and columns, filled with what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dgn_engine.experiments.report.document import Document, ReportRow
+from dgn_engine.experiments.report.formatting import NOTHING, made_at, measured, printed, replicates
+from dgn_engine.protocol.results import PRINTED_SPREAD
+
+GRID_TITLE = "In the table of the paper"
+PRINTED = "printed"
+
+
+@dataclass(frozen=True)
+class TableLine:
+    """One line of cells; `of_paper`: it holds the printed numbers of the line above it."""
+
+    label: str
+    cells: tuple[str, ...]
+    of_paper: bool = False
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """Rows and columns in the order of the paper; `cells` by both, where there is a number."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: Mapping[tuple[str, str], ReportRow]
+    made: str = ""  # a sentence: at which scale, by which protocol
+
+    def lines(self) -> Iterator[TableLine]:
+        """Yield the measured numbers of each row, and below them the printed ones."""
+        count = self._count
+        for row in self.rows:
+            found = [self.cells.get((row, column)) for column in self.columns]
+            yield TableLine(row, tuple(_measured(cell, said=count is None) for cell in found))
+            if any(cell and cell.printed for cell in found):
+                numbers = (printed(cell.printed, cell.unit) if cell else NOTHING for cell in found)
+                yield TableLine(PRINTED, tuple(numbers), of_paper=True)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what a cell holds, as sentences for the caption."""
+        cells = self.cells.values()
+        unit = " in %" if all(cell.unit == "%" for cell in cells) else ""
+        over = f"n = {self._count}" if self._count else "n values, n in brackets"
+        if any(len(cell.values) > 1 for cell in cells):
+            yield f"Mean{unit} ± half-width of the 95 % interval (Student’s t) over {over}."
+        else:
+            yield f"One value{unit}, without an interval: n = {self._count}."
+        if any(cell.printed for cell in cells):
+            yield f"Below it the printed number; its ± is {PRINTED_SPREAD}."
+        if self.made:
+            yield self.made
+
+    @property
+    def _count(self) -> str | None:
+        """'5 seeds' where that is true of all cells."""
+        counts = {replicates(len(cell.values), cell.of) for cell in self.cells.values()}
+        return counts.pop() if len(counts) == 1 else None
+
+
+def paper_table(document: Document) -> PaperTable | None:
+    """Return the table of the rows that have a place in one; None where none has."""
+    cells = {row.place: row for row in document.rows if row.place}
+    if not cells:
+        return None
+    rows = tuple(dict.fromkeys(row for row, _ in cells))
+    come = dict.fromkeys(column for _, column in cells)
+    known = [column for column in document.columns if column in come]
+    columns = tuple(dict.fromkeys((*known, *come)))
+    return PaperTable(
+        f"{document.paper}: {document.title}", rows, columns, cells, made_at(document)
+    )
+
+
+def _measured(cell: ReportRow | None, said: bool) -> str:
+    if cell is None:
+        return NOTHING
+    return f"{measured(cell)} ({replicates(len(cell.values), cell.of)})" if said else measured(cell)

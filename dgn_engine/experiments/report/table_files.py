@@ -1,0 +1,91 @@
+"""The tables of a result as files to paste or calculate with: Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from statistics import stdev
+
+from dgn_engine.experiments.report.document import Document, ReportRow
+from dgn_engine.experiments.report.formatting import ROW_HEADS, row_cells, rows_note, table
+from dgn_engine.experiments.report.latex import latex_grid, latex_rows
+from dgn_engine.experiments.report.markdown import markdown_grid, markdown_table
+from dgn_engine.experiments.report.paper_table import PaperTable, paper_table
+
+CSV_HEADS = (
+    "label", "row", "column", "unit", "mean", "half_width", "sd", "n", "of", "printed",
+    "printed_sd", "difference", "welch_p", "epochs", "seconds",
+)  # fmt: skip
+
+
+def table_files(document: Document) -> dict[str, bytes]:
+    """Return the contents by the name of the file: NAME in the paper's grid, NAME-rows in full."""
+    if not document.rows:
+        return {}
+    grid, name = paper_table(document), document.name
+    files = {
+        f"{name}-rows.md": _markdown_rows(document),
+        f"{name}-rows.csv": csv_text(document.rows),
+        f"{name}-rows.tex": latex_rows(document),
+    }
+    if grid is not None:
+        files |= {
+            f"{name}.md": "\n".join(markdown_grid(grid)) + "\n",
+            f"{name}.csv": csv_text(_in_order(grid)),
+            f"{name}.tex": latex_grid(document, grid),
+        }
+    return {name: text.encode() for name, text in files.items()}
+
+
+def csv_text(rows: Sequence[ReportRow]) -> str:
+    """Return one line for each row with every number in full; an empty cell where there is none."""
+    content = io.StringIO()
+    writer = csv.writer(content, lineterminator="\n")
+    writer.writerow(CSV_HEADS)
+    for row in rows:
+        cells = _numbers(row)
+        writer.writerow([_plain(cells[head]) for head in CSV_HEADS])
+    return content.getvalue()
+
+
+def _numbers(row: ReportRow) -> dict[str, object]:
+    line, column = row.place or ("", "")
+    of_paper = row.printed
+    return {
+        "label": row.label,
+        "row": line,
+        "column": column,
+        "unit": row.unit,
+        "mean": row.mean,
+        "half_width": row.half_width,
+        "sd": stdev(row.values) if len(row.values) > 1 else math.nan,
+        "n": len(row.values),
+        "of": row.of,
+        "printed": of_paper.value if of_paper else math.nan,
+        "printed_sd": of_paper.half_width if of_paper else math.nan,
+        "difference": row.difference,
+        "welch_p": row.welch_p,
+        "epochs": row.epochs,
+        "seconds": row.seconds,
+    }
+
+
+def _plain(value: object) -> object:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def _in_order(grid: PaperTable) -> list[ReportRow]:
+    places = ((row, column) for row in grid.rows for column in grid.columns)
+    return [grid.cells[place] for place in places if place in grid.cells]
+
+
+def _markdown_rows(document: Document) -> str:
+    heads, rows = table(ROW_HEADS, [row_cells(document, row) for row in document.rows])
+    return "\n".join(_with_note(markdown_table(heads, rows), rows_note(document))) + "\n"
+
+
+def _with_note(lines: Iterator[str], note: str) -> Iterator[str]:
+    yield from lines
+    yield f"\n{note}"

@@ -1,0 +1,234 @@
+"""Tables to paste: the paper's grid and the long form, as Markdown, CSV and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dgn_engine.experiments.report import document
+from dgn_engine.experiments.report.document import Document, ReportRow
+from dgn_engine.experiments.report.html import html
+from dgn_engine.experiments.report.latex import escape, latex_grid, latex_rows
+from dgn_engine.experiments.report.markdown import markdown, markdown_grid
+from dgn_engine.experiments.report.paper_table import paper_table
+from dgn_engine.experiments.report.table_files import table_files
+from dgn_engine.protocol.results import PRINTED_SPREAD, Printed
+from tests.engine.experiments.documents import BARE, ROW, result
+
+NAN = math.nan
+
+
+def cell(row: str, column: str, *values: float, printed: Printed | None = None) -> ReportRow:
+    mean = sum(values) / len(values) if values else NAN
+    half = 0.25 if len(values) > 1 else NAN
+    return ReportRow(
+        f"{row} {column}", values, mean, half, printed, NAN, place=(row, column)
+    )  # fmt: skip
+
+
+ROWS = (
+    cell("FC_1", "ReLU", 98.0, 98.5, printed=Printed(97.85, 0.09)),
+    cell("FC_1", "FR", 95.0, 96.0),
+    cell("50 % & more", "ReLU", -1.0, 1.5),
+)
+MADE = result(rows=(*ROWS, BARE), columns=("FR", "ReLU", "DL"))
+
+
+def test_the_grid_has_the_papers_columns_and_the_printed_numbers_below_ours() -> None:
+    grid = paper_table(MADE)
+    assert grid is not None
+    assert grid.columns == ("FR", "ReLU"), "in the paper's order, without the empty one"
+    assert [(line.label, line.cells, line.of_paper) for line in grid.lines()] == [
+        ("FC_1", ("95.50 ± 0.25", "98.25 ± 0.25"), False),
+        ("printed", ("–", "97.85 ± 0.09"), True),
+        ("50 % & more", ("–", "0.25 ± 0.25"), False),
+    ]
+    assert " ".join(grid.notes()) == (
+        "Mean in % ± half-width of the 95 % interval (Student’s t) over n = 2 seeds. "
+        f"Below it the printed number; its ± is {PRINTED_SPREAD}. Scale: quick, as-published."
+    )
+
+
+def test_counts_that_differ_stand_in_the_cells_and_a_single_value_has_no_interval() -> None:
+    other = replace(ROWS[1], values=(95.0,), half_width=NAN)
+    grid = paper_table(result(rows=(ROWS[0], other)))
+    assert grid is not None
+    assert next(grid.lines()).cells == ("98.25 ± 0.25 (2 seeds)", "95.50 (1 seed)")
+    assert "n values, n in brackets" in " ".join(grid.notes())
+    alone = paper_table(result(rows=(replace(other, of="networks"),)))
+    assert alone is not None
+    assert next(alone.notes()) == "One value in %, without an interval: n = 1 network."
+    plain = paper_table(result(rows=(replace(ROWS[0], unit=""),)))
+    assert plain is not None
+    assert next(plain.notes()).startswith("Mean ± half-width")
+
+
+def test_rows_without_places_make_no_grid() -> None:
+    assert paper_table(result()) is None
+    assert set(table_files(result())) == {
+        "npf-table2-rows.md", "npf-table2-rows.csv", "npf-table2-rows.tex",
+    }  # fmt: skip
+    assert table_files(result(rows=())) == {}
+    assert set(table_files(MADE)) >= {"npf-table2.md", "npf-table2.csv", "npf-table2.tex"}
+
+
+def test_the_grid_in_markdown_names_the_printed_line() -> None:
+    grid = paper_table(MADE)
+    assert grid is not None
+    lines = list(markdown_grid(grid))
+    assert lines[:5] == [
+        "|  | FR | ReLU |",
+        "| --- | --- | --- |",
+        "| FC_1 | 95.50 ± 0.25 | 98.25 ± 0.25 |",
+        "| *printed* | – | 97.85 ± 0.09 |",
+        "| 50 % & more | – | 0.25 ± 0.25 |",
+    ]
+    report = markdown(MADE)
+    assert report.index("## In the table of the paper") < report.index("## Measured beside")
+    assert f"A printed ± is {PRINTED_SPREAD}, not" in report
+    assert table_files(MADE)["npf-table2.md"].decode() == "\n".join(lines) + "\n"
+
+
+def test_the_grid_in_html_has_its_heads_and_a_quiet_printed_line() -> None:
+    page = html(MADE)
+    assert "<h2>In the table of the paper</h2>" in page
+    assert '<tr class=printed><th scope="row">printed</th><td class="number">–</td>' in page
+    assert '<th scope="row">50 % &amp; more</th>' in page
+    assert "<code>tables/npf-table2.tex</code>" in page
+    assert "<h2>In the table of the paper</h2>" not in html(result())
+
+
+def read_csv(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(table_files(MADE)[name].decode())))
+
+
+def test_csv_has_each_number_in_a_column_of_its_own_in_full() -> None:
+    fr, relu, more = read_csv("npf-table2.csv")
+    assert (relu["row"], relu["column"], relu["n"], relu["of"]) == ("FC_1", "ReLU", "2", "seeds")
+    numbers = ("mean", "half_width", "sd", "printed", "printed_sd")
+    assert [float(relu[name]) for name in numbers] == pytest.approx(
+        [98.25, 0.25, 0.5 / math.sqrt(2), 97.85, 0.09]
+    )
+    assert [fr[name] for name in ("printed", "printed_sd", "difference")] == ["", "", ""]
+    assert more["label"] == "50 % & more ReLU"
+    *_, bare = read_csv("npf-table2-rows.csv")
+    assert (bare["label"], bare["row"], bare["mean"], bare["sd"]) == ("ν | of H", "", "1234.5", "")
+    words = {"label", "row", "column", "unit", "of"}
+    for row in read_csv("npf-table2-rows.csv"):
+        for name in row.keys() - words:
+            assert not row[name] or math.isfinite(float(row[name])), name
+
+
+def test_csv_keeps_every_figure() -> None:
+    third = replace(ROWS[0], mean=1 / 3)
+    content = table_files(result(rows=(third,)))["npf-table2.csv"].decode()
+    assert "0.3333333333333333" in content
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("50 % & a_b #1 {x} a~b\\c", r"50 \% \& a\_b \#1 \{x\} a\textasciitilde{}b"
+         r"\textbackslash{}c"),
+        ("costs 3 $", r"costs 3 \$"),
+        ("2 ± 1 − 3", r"2 $\pm$ 1 $-$ 3"),
+        ("K^V_0 goes to βH", r"$K^{V}_{0}$ goes to $\beta H$"),
+        ("x^v = 1", r"$x^{v}$ = 1"),
+        ("my^net", r"my\textasciicircum{}net"),
+        ("ν of H, γ = 25 %", r"$\nu $ of H, $\gamma $ = 25 \%"),
+        ("‖e‖²/‖e_0‖²", r"$\|e\|^{2}$/$\|e_{0}\|^{2}$"),
+        ("é – 中 „“", "é -- U+4E2D U+201E``"),
+        ("a\nb", "a b"),
+    ],
+)  # fmt: skip
+def test_words_are_set_in_latex_letter_by_letter(words: str, wanted: str) -> None:
+    assert escape(words) == wanted
+
+
+def test_a_latex_table_has_rules_of_booktabs_and_numbers_as_mathematics() -> None:
+    grid = paper_table(MADE)
+    assert grid is not None
+    made = latex_grid(MADE, grid)
+    assert made.startswith("% dgn reproduce npf-table2 --only 'a b', 2026-11-22")
+    assert r"\usepackage{booktabs}" in made.splitlines()[1]
+    assert [line.strip() for line in made.splitlines()[5:-2]] == [
+        r"\label{tab:npf-table2}",
+        r"\begin{tabular}{lcc}",
+        r"\toprule",
+        r"& FR & ReLU \\",
+        r"\midrule",
+        r"FC\_1 & $95.50 \pm 0.25$ & $98.25 \pm 0.25$ \\",
+        r"\quad printed & -- & $97.85 \pm 0.09$ \\",
+        r"\addlinespace",
+        r"50 \% \& more & -- & $0.25 \pm 0.25$ \\",
+        r"\bottomrule",
+    ]
+    rows = latex_rows(MADE)
+    assert r"FC\_1 ReLU & $98.25 \pm 0.25$\,\% & $97.85 \pm 0.09$ & $2$\,seeds" in rows
+    assert r"$\nu $ $|$ of H & $1{,}234$ & -- & $1$\,seed" in rows
+    assert r"\label{tab:npf-table2-rows}" in rows
+    assert "siunitx" not in made + rows
+
+
+def test_numbers_in_cells_have_signs_powers_and_words_as_latex_has_them() -> None:
+    small = replace(ROW, mean=-1.5e-7, half_width=2.5e7, unit="", difference=-0.25)
+    made = latex_rows(result(rows=(small,)))
+    assert r"$-1.50\times 10^{-7} \pm 2.50\times 10^{7}$" in made
+    assert r"$-0.25$" in made
+
+
+def test_long_heads_and_labels_are_stacked() -> None:
+    long = cell("CNN (4 conv x128, 3x3, stride 1, GAP, dense)", "NPF trained, random labels", 1.0)
+    made = latex_grid(result(), paper_table(result(rows=(long,))))  # type: ignore[arg-type]
+    assert r"\shortstack[c]{NPF trained,\\random labels}" in made
+    assert r"\shortstack[l]{CNN (4 conv x128, 3x3, stride 1,\\GAP, dense)}" in made
+
+
+def hostile() -> Document:
+    label = 'a_b & 100 % of #1 {$x$} ~ \\ ^ <γ = 25 %> ‖e‖² K^V_0 – 中 é | "q"'
+    rows = (cell(label, "ν & β", 1e-9, -2e9, printed=Printed(1.0, 0.5)), BARE, *ROWS)
+    return result(rows=rows, title=label, name="a_b%c", command=("reproduce", "a\nb", "$%"))
+
+
+def test_every_table_is_balanced_whatever_the_words_are() -> None:
+    grid = paper_table(hostile())
+    assert grid is not None
+    for made in (latex_grid(hostile(), grid), latex_rows(hostile())):
+        body = re.sub(r"\\.", "", "\n".join(made.splitlines()[2:]))
+        assert body.count("{") == body.count("}")
+        assert body.count("$") % 2 == 0
+        assert not re.search("[^\x00-ſ]", body)
+        lines = [x for x in made.splitlines() if x.endswith(r" \\")]
+        assert len({line.replace(r"\&", "").count("&") for line in lines}) == 1
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex")
+def test_latex_sets_the_tables_with_booktabs_alone(tmp_path: Path) -> None:
+    found = hostile()
+    tables = [c.decode() for n, c in table_files(found).items() if n.endswith(".tex")]
+    tables += [c.decode() for n, c in table_files(MADE).items() if n.endswith(".tex")]
+    text = "\n".join((
+        r"\documentclass{article}", r"\usepackage{booktabs}", r"\begin{document}", *tables,
+        r"\end{document}",
+    ))  # fmt: skip
+    (tmp_path / "paper.tex").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "paper.tex"],
+        cwd=tmp_path, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+
+
+def test_places_and_columns_survive_the_file(tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_bytes(document.to_bytes(MADE))
+    found = document.read(tmp_path)
+    assert [row.place for row in found.rows] == [*(row.place for row in ROWS), None]
+    assert found.columns == ("FR", "ReLU", "DL")
