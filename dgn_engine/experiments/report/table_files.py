@@ -14,6 +14,7 @@ from dgn_engine.experiments.report.latex import latex_grid, latex_rows
 from dgn_engine.experiments.report.markdown import markdown_grid, markdown_table
 from dgn_engine.experiments.report.paper_table import PaperTable, paper_table
 
+KINDS = ("md", "csv", "tex")
 CSV_HEADS = (
     "label", "row", "column", "unit", "mean", "half_width", "sd", "n", "of", "printed",
     "printed_sd", "difference", "welch_p", "epochs", "seconds",
@@ -24,18 +25,12 @@ def table_files(document: Document) -> dict[str, bytes]:
     """Return the contents by the name of the file: NAME in the paper's grid, NAME-rows in full."""
     if not document.rows:
         return {}
-    grid, name = paper_table(document), document.name
-    files = {
-        f"{name}-rows.md": _markdown_rows(document),
-        f"{name}-rows.csv": csv_text(document.rows),
-        f"{name}-rows.tex": latex_rows(document),
-    }
+    full = (_markdown_rows(document), csv_text(document.rows), latex_rows(document))
+    files = dict(zip((f"{document.name}-rows.{kind}" for kind in KINDS), full, strict=True))
+    grid = paper_table(document)
     if grid is not None:
-        files |= {
-            f"{name}.md": "\n".join(markdown_grid(grid)) + "\n",
-            f"{name}.csv": csv_text(_in_order(grid)),
-            f"{name}.tex": latex_grid(document, grid),
-        }
+        short = (_markdown(grid), csv_text(_in_order(grid)), latex_grid(document, grid))
+        files |= zip((f"{document.name}.{kind}" for kind in KINDS), short, strict=True)
     return {name: text.encode() for name, text in files.items()}
 
 
@@ -79,6 +74,10 @@ def _plain(value: object) -> object:
 def _in_order(grid: PaperTable) -> list[ReportRow]:
     places = ((row, column) for row in grid.rows for column in grid.columns)
     return [grid.cells[place] for place in places if place in grid.cells]
+
+
+def _markdown(grid: PaperTable) -> str:
+    return "\n".join(markdown_grid(grid)) + "\n"
 
 
 def _markdown_rows(document: Document) -> str:
