@@ -59,6 +59,7 @@ def carry_out(
     from dgn_engine.experiments.report.cost import cost_in_words
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
     from dgn_engine.experiments.report.terminal import print_document
+    from dgn_engine.experiments.report.write_report import notices
     from dgn_engine.sweep.checks import check_folder
 
     check_folder(task.folder)
@@ -67,6 +68,8 @@ def carry_out(
     else:
         executor = checked_executor(arguments, plan_of(task).units, task.folder)
         if not arguments.quiet:
+            for sentence in notices(task):
+                print(f"{task.name}: {sentence}", file=sys.stderr)
             print(cost_in_words(task), file=sys.stderr)
         with (
             Interrupt(*STOP_SIGNALS) as interrupt,

@@ -27,13 +27,14 @@ class ClaimList(QWidget):
         self._grid.setVerticalSpacing(2)
         self._grid.setColumnStretch(0, 1)
 
-    def show_claims(self, claims: tuple[Claim, ...], theme: Theme) -> None:
+    def show_claims(self, claims: tuple[Claim, ...], theme: Theme, scale: str = "") -> None:
         self._clear()
         self._claims = claims
         for place, claim in enumerate(claims):
             statement = _label(f"{claim.id}: {claim.statement}")
             statement.setWordWrap(True)
-            verdict = _label(f"{MARKS.get(claim.verdict, '○')} {claim.verdict}")
+            words = formatting.verdict(claim, scale)
+            verdict = _label(f"{MARKS.get(claim.verdict, '○')} {words}")
             verdict.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
             verdict.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
             self.verdicts.append(verdict)

@@ -157,13 +157,13 @@ class ResultsPanel(QFrame):
             part.hide()
         if document is None:
             return
-        self.answer.setText("\n\n".join(document.answer))
-        self.answer.setVisible(bool(document.answer))
+        self.answer.setText("\n\n".join((*document.notices, *document.answer)))
+        self.answer.setVisible(bool(self.answer.text()))
         if document.rows:
             self.rows.show_rows(document.rows)
             self.rows.show()
         if document.claims:
-            self.claims.show_claims(document.claims, self._theme)
+            self.claims.show_claims(document.claims, self._theme, document.scale)
             self.claims.show()
         if document.figures:
             self.figures.setFixedHeight(_FIGURE * len(document.figures))

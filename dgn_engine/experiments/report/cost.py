@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
-from dgn_engine.config import DataConfig, RunConfig
-from dgn_engine.data import load_examples
+from dgn_engine.config import RunConfig
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
 from dgn_engine.experiments.report.reproduce import plan_of
 from dgn_engine.experiments.report.reproduction_progress import work_of
+from dgn_engine.experiments.report.run_scale import scale_of, sizes_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.importing.from_file import architecture_for
@@ -40,14 +39,6 @@ class Cost:
     storage: float
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    train: int
-    test: int
-    shape: tuple[int, ...]
-    classes: int
-
-
 def cost_of(task: ReproductionTask) -> Cost:
     """Estimate by the operations of the networks and the steps; calculations are not counted.
 
@@ -70,7 +61,8 @@ def cost_of(task: ReproductionTask) -> Cost:
 def cost_in_words(task: ReproductionTask) -> str:
     """Say it in a sentence: 'npf-table2, full: 150 runs; about 40 h of one CPU core …'."""
     cost = cost_of(task)
-    scale = f", {task.request.scale}" if task.experiment.reproduces else ""
+    word = scale_of(task.experiment, task.request).word
+    scale = f", {word}" if task.experiment.reproduces else ""
     parts = [f"{task.name}{scale}: {cost.runs:,} runs"]
     if cost.calculations:
         parts.append(f", {cost.calculations:,} calculations")
@@ -102,7 +94,7 @@ def operations(architecture: Architecture) -> float:
 def _run_cost(unit: Training, stack: int = 1) -> tuple[float, float]:
     """Return seconds and bytes of one run, trained in a stack of so many."""
     config = unit.config
-    sizes = _sizes(config.data)
+    sizes = sizes_of(config.data)
     architecture = architecture_for(config.net, sizes.shape, sizes.classes)
     regime = find_regime(config.gating.regime)
     feature = 0 if regime.own_gates or regime.open_gates else 3 if regime.trains_feature else 1
@@ -133,11 +125,3 @@ def _layers(architecture: Architecture) -> Iterator[tuple[tuple[int, ...], int]]
     for node, shape in architecture.shapes():
         if id(node) in weighted:
             yield weight_shape(node), math.prod(shape[1:])  # type: ignore[arg-type]
-
-
-@cache
-def _sizes(data: DataConfig) -> _Sizes:
-    examples = load_examples(data)
-    classes = 1 if examples.signed else len(examples.class_names)
-    shape = tuple(examples.train_x.shape[1:])
-    return _Sizes(len(examples.train_y), len(examples.test_y), shape, classes)

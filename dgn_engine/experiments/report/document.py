@@ -58,7 +58,9 @@ class ReportUnit:
 class Document:
     """The content of `results.json`.
 
-    `scale` and `protocol`: '' of what reproduces no paper. `answer`: sentences above the rows;
+    `scale`: 'quick', 'full', 'reduced' or 'changed' (`RunScale`); it and `protocol` are '' of what
+    reproduces no paper. `notices`: sentences in its head, on data or a scale that are not the
+    paper's. `answer`: sentences above the rows;
     `seconds`: of all runs and calculations; `made`: ISO 8601 with its zone; `request`, `machine`
     and `details`: plain values by name.
     """
@@ -84,6 +86,7 @@ class Document:
     units: tuple[ReportUnit, ...] = ()
     answer: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
     command: tuple[str, ...] = ()  # what follows `dgn` to go on with it, or to make it again
     columns: tuple[str, ...] = ()  # of the paper's table in its order; empty: as they come
     format: str = field(default=FORMAT)

@@ -118,7 +118,7 @@ def row_cells(document: Document, row: ReportRow) -> tuple[str, ...]:
     )
 
 
-def claim_cells(claim: Claim) -> tuple[str, ...]:
+def claim_cells(claim: Claim, scale: str = "") -> tuple[str, ...]:
     return (
         f"{claim.id}: {claim.statement}",
         claim.statistic,
@@ -126,8 +126,8 @@ def claim_cells(claim: Claim) -> tuple[str, ...]:
         interval(claim),
         replicates(claim.n, claim.of),
         chance(claim.p),
-        claim.verdict,
-        after_holm(claim),
+        verdict(claim, scale),
+        after_holm(claim, scale),
         power(claim),
         "; ".join(part for part in (claim.remark, _power_from(claim)) if part),
     )
@@ -150,14 +150,24 @@ def chance(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
-def after_holm(claim: Claim) -> str:
+def verdict(claim: Claim, scale: str = "") -> str:
+    """Return the verdict in the words of every output: 'held, reduced scale' where the scale is
+    not the paper's own."""
+    departs = scale in ("reduced", "changed") and not claim.exact
+    if departs and claim.verdict == "not decided":
+        return "not decided at this scale"
+    decided = claim.verdict in ("held", "not held")
+    return f"{claim.verdict}, {scale} scale" if departs and decided else claim.verdict
+
+
+def after_holm(claim: Claim, scale: str = "") -> str:
     """Return the verdict if it stands among all of its report; exact ones do not count."""
     if claim.exact:
         return claim.verdict
     if not math.isfinite(claim.p_holm):
         return NOTHING
     stands = claim.p_holm <= LEVEL and claim.verdict in ("held", "not held")
-    return claim.verdict if stands else "not decided"
+    return verdict(claim, scale) if stands else "not decided"
 
 
 def power(claim: Claim) -> str:
@@ -229,7 +239,8 @@ def table(
 def verdicts(document: Document) -> dict[str, int]:
     counts: dict[str, int] = {}
     for claim in document.claims:
-        counts[claim.verdict] = counts.get(claim.verdict, 0) + 1
+        words = verdict(claim, document.scale)
+        counts[words] = counts.get(words, 0) + 1
     return counts
 
 

@@ -53,6 +53,7 @@ def _page(document: Document) -> Iterator[str]:
     yield f"<title>{escape(document.title)}</title>\n<style>{_style()}</style>\n</head>\n<body>"
     yield f"<header><p>{escape(document.paper)} · <code>{escape(document.name)}</code></p>"
     yield f"<h1>{escape(document.title)}</h1><p>{escape(document.about)}</p></header>"
+    yield from (f"<p class=notice>{escape(sentence)}</p>" for sentence in document.notices)
     yield from (f"<p class=answer>{escape(sentence)}</p>" for sentence in document.answer)
     yield from _grid(document)
     if document.rows:
@@ -117,7 +118,8 @@ def _figure(figure: Figure, svg: str) -> str:
 
 def _claims(document: Document) -> Iterator[str]:
     yield "<h2>Claims</h2>"
-    yield from _table(CLAIM_HEADS, [claim_cells(claim) for claim in document.claims])
+    claims = [claim_cells(claim, document.scale) for claim in document.claims]
+    yield from _table(CLAIM_HEADS, claims)
     yield f"<p class=note>{escape(CLAIM_NOTE)}</p>"
 
 
@@ -134,7 +136,8 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 def _cell(tag: str, head: str, text: str) -> str:
     kind = "number" if head in _NUMBERS else ""
     if tag == "td" and head in ("verdict", "after Holm"):
-        kind = f"verdict {_WORDS.get(text, 'open')}"
+        word = text.partition(",")[0]  # 'held, reduced scale'
+        kind = f"verdict {_WORDS.get(word, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
     return f"<{tag}{attribute}>{escape(text)}</{tag}>"
 

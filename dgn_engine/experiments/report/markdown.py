@@ -31,7 +31,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"# {document.title}"
     yield f"\n{document.paper} · `{document.name}`. {document.about}\n"
     yield from (f"- {name}: {value}" for name, value in facts(document))
-    for sentence in document.answer:
+    for sentence in (*document.notices, *document.answer):
         yield f"\n**{sentence}**"
     grid = paper_table(document)
     if grid is not None:
@@ -46,7 +46,7 @@ def _lines(document: Document) -> Iterator[str]:
             yield PRINTED_NOTE
     if document.claims:
         yield "\n## Claims\n"
-        claims = [claim_cells(claim) for claim in document.claims]
+        claims = [claim_cells(claim, document.scale) for claim in document.claims]
         yield from markdown_table(*table(CLAIM_HEADS, claims))
         yield f"\n{CLAIM_NOTE}"
     for figure in document.figures:

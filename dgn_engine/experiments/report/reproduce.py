@@ -16,6 +16,7 @@ from dgn_engine.experiments.report import reproduction_progress
 from dgn_engine.experiments.report.document import Document, State
 from dgn_engine.experiments.report.reproduction_progress import ProgressTally, ReproductionProgress
 from dgn_engine.experiments.report.result_layout import PLAN, RESULTS
+from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask, write_report
 from dgn_engine.regimes import find_regime
 from dgn_engine.storage.atomic_write import write_file
@@ -40,11 +41,16 @@ def plan_of(task: ReproductionTask) -> Plan:
     return replace(
         plan,
         scaled_down=(
-            *(plan.scaled_down if task.request.quick else ()),
-            *_limits(task.request),
+            *((*plan.scaled_down, *_limits(task.request)) if task.request.quick else ()),
+            *_departures(task),
         ),
         choices=(*plan.choices, *_training_notes(plan.units)),
     )
+
+
+def _departures(task: ReproductionTask) -> tuple[str, ...]:
+    reproduces = task.experiment.reproduces
+    return scale_of(task.experiment, task.request).departures if reproduces else ()
 
 
 def _limits(request: Request) -> list[str]:

@@ -18,7 +18,7 @@ _STYLES = {"held": "green", "not held": "red"}
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
     console = Console(file=stream, highlight=False, width=None if stream.isatty() else 180)
-    for sentence in document.answer:
+    for sentence in (*document.notices, *document.answer):
         console.print(sentence, markup=False, soft_wrap=True)
     if document.rows:
         heads, rows = formatting.table(_HEADS, [_cells(row) for row in document.rows])
@@ -40,11 +40,12 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
         )
         for claim in document.claims:
             style = _STYLES.get(claim.verdict, "dim")
+            verdict = formatting.verdict(claim, document.scale)
             table.add_row(
                 f"{claim.id}: {claim.statement}", claim.statistic, formatting.number(claim.value),
                 formatting.interval(claim), formatting.replicates(claim.n, claim.of),
-                formatting.chance(claim.p), f"[{style}]{claim.verdict}[/{style}]",
-                formatting.after_holm(claim), formatting.power(claim),
+                formatting.chance(claim.p), f"[{style}]{verdict}[/{style}]",
+                formatting.after_holm(claim, document.scale), formatting.power(claim),
             )  # fmt: skip
         console.print(table)
     if document.answer:  # how it came about is part of it

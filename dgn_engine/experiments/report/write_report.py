@@ -22,6 +22,7 @@ from dgn_engine.experiments.report.document import (
     to_bytes,
 )
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
+from dgn_engine.experiments.report.run_scale import scale_of, stand_in
 from dgn_engine.protocol.results import PRINTED_RUNS
 from dgn_engine.statistics import mean_and_half_width, welch_p
 from dgn_engine.storage.atomic_write import write_file
@@ -71,12 +72,13 @@ def write_report(
         _unit_line(unit, results, progress.get(unit.id), task.folder) for unit in plan.units
     )
     states = {unit.id: unit.state for unit in units}
+    scale = scale_of(task.experiment, task.request) if task.experiment.reproduces else None
     document = Document(
         name=task.name,
         title=task.experiment.title,
         paper=task.experiment.paper,
         about=task.experiment.about,
-        scale=task.request.scale if task.experiment.reproduces else "",
+        scale=scale.word if scale else "",
         protocol=task.request.protocol if task.experiment.reproduces else "",
         request=asdict(task.request),
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -99,11 +101,21 @@ def write_report(
         details=found.details,
         command=task.command,
         columns=found.columns,
+        notices=notices(task),
     )
     write_file(task.folder / RESULTS, to_bytes(document))
     document = read(task.folder)  # as everybody else will see it
     _write_files(document, task.folder)
     return document
+
+
+def notices(task: ReproductionTask) -> tuple[str, ...]:
+    """Return what is said before it begins and in the head of its report: data and scale that are
+    not the paper's, a sentence each."""
+    if not task.experiment.reproduces:
+        return ()
+    asked = (task.experiment, task.request)
+    return (*stand_in(*asked), *scale_of(*asked).sentences)
 
 
 def _write_files(document: Document, folder: Path) -> None:

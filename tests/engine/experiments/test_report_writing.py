@@ -217,8 +217,9 @@ def test_limits_are_said_at_both_scales_and_scaling_down_only_at_quick() -> None
         ).scaled_down
         for scale in ("quick", "full")
     }
-    cut = (
+    at_quick = (
         "at most 1,009 training examples, balanced over the classes",
         "at most 13 test examples, balanced over the classes",
     )
-    assert said == {"quick": ("smaller", *cut), "full": cut}
+    of_all = ("1,009 of 1,437 training examples", "13 of 360 test examples")
+    assert said == {"quick": ("smaller", *at_quick), "full": of_all}

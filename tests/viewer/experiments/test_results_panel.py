@@ -95,6 +95,21 @@ def test_a_figure_of_a_result_has_the_menu_of_charts(panel: ResultsPanel) -> Non
     assert 0.4 < view.visible_range("nu")[1][1] < 0.6
 
 
+def test_a_result_at_a_reduced_scale_says_so_above_its_rows_and_in_its_verdicts(
+    panel: ResultsPanel,
+) -> None:
+    said = "Reduced scale: 3 of 60 epochs."
+    panel.show_document(replace(DONE, scale="reduced", notices=(said,)))
+    assert panel.answer.isVisible()
+    assert panel.answer.text() == said
+    assert "reduced" in panel.paper.text()
+    assert [label.text() for label in panel.claims.verdicts] == [
+        "✓ held, reduced scale",
+        "✗ not held, reduced scale",
+        "○ not decided at this scale",
+    ]
+
+
 def test_a_running_experiment_shows_how_far_it_is(panel: ResultsPanel) -> None:
     panel.show_beginning("ν falls", "[NPF] Figure 2")
     now = ReproductionProgress(

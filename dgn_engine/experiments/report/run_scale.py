@@ -1,0 +1,224 @@
+"""The scale at which a reproduction is run: quick, the paper's own, or how it departs from that.
+
+Plans are compared, not options: an option that asks for what the experiment has anyway changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from dgn_engine.config import DataConfig
+from dgn_engine.data import data_sets, load_examples
+from dgn_engine.errors import UserError
+from dgn_engine.experiments import Experiment, Request
+from dgn_engine.sweep.unit import Training
+
+_SEED = re.compile(r"-s\d+$")
+
+
+@dataclass(frozen=True)
+class DataSizes:
+    """How many examples a data set has, the shape of one, and its classes (1: one logit)."""
+
+    train: int
+    test: int
+    shape: tuple[int, ...]
+    classes: int
+
+
+@dataclass(frozen=True)
+class RunScale:
+    """`word`: 'quick' or 'full', or 'reduced' where something is less than in the paper, 'changed'
+    where it is other and nothing is known to be less. `departures`: from the paper's scale, a
+    phrase each.
+    """
+
+    word: str
+    departures: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        if not self.departures:
+            return ()
+        return (f"{self.word.capitalize()} scale: {', '.join(self.departures)}.",)
+
+
+@dataclass(frozen=True)
+class _Departure:
+    words: str
+    less: bool
+
+
+def sizes_of(data: DataConfig) -> DataSizes:
+    """Load the data set and count; raises `UserError` where it is not there."""
+    plain = DataConfig()
+    same = {name: getattr(plain, name) for name in ("label_noise", "pixels", "variant_seed")}
+    return _sizes_of(replace(data, **same))
+
+
+@cache
+def _sizes_of(data: DataConfig) -> DataSizes:
+    examples = load_examples(data)
+    classes = 1 if examples.signed else len(examples.class_names)
+    shape = tuple(examples.train_x.shape[1:])
+    return DataSizes(len(examples.train_y), len(examples.test_y), shape, classes)
+
+
+def scale_of(experiment: Experiment, request: Request) -> RunScale:
+    """Return the scale of what is run. More seeds than in the paper are no departure from it."""
+    if request.quick:
+        return RunScale("quick")
+    found = [
+        *_epochs(experiment, request),
+        *_seeds(experiment, request),
+        *_data(experiment, request),
+        *_limits(experiment, request),
+        *_steps(experiment, request),
+    ]
+    if not found:
+        return RunScale("full")
+    word = "reduced" if any(one.less for one in found) else "changed"
+    return RunScale(word, tuple(dict.fromkeys(one.words for one in found)))
+
+
+def stand_in(experiment: Experiment, request: Request) -> tuple[str, ...]:
+    """Say where the networks are trained on other data than the paper's, in one sentence."""
+    paper = {
+        run.id: run.config.data.name
+        for run in _trainings(experiment, replace(request, scale="full", data="", steps=()))
+    }
+    here: dict[str, None] = {}  # in the order of the plan
+    there: dict[str, None] = {}
+    for run in _trainings(experiment, request):
+        name = run.config.data.name
+        others = [paper[run.id]] if run.id in paper else list(paper.values())
+        if others and name not in others:
+            here[_title(name)] = None
+            there.update(dict.fromkeys(map(_title, others)))
+    if not here:
+        return ()
+    return (f"Trained on {' and '.join(here)}, not on {' or '.join(there)}.",)
+
+
+def _title(name: str) -> str:
+    if name == "digits":
+        return "the digits that come with the package"
+    entry = data_sets().get(name)
+    return f"'{name}'" if entry is None else entry.title
+
+
+def _trainings(experiment: Experiment, request: Request) -> list[Training]:
+    return [unit for unit in experiment.plan(request).units if isinstance(unit, Training)]
+
+
+def _pairs(experiment: Experiment, request: Request, option: str) -> list[tuple[Training, ...]]:
+    """Return the runs that were asked for, each beside that without the option."""
+    own = replace(request, **{option: getattr(Request(), option)})
+    usual = {run.id: run for run in _trainings(experiment, own)}
+    asked = _trainings(experiment, request)
+    return [(run, usual[run.id]) for run in asked if run.id in usual]
+
+
+def _epochs(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+    if not request.epochs:
+        return
+    found = {
+        (asked.config.training.epochs, own.config.training.epochs)
+        for asked, own in _pairs(experiment, request, "epochs")
+    }
+    yield from _fewer(found, "epochs")
+    for asked in sorted({asked for asked, own in found if asked > own}):
+        owns = _either(own for one, own in found if one == asked > own)
+        yield _Departure(f"{asked:,} instead of {owns} epochs", less=False)
+
+
+def _seeds(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+    if not request.seeds:
+        return
+    usual = _seed_counts(experiment, replace(request, seeds=0))
+    asked = _seed_counts(experiment, request)
+    yield from _fewer({(asked[cell], n) for cell, n in usual.items() if cell in asked}, "seeds")
+
+
+def _seed_counts(experiment: Experiment, request: Request) -> Counter[str]:
+    return Counter(_SEED.sub("", unit.id) for unit in experiment.plan(request).units)
+
+
+def _data(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+    if not request.data:
+        return
+    plain = {"train_limit": 0, "test_limit": 0}
+    found = {
+        tuple(replace(run.config.data, **plain) for run in pair)  # type: ignore[arg-type]
+        for pair in _pairs(experiment, request, "data")
+    }
+    for asked, own in sorted(found, key=str):
+        if asked.name == own.name:
+            continue
+        sizes = [_train_size(data) for data in (asked, own)]
+        less, words = asked.name == "digits", ""
+        if sizes[0] is not None and sizes[1] is not None:
+            less = sizes[0] < sizes[1]
+            words = f" ({sizes[0]:,} training examples instead of {sizes[1]:,})"
+        yield _Departure(f"{asked.name} instead of {own.name}{words}", less)
+
+
+def _train_size(data: DataConfig) -> int | None:
+    try:
+        return sizes_of(data).train
+    except UserError:
+        return None  # it need not be there to train on another one
+
+
+def _limits(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+    for part, limit in (("train", request.train_limit), ("test", request.test_limit)):
+        if not limit:
+            continue
+        word = "training" if part == "train" else "test"
+        found = set()
+        for run in _trainings(experiment, request):
+            whole = replace(run.config.data, **{f"{part}_limit": 0})  # type: ignore[arg-type]
+            try:
+                found.add((limit, getattr(sizes_of(whole), part)))
+            except UserError:
+                yield _Departure(f"at most {limit:,} {word} examples", less=True)
+        yield from _fewer(found, f"{word} examples")
+
+
+def _steps(experiment: Experiment, request: Request) -> Iterator[_Departure]:
+    if not request.steps:
+        return
+    own = _learning_rates(_trainings(experiment, replace(request, steps=())))
+    asked = _learning_rates(_trainings(experiment, request))
+    if asked >= own:
+        return
+    words = ", ".join(f"{step:g}" for step in sorted(request.steps, reverse=True))
+    usual = ", ".join(f"{step:g}" for step in sorted(own, reverse=True))
+    step = "step" if len(request.steps) == 1 else "steps"
+    yield (
+        _Departure(f"SGD's {step} {words} of {usual}", less=True)
+        if asked <= own
+        else _Departure(f"SGD's {step} {words} instead of {usual}", less=len(asked) < len(own))
+    )
+
+
+def _learning_rates(runs: Sequence[Training]) -> set[float]:
+    settings = (run.config.training for run in runs)
+    return {one.learning_rate for one in settings if one.optimiser == "sgd"}
+
+
+def _fewer(found: set[tuple[int, int]], what: str) -> Iterator[_Departure]:
+    """Yield '3 of 60 epochs' for the pairs of what was asked for and what the paper has."""
+    for asked in sorted({asked for asked, own in found if asked < own}):
+        owns = _either(own for one, own in found if one == asked < own)
+        yield _Departure(f"{asked:,} of {owns} {what}", less=True)
+
+
+def _either(numbers: Iterator[int]) -> str:
+    *most, last = (f"{number:,}" for number in sorted(set(numbers)))
+    return f"{', '.join(most)} or {last}" if most else last
