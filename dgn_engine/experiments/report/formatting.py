@@ -153,11 +153,15 @@ def chance(p: float) -> str:
 def verdict(claim: Claim, scale: str = "") -> str:
     """Return the verdict in the words of every output: 'held, reduced scale' where the scale is
     not the paper's own."""
-    departs = scale in ("reduced", "changed") and not claim.exact
+    departs = _departs(scale) and not claim.exact
     if departs and claim.verdict == "not decided":
         return "not decided at this scale"
     decided = claim.verdict in ("held", "not held")
     return f"{claim.verdict}, {scale} scale" if departs and decided else claim.verdict
+
+
+def _departs(scale: str) -> bool:
+    return scale in ("reduced", "changed")
 
 
 def after_holm(claim: Claim, scale: str = "") -> str:
@@ -214,7 +218,8 @@ def facts(document: Document) -> Iterator[tuple[str, str]]:
 
 def made_at(document: Document) -> str:
     """Say at which scale and by which protocol it was made; '' of what reproduces no paper."""
-    return f"Scale: {document.scale}, {document.protocol}." if document.scale else ""
+    how = f" ({', '.join(document.scaled_down)})" if _departs(document.scale) else ""
+    return f"Scale: {document.scale}{how}, {document.protocol}." if document.scale else ""
 
 
 def rows_note(document: Document) -> str:

@@ -171,6 +171,8 @@ def test_a_report_of_a_reduced_scale_says_so_everywhere(tmp_path: Path) -> None:
         assert "not decided at this scale" in text
     assert formatting.row_cells(made, made.rows[0])[7] == "reduced"
     assert dict(formatting.facts(made))["scale"] == "reduced"
+    how = "Scale: reduced (2 of 60 epochs, 3 of 5 seeds), as-published."
+    assert formatting.made_at(made) == how, "below a table to paste"
     whole = write_report(task(tmp_path, scale="full"), _plan(Request()))
     assert (whole.scale, whole.notices) == ("full", ())
 
