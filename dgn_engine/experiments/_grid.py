@@ -9,13 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dgn_engine.config import RunConfig
+from dgn_engine.experiments._claims import Sample
 from dgn_engine.experiments._configurations import in_regime, with_training
+from dgn_engine.experiments._test_set_error import (
+    binomial_variance,
+    one_image,
+    paired_variance,
+)
 from dgn_engine.protocol.results import Figure, PlottedLine, Printed, Row
 from dgn_engine.regimes import find_regime
 from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.storage.runs.run_answers import Mask
 from dgn_engine.sweep.unit import Calculation, CalculationInputs, Training, UnitFile
 from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 from dgn_engine.training.weight_keeper import BEST, KEPT
@@ -89,6 +96,21 @@ class TrainedCell:
     def last(self) -> list[float]:
         """Last test accuracies in percent."""
         return [100 * run.last for run in self.runs]
+
+    def answers(self, at: Literal["best", "last"]) -> list[Mask] | None:
+        """Which test examples each run answered right; None where one of them has no record."""
+        found = [
+            run.answers.best if at == "best" else run.answers.last
+            for run in self.runs
+            if run.answers
+        ]
+        whole = len(found) == len(self.runs) and len({len(mask) for mask in found}) == 1
+        return found if whole else None
+
+    @property
+    def test_examples(self) -> int:
+        """How many examples the runs were tested on; 0 where that is not known."""
+        return min(run.test_examples for run in self.runs)
 
     @property
     def seconds(self) -> float:
@@ -188,6 +210,52 @@ def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
 def gaps(one: TrainedCell, other: TrainedCell) -> list[float]:
     """Return the differences of the best test accuracies in points, seed by seed."""
     return [100 * (a.best - b.best) for a, b in zip(one.runs, other.runs, strict=True)]
+
+
+Term = tuple[float, TrainedCell]
+
+
+def contrast(*terms: Term, at: Literal["best", "last"] = "best") -> Sample:
+    """Return Σ coefficient · test accuracy in points, one value per seed, for a verdict.
+
+    The variance that the finite test set adds is computed from the answers to its examples, which
+    all networks share; where a run has none recorded, it is bounded by the accuracies. It is never
+    less than one image. A mean over models is a contrast of as many terms.
+
+    Args:
+        terms: cells of the same seeds, with their coefficients.
+        at: the accuracies: at the best test score of each run, or at its last.
+    """
+    accuracies = [cell.best if at == "best" else cell.last for _, cell in terms]
+    weighted = zip(*accuracies, strict=True)
+    values = [
+        sum(coefficient * value for (coefficient, _), value in zip(terms, seed, strict=True))
+        for seed in weighted
+    ]
+    sizes = {cell.test_examples for _, cell in terms}
+    sets = [[term for term in terms if term[1].test_examples == size] for size in sizes]
+    least = max(map(one_image, sizes), default=0.0)
+    variance = sum(_test_variance(part, at) for part in sets)
+    return Sample(tuple(values), test_variance=max(variance, least))
+
+
+def _test_variance(terms: Sequence[Term], at: Literal["best", "last"]) -> float:
+    """Of cells that were tested on one set of examples."""
+    answers = [cell.answers(at) for _, cell in terms]
+    known = [masks for masks in answers if masks is not None]
+    if len(known) == len(terms):
+        return paired_variance(
+            [(coefficient, masks) for (coefficient, _), masks in zip(terms, known, strict=True)]
+        )
+    means = [
+        (coefficient, _mean(cell.best if at == "best" else cell.last) / 100)
+        for coefficient, cell in terms
+    ]
+    return binomial_variance(means, terms[0][1].test_examples)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def averaged(label: str, x: Sequence[float], curves: Sequence[Sequence[float]]) -> PlottedLine:

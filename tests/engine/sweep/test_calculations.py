@@ -61,7 +61,7 @@ def test_a_network_at_its_start_has_0_epochs_and_what_is_not_trained_has_none(
     tmp_path: Path,
 ) -> None:
     made = _made(tmp_path)
-    assert [row_cells(made, row)[5] for row in made.rows] == ["0", "–"]
+    assert [row_cells(made, row)[6] for row in made.rows] == ["0", "–"]
 
 
 @pytest.mark.parametrize("damage", ["", "[", '{"limit": [9.0], "beta": []}', '{"other": 1}'])
@@ -92,7 +92,7 @@ def test_a_result_of_an_older_version_is_read_and_what_it_lacks_is_one_sentence(
     old = _made(tmp_path)
     assert old.rows[0].values == before.rows[0].values
     assert math.isnan(old.units[0].seconds)
-    assert row_cells(old, old.rows[0])[8] == "–"
+    assert row_cells(old, old.rows[0])[9] == "–"
     (note.parent / "result.json").write_text('{"beta": [1.0]}')
     with pytest.raises(UserError, match=r"holds no 'limit': another version wrote it; delete"):
         _made(tmp_path)
