@@ -99,11 +99,8 @@ class TrainedCell:
 
     def answers(self, at: Literal["best", "last"]) -> list[Mask] | None:
         """Which test examples each run answered right; None where one of them has no record."""
-        found = [
-            run.answers.best if at == "best" else run.answers.last
-            for run in self.runs
-            if run.answers
-        ]
+        known = [run.answers for run in self.runs if run.answers is not None]
+        found = [one.best if at == "best" else one.last for one in known]
         whole = len(found) == len(self.runs) and len({len(mask) for mask in found}) == 1
         return found if whole else None
 

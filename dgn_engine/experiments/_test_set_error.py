@@ -48,7 +48,7 @@ def binomial_variance(terms: Sequence[tuple[float, float]], examples: int) -> fl
 
     Networks that are right on the same examples add up: the errors c √(p(1 − p)/N) of one sign
     are summed before they are squared. Those of opposite signs are taken for independent; where
-    errors go together, as they do, that is too large. For a difference of two it is Σ c² p(1 − p)/N.
+    errors go together, as they do, that is too large.
     """
     if not examples:
         return 0.0

@@ -151,7 +151,7 @@ def accuracy(threshold: float, effect: float) -> float:
     return float(norm.cdf(threshold / spread))
 
 
-def tested(rng: np.random.Generator, examples: int, effect: float) -> tuple[Masks, Masks]:
+def right_answers(rng: np.random.Generator, examples: int, effect: float) -> tuple[Masks, Masks]:
     """Right answers of five seeds of each kind on a new test set."""
     difficulty = SHARED * rng.standard_normal(examples, dtype=np.float32)
     found = []
@@ -177,7 +177,7 @@ def shares(examples: int, effect: float, draws: int) -> Sequence[float]:
     truth = 100 * (accuracy(ONE, effect) - accuracy(OTHER, effect))
     hits = np.zeros(3)
     for _ in range(draws):
-        one, other = tested(rng, examples, effect)
+        one, other = right_answers(rng, examples, effect)
         paired, bound = (
             contrast((1.0, cell(one, recorded=known)), (-1.0, cell(other, recorded=known)))
             for known in (True, False)
@@ -204,7 +204,7 @@ def test_equal_kinds_are_seldom_found_different() -> None:
     """The other reading of the same: where truth is 0, 'above 0' is held in at most 2.5 %."""
     rng, draws, held = np.random.default_rng(7), 800, 0
     for _ in range(draws):
-        one, other = tested(rng, 360, 0.01)
+        one, other = right_answers(rng, 360, 0.01)
         gain = 100 * (accuracy(ONE, 0.01) - accuracy(OTHER, 0.01))
         sample = contrast((1.0, cell(one)), (-1.0, cell(other)))
         held += above(sample, gain).verdict == "held"
