@@ -19,6 +19,7 @@ from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
+from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_answers import Mask, read_answers
 from dgn_engine.storage.runs.run_reader import RunReader
@@ -234,9 +235,15 @@ def _or_nan(value: float | None) -> float:
 
 
 def _seconds(reader: RunReader) -> float:
-    """Between the lines of the log; the pause before a run went on does not count."""
-    total = 0.0
-    for before, after in pairwise(reader.lines):
+    """Of training: from its begin, to a whole second, over all lines of the log.
+
+    The pause before a run went on does not count.
+    """
+    total, lines = 0.0, reader.lines
+    if lines:
+        begun = run_info.created_at(reader.info)
+        total += max(0.0, lines[0].at - begun) if begun is not None else 0.0
+    for before, after in pairwise(lines):
         if after.name != RunContinued.__name__:
             total += max(0.0, after.at - before.at)
     return total

@@ -40,6 +40,14 @@ def create(config: RunConfig) -> dict[str, Any]:
     }
 
 
+def created_at(info: Mapping[str, Any]) -> float | None:
+    """When a run was begun, in seconds since 1970; None where that cannot be told."""
+    try:
+        return datetime.fromisoformat(str(info.get("created"))).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def recreate(config: RunConfig) -> dict[str, Any]:
     """One for a run of which only the configuration is left; who wrote it is unknown."""
     whole = create(config)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,15 @@ def test_the_pause_before_a_run_goes_on_and_a_clock_that_is_set_back_do_not_coun
         (904.0, "Closed"),
     )
     assert UnitResults(tmp_path).trained(UNIT.id).seconds == 2 + 3 + 4
+
+
+def test_the_time_before_the_first_line_counts(tmp_path: Path) -> None:
+    """Of a run of one epoch in a pack that is all of it."""
+    first = time.time() + 100.0
+    written(tmp_path, (first, score(1, 0.5, None)), (first + 2, events.Finished(1)))
+    begun = datetime.fromisoformat(RunReader(unit_folder(tmp_path, UNIT.id)).info["created"])
+    found = UnitResults(tmp_path).trained(UNIT.id).seconds
+    assert found == pytest.approx(first + 2 - begun.timestamp())
 
 
 def test_a_run_without_scores_has_none(tmp_path: Path) -> None:
