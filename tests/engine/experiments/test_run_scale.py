@@ -16,6 +16,7 @@ from dgn_engine.experiments.report import document, formatting
 from dgn_engine.experiments.report.cost import cost_in_words
 from dgn_engine.experiments.report.html import html
 from dgn_engine.experiments.report.markdown import markdown
+from dgn_engine.experiments.report.reproduce import plan_of
 from dgn_engine.experiments.report.run_scale import scale_of, stand_in
 from dgn_engine.experiments.report.write_report import ReproductionTask, notices, write_report
 from dgn_engine.sweep.unit import Calculation, Training
@@ -162,7 +163,7 @@ def test_the_cost_is_that_of_the_scale_that_is_run(tmp_path: Path) -> None:
 
 def test_a_report_of_a_reduced_scale_says_so_everywhere(tmp_path: Path) -> None:
     asked = task(tmp_path, scale="full", epochs=2, seeds=3)
-    made = write_report(asked, _plan(asked.request))
+    made = write_report(asked, plan_of(asked))
     assert made.scale == "reduced"
     assert made.notices == notices(asked) == ("Reduced scale: 2 of 60 epochs, 3 of 5 seeds.",)
     for text in (markdown(made), html(made)):
