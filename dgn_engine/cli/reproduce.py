@@ -26,6 +26,8 @@ _PLAIN = ("seeds", "seed_start", "epochs", "only", "data", "data_root", "train_l
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="an experiment of --list, or 'all'")
     parser.add_argument("--list", action="store_true", help="name, paper, cost, what is there")
+    parser.add_argument("--rows", action="store_true", help="what --only chooses among, its cost")
+    parser.add_argument("--json", action="store_true", help="with --rows: as JSON")
     scale = parser.add_mutually_exclusive_group()
     scale.add_argument("--quick", action="store_true", help="scaled down to minutes (the default)")
     scale.add_argument("--full", action="store_true", help="the paper's scale")
@@ -55,6 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
         return _print_list()
     if not arguments.name:
         raise UserError("Say which experiment, or --list to see them.")
+    if arguments.json and not arguments.rows:
+        raise UserError("--json belongs to --rows; a result's numbers are in its results.json.")
+    if arguments.rows:
+        from dgn_engine.cli._row_list import print_rows
+
+        if arguments.name == ALL:
+            raise UserError("--rows lists the rows of one experiment; say which, or --list.")
+        return print_rows(task_of(arguments, arguments.name, arguments.out), arguments.json)
     if arguments.name == ALL:
         return _reproduce_all(arguments)
     return exit_code(carry_out(arguments, task_of(arguments, arguments.name, arguments.out)))

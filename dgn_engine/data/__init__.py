@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data._dataset import DataSet, Examples, Report
+from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report
 from dgn_engine.data._normalisation import normalisation, normalised
 from dgn_engine.data._split import resplit, split_in_words
 from dgn_engine.data._variants import (
@@ -23,6 +23,7 @@ from dgn_engine.setting import filled
 
 __all__ = [
     "DataSet",
+    "DataSizes",
     "Examples",
     "Report",
     "catalogue",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
+from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
 from dgn_engine.data._download import data_root, fetch, missing
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
@@ -40,7 +40,9 @@ class CifarSet:
 
     def data_set(self) -> DataSet:
         hint = "Allow the download, or name the data root that holds it."
-        return DataSet(self.title, self.load, hint, available=self.available)
+        classes = {"labels": 10, "fine_labels": 100}[self.labels]
+        sizes = DataSizes(50_000, 10_000, SHAPE[1:], classes)
+        return DataSet(self.title, self.load, hint, available=self.available, published=sizes)
 
     def available(self, root: Path | None) -> bool:
         return (data_root(root) / self.folder).is_dir()

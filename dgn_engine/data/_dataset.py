@@ -51,11 +51,22 @@ def _always(_root: Path | None) -> bool:
 
 
 @dataclass(frozen=True)
+class DataSizes:
+    """How many examples a data set has, the shape of one, and its classes (1: one logit)."""
+
+    train: int
+    test: int
+    shape: tuple[int, ...]
+    classes: int
+
+
+@dataclass(frozen=True)
 class DataSet:
     """A plug-in: how to load it, whether that needs a download first, and what it asks.
 
     `load` finds every one of `options` answered in `config.options`. `available` takes the folder
     that data sets lie in (None: the default one); what comes with the program is always there.
+    `published`: the sizes of a set that everybody has alike, for estimates where it is not there.
     """
 
     title: str
@@ -64,6 +75,7 @@ class DataSet:
     options: tuple[Setting, ...] = ()
     takes_path: bool = False  # a configuration names it as name:PATH
     available: Callable[[Path | None], bool] = _always
+    published: DataSizes | None = None
     splits: bool = False  # `load` holds the test part out itself, by `_split.held_out`
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data._dataset import DataSet, Examples, Report, examples_from_levels
+from dgn_engine.data._dataset import DataSet, DataSizes, Examples, Report, examples_from_levels
 from dgn_engine.data._download import data_root, fetch, missing
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
@@ -35,7 +35,8 @@ class IdxSet:
 
     def data_set(self) -> DataSet:
         hint = "Allow the download, or name the data root that holds it."
-        return DataSet(self.title, self.load, hint, available=self.available)
+        sizes = DataSizes(60_000, 10_000, (1, 28, 28), len(self.class_names))
+        return DataSet(self.title, self.load, hint, available=self.available, published=sizes)
 
     def folder(self, root: str | Path | None) -> Path:
         return data_root(root) / self.kind / "raw"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dgn_engine.config import RunConfig
+from dgn_engine.config import DataConfig, RunConfig
+from dgn_engine.data import DataSizes
 from dgn_engine.experiments.report import formatting
+from dgn_engine.experiments.report.data_sizes import sizes_of
 from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
 from dgn_engine.experiments.report.reproduce import plan_of
 from dgn_engine.experiments.report.reproduction_progress import work_of
-from dgn_engine.experiments.report.run_scale import scale_of, sizes_of
+from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
 from dgn_engine.model.architecture import Architecture, weight_shape
 from dgn_engine.model.importing.from_file import architecture_for
@@ -39,21 +41,21 @@ class Cost:
     storage: float
 
 
-def cost_of(task: ReproductionTask) -> Cost:
+def cost_of(task: ReproductionTask, sizes: Callable[[DataConfig], DataSizes] = sizes_of) -> Cost:
     """Estimate by the operations of the networks and the steps; calculations are not counted.
 
-    Loads each data set once, so that a missing one is refused before anything begins.
+    `sizes_of` loads each data set once, so that a missing one is refused before anything begins.
     """
     units = plan_of(task).units
     runs = [unit for unit in units if isinstance(unit, Training)]
     stacks = find_stacks(units, task.folder, 1)
     size = {name: len(stack) for stack in stacks for name in stack}
-    alone = [_run_cost(unit) for unit in runs]
+    alone = [_run_cost(unit, sizes(unit.config.data)) for unit in runs]
     return Cost(
         len(runs),
         len(units) - len(runs),
         sum(seconds for seconds, _ in alone),
-        sum(_run_cost(unit, size.get(unit.id, 1))[0] for unit in runs),
+        sum(_run_cost(u, sizes(u.config.data), size.get(u.id, 1))[0] for u in runs),
         sum(storage for _, storage in alone),
     )
 
@@ -91,10 +93,9 @@ def operations(architecture: Architecture) -> float:
     return float(sum(2 * math.prod(weight) * places for weight, places in _layers(architecture)))
 
 
-def _run_cost(unit: Training, stack: int = 1) -> tuple[float, float]:
+def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, float]:
     """Return seconds and bytes of one run, trained in a stack of so many."""
     config = unit.config
-    sizes = sizes_of(config.data)
     architecture = architecture_for(config.net, sizes.shape, sizes.classes)
     regime = find_regime(config.gating.regime)
     feature = 0 if regime.own_gates or regime.open_gates else 3 if regime.trains_feature else 1

@@ -35,8 +35,7 @@ def plan_of(task: ReproductionTask) -> Plan:
     """Return the plan, checked; raises `UserError` where nothing is left to do."""
     plan = task.experiment.plan(task.request)
     if not plan.units:
-        only = f" whose label holds '{task.request.only}'" if task.request.only else ""
-        raise UserError(f"{task.name} has no rows{only} at this scale.")
+        raise UserError(no_such_rows(task))
     check_units(plan.units)
     return replace(
         plan,
@@ -46,6 +45,23 @@ def plan_of(task: ReproductionTask) -> Plan:
         ),
         choices=(*plan.choices, *_training_notes(plan.units)),
     )
+
+
+def no_such_rows(task: ReproductionTask) -> str:
+    """Say that no label holds the request's `only`, and which labels there are at this scale."""
+    said = f"{task.name} has no rows"
+    if not task.request.only:
+        return f"{said} at this scale."
+    said += f" whose label holds '{task.request.only}' at this scale"
+    there = [row for row in task.experiment.rows if has_rows(task, row)]
+    if not there:
+        return f"{said}."
+    return f"{said}; it has {', '.join(repr(row) for row in there)}."
+
+
+def has_rows(task: ReproductionTask, label: str) -> bool:
+    """Whether rows are left at this scale when only those with this label are asked for."""
+    return bool(task.experiment.plan(replace(task.request, only=label)).units)
 
 
 def _departures(task: ReproductionTask) -> tuple[str, ...]:

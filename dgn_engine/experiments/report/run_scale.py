@@ -10,25 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 from dgn_engine.config import DataConfig
-from dgn_engine.data import data_sets, load_examples
+from dgn_engine.data import data_sets
 from dgn_engine.errors import UserError
 from dgn_engine.experiments import Experiment, Request
+from dgn_engine.experiments.report.data_sizes import expected_sizes
 from dgn_engine.sweep.unit import Training
 
 _SEED = re.compile(r"-s\d+$")
-
-
-@dataclass(frozen=True)
-class DataSizes:
-    """How many examples a data set has, the shape of one, and its classes (1: one logit)."""
-
-    train: int
-    test: int
-    shape: tuple[int, ...]
-    classes: int
 
 
 @dataclass(frozen=True)
@@ -52,21 +42,6 @@ class RunScale:
 class _Departure:
     words: str
     less: bool
-
-
-def sizes_of(data: DataConfig) -> DataSizes:
-    """Load the data set and count; raises `UserError` where it is not there."""
-    plain = DataConfig()
-    same = {name: getattr(plain, name) for name in ("label_noise", "pixels", "variant_seed")}
-    return _sizes_of(replace(data, **same))
-
-
-@cache
-def _sizes_of(data: DataConfig) -> DataSizes:
-    examples = load_examples(data)
-    classes = 1 if examples.signed else len(examples.class_names)
-    shape = tuple(examples.train_x.shape[1:])
-    return DataSizes(len(examples.train_y), len(examples.test_y), shape, classes)
 
 
 def scale_of(experiment: Experiment, request: Request) -> RunScale:
@@ -170,7 +145,7 @@ def _data(experiment: Experiment, request: Request) -> Iterator[_Departure]:
 
 def _train_size(data: DataConfig) -> int | None:
     try:
-        return sizes_of(data).train
+        return expected_sizes(data).train
     except UserError:
         return None  # it need not be there to train on another one
 
@@ -184,7 +159,7 @@ def _limits(experiment: Experiment, request: Request) -> Iterator[_Departure]:
         for run in _trainings(experiment, request):
             whole = replace(run.config.data, **{f"{part}_limit": 0})  # type: ignore[arg-type]
             try:
-                found.add((limit, getattr(sizes_of(whole), part)))
+                found.add((limit, getattr(expected_sizes(whole), part)))
             except UserError:
                 yield _Departure(f"at most {limit:,} {word} examples", less=True)
         yield from _fewer(found, f"{word} examples")

@@ -1,0 +1,56 @@
+"""The rows of an experiment that can be chosen, with their estimated costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dgn_engine.errors import UserError
+from dgn_engine.experiments.report.cost import Cost, cost_of
+from dgn_engine.experiments.report.data_sizes import expected_sizes
+from dgn_engine.experiments.report.reproduce import has_rows, no_such_rows
+from dgn_engine.experiments.report.write_report import ReproductionTask
+
+ALL = "all of it"
+LEFT_OUT = "left out at this scale"
+
+
+@dataclass(frozen=True)
+class RowCost:
+    """A label of the rows and what its runs cost; None, and why, where that cannot be said."""
+
+    label: str
+    cost: Cost | None
+    remark: str = ""
+
+
+def row_costs(task: ReproductionTask) -> tuple[RowCost, ...]:
+    """Return the rows whose label holds the request's `only`, in the order of the paper.
+
+    Data sets that are not on this machine are taken as they were published. Raises `UserError`
+    where no label holds it.
+    """
+    only = task.request.only
+    labels = [label for label in task.experiment.rows if only in label]
+    if only and not labels:
+        raise UserError(no_such_rows(task))
+    return tuple(_row_cost(task, label) for label in labels)
+
+
+def whole_cost(task: ReproductionTask) -> RowCost:
+    """Return the cost of all that the request asks for."""
+    if not task.experiment.plan(task.request).units:
+        return RowCost(ALL, None, LEFT_OUT)
+    return _cost(task, ALL)
+
+
+def _row_cost(task: ReproductionTask, label: str) -> RowCost:
+    if not has_rows(task, label):
+        return RowCost(label, None, LEFT_OUT)
+    return _cost(replace(task, request=replace(task.request, only=label)), label)
+
+
+def _cost(task: ReproductionTask, label: str) -> RowCost:
+    try:
+        return RowCost(label, cost_of(task, expected_sizes))
+    except UserError as refusal:
+        return RowCost(label, None, str(refusal))
