@@ -67,7 +67,7 @@ def _power(design: Design, n: int, region: Region) -> float:
     parts = (np.arange(_PARTS) + 0.5) / _PARTS
     between = design.spread**2 * chi2.ppf(parts, n - 1) / (n - 1) / n  # of the sample
     total = between + design.test_variance
-    freedom = (n - 1) * (total / np.maximum(between, 1e-300)) ** 2
+    freedom = (n - 1) * total / np.maximum(between, 1e-300)
     half = t.ppf(0.975, freedom) * np.sqrt(total)
     true = math.sqrt(design.spread**2 / n + design.test_variance)
     low, high = (end - design.expected for end in region)

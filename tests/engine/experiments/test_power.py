@@ -10,7 +10,7 @@ import pytest
 
 from dgn_engine.experiments._claims import ClaimTest, Sample, above, below, judge, within
 from dgn_engine.experiments._power import GOAL, MOST, Design, enough, power
-from dgn_engine.statistics import PERCENT
+from dgn_engine.statistics import PERCENT, mean_test
 
 Test = Callable[[Sample], ClaimTest]
 DRAWS = 600
@@ -57,6 +57,18 @@ def test_a_claim_that_is_just_false_is_held_in_a_fortieth_of_the_draws_at_most(
     null = Design(boundary, spread, "null", shared)
     assert simulated(null, n, test) <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / DRAWS)
     assert power(null, n, test(Sample((1.0, 2.0))).region) <= 0.026 + (0.01 if shared else 0)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5, 2.0])
+@pytest.mark.parametrize("n", [3, 5])
+def test_an_interval_with_a_known_part_covers_95_percent(n: int, share: float) -> None:
+    """`share`: the test set's variance beside that of the mean over seeds."""
+    draw, draws, outside = np.random.default_rng(4), 2500, 0
+    for _ in range(draws):
+        values = draw.normal(0.0, math.sqrt(n), n) + draw.normal(0.0, math.sqrt(share))
+        test = mean_test(list(values), test_variance=share)
+        outside += min(test.p_above(0.0), test.p_below(0.0)) <= 0.025
+    assert outside / draws <= 0.05 + 2.5 * math.sqrt(0.05 * 0.95 / draws)
 
 
 def test_enough_is_the_least_number_with_the_wanted_power() -> None:
