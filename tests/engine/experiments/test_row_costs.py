@@ -83,6 +83,7 @@ def test_a_data_set_that_is_not_here_is_taken_as_published(
     assert "MNIST is not in" in unknown.remark
 
 
+@pytest.mark.discovery
 def test_published_sizes_are_those_of_what_is_loaded() -> None:
     for name, entry in data_sets().items():
         if entry.published is not None and entry.available(None):
