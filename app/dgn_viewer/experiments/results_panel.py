@@ -244,13 +244,18 @@ def _ended(document: Document) -> str:
 
 def _notes(document: Document) -> str:
     parts = []
+    notes = tuple(dict.fromkeys(figure.note for figure in document.figures if figure.note))
     for title, sentences in (
         ("Remarks", document.remarks),
         ("Scaled down", document.scaled_down),
         ("Chosen here", document.choices),
+        (
+            "Figures",
+            tuple(dict.fromkeys(figure.note for figure in document.figures if figure.note)),
+        ),
     ):
         if sentences:
-            parts.append(f"{title}: {'; '.join(sentences).rstrip('.')}.")
+            parts.append(f"{title}: {'; '.join(one.rstrip('.') for one in sentences)}.")
     return "\n\n".join(parts)
 
 

@@ -46,6 +46,7 @@ class Axis:
     limits: tuple[float, float] | None = None
     ticks: tuple[tuple[float, str], ...] | None = None  # None: chosen by the drawer
     lines: tuple[float, ...] = ()  # thin lines across the chart: boundaries of classes
+    places: bool = False  # its ticks are names of places, between which there is nothing
     epoch: int | None = None  # of an axis of steps: how many an epoch takes, 0 where not known
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dgn_viewer.scene.elements import Chart, Curve, Matrix
+from dgn_viewer.scene.elements import Axis, Chart, Curve, Matrix
 from dgn_viewer.scene.ticks import number
 
 
@@ -71,9 +71,12 @@ def _named(name: str, index: int, labels: tuple[str, ...]) -> str:
 def _values(chart: Chart, x: float) -> tuple[str, ...]:
     lines: list[str] = []
     at: float | None = None
+    named = any(curve.name for curve in chart.curves if curve.x.size)
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     for curve in chart.curves:
         if curve.smoothed:  # it is the raw values that are told
+            continue
+        if named and not curve.name:  # the edges of a band or of a box
             continue
         index = nearest(curve, x)
         if index is None:
@@ -85,4 +88,11 @@ def _values(chart: Chart, x: float) -> tuple[str, ...]:
     if at is None:
         return ()
     raw = f" · raw; lines smoothed {', '.join(f'{w:g}' for w in weights)}" if weights else ""
-    return (f"{chart.x.label or 'x'} {number(at)}{raw}", *lines)
+    return (f"{_place(chart.x, at)}{raw}", *lines)
+
+
+def _place(axis: Axis, at: float) -> str:
+    """'step 40', or the name of the tick that stands nearest, where the ticks are named places."""
+    if axis.places and axis.ticks:
+        return min(axis.ticks, key=lambda tick: abs(tick[0] - at))[1]
+    return f"{axis.label or 'x'} {number(at)}"

@@ -11,6 +11,7 @@ from dgn_viewer.scene.elements import Axis, Chart
 Tick = tuple[float, str]
 
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+_FACTORS = ((1, 2, 5), (1, 3), (1, 2, 3, 5), (1, 1.5, 2, 3, 4, 6, 8))  # of each decade
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -55,18 +56,16 @@ def log_ticks(low: float, high: float, most: int = 5) -> tuple[Tick, ...]:
     first = math.ceil(math.log10(low) - 1e-9)
     last = math.floor(math.log10(high) + 1e-9)
     decades = last - first + 1
-    if decades >= 2:
+    if decades >= 3:
         stride = max(1, math.ceil(decades / most))
         exponents = [e for e in range(first, last + 1) if e % stride == 0]
         return tuple((10.0**e, _decade(e)) for e in exponents)
-    within = [
-        factor * 10.0**exponent
-        for exponent in range(math.floor(math.log10(low)), last + 1)
-        for factor in (1, 2, 5)
-    ]
-    values = [value for value in within if low <= value <= high]
-    if len(values) >= 2:
-        return tuple((value, _short(value)) for value in values[:most])
+    for factors in _FACTORS:
+        powers = range(math.floor(math.log10(low)), last + 1)
+        values = [factor * 10.0**power for power in powers for factor in factors]
+        values = [value for value in values if low <= value <= high]
+        if min(3, most) <= len(values) <= most:
+            return tuple((value, _short(value)) for value in values)
     return tuple(tick for tick in linear_ticks(low, high, min(most, 3)) if tick[0] > 0)
 
 

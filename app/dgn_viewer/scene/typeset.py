@@ -2,8 +2,10 @@ r"""Mathematics in labels: 'trace $K^V$' as runs of letters that a painter or HT
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from html import escape
+from itertools import chain, zip_longest
 
 
 @dataclass(frozen=True)
@@ -16,11 +18,14 @@ class TextRun:
 
 
 def runs(label: str) -> tuple[TextRun, ...]:
-    """Split a label into runs; between dollars letters lean, ^ raises and _ lowers."""
+    r"""Split a label into runs; between dollars letters lean, ^ raises and _ lowers.
+
+    '\$' is the letter itself.
+    """
     found: list[TextRun] = []
-    for place, part in enumerate(label.split("$")):
+    for place, part in enumerate(re.split(r"(?<!\\)\$", label)):
         if part and place % 2 == 0:
-            found.append(TextRun(part))
+            found.append(TextRun(part.replace(r"\$", "$")))
         elif part:
             found.extend(_formula(part))
     return tuple(found)
@@ -28,7 +33,10 @@ def runs(label: str) -> tuple[TextRun, ...]:
 
 def plain(label: str) -> str:
     """The label without marks, for files and screen readers: 'trace K^V'."""
-    return label.replace("$", "").replace("{", "").replace("}", "")
+    parts = re.split(r"(?<!\\)\$", label)
+    inside = (re.sub("[{}]", "", part) for part in parts[1::2])
+    outside = (part.replace(r"\$", "$") for part in parts[::2])
+    return "".join(chain.from_iterable(zip_longest(outside, inside, fillvalue="")))
 
 
 def html(label: str) -> str:

@@ -14,6 +14,7 @@ _MARK = r"(?:\^(?:\([a-z]\)|[VFvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
 _NOT_IN_A_WORD = r"(?<![\w$\\/.:-])"
 _END = r"(?![\w$]|\.\w)"
 _FORMULAS = (
+    rf"{_NOT_IN_A_WORD}(?P<input>x\^v = [x1])(?!\w)",
     rf"‖(?P<norm>[{_LETTERS}](?:_\w)?)‖(?P<square>²?)",
     rf"{_NOT_IN_A_WORD}(?P<marked>[{_LETTERS}2]{_MARK}{{1,2}}){_END}",
     rf"(?<=½)(?P<squared>[{_LETTERS}])²",

@@ -31,6 +31,18 @@ def test_an_empty_curve_has_no_nearest_point_and_is_not_named() -> None:
     assert describe(Chart("c", "Loss", Axis("step"), Axis(), curves=(empty,)), 1.0, 0.0) == ()
 
 
+def test_edges_without_a_name_are_told_only_where_nothing_has_one() -> None:
+    edge, named = curve("", [1], [9]), curve("mean", [1], [2])
+    chart = Chart("c", "Loss", Axis("step"), Axis(), curves=(named, edge))
+    assert describe(chart, 1.0, 0.0) == ("step 1", "mean  2")
+
+
+def test_a_place_with_a_name_is_told_by_it() -> None:
+    axis = Axis("regime", ticks=((0.0, "FR"), (1.0, "FL")), places=True)
+    chart = Chart("c", "", axis, Axis(), curves=(curve("a", [0.1, 1.1], [3, 4]),))
+    assert describe(chart, 0.9, 0.0) == ("FL", "a  4")
+
+
 def test_the_place_is_that_of_the_curve_that_is_nearest() -> None:
     a, b = curve("a", [0, 8], [1, 2]), curve("b", [3, 6], [5, 7])
     chart = Chart("c", "", Axis(), Axis(), curves=(a, b))

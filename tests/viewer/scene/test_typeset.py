@@ -22,6 +22,7 @@ from dgn_viewer.scene.typeset import TextRun, html, plain, runs
         ("$x_{ab}c$", (TextRun("x", 0, True), TextRun("ab", -1, True), TextRun("c", 0, True))),
         ("$x^{ab", (TextRun("x", 0, True), TextRun("ab", 1, True))),
         ("$x^", (TextRun("x", 0, True), TextRun("", 1))),
+        (r"costs \$5 of $x$", (TextRun("costs $5 of "), TextRun("x", 0, True))),
         ("$x$$y$", (TextRun("x", 0, True), TextRun("y", 0, True))),
     ],
 )  # fmt: skip
@@ -31,6 +32,7 @@ def test_a_label_becomes_runs(label: str, expected: tuple[TextRun, ...]) -> None
 
 def test_a_label_becomes_plain_text_and_html() -> None:
     assert plain("trace $K^{V}_1$") == "trace K^V_1"
+    assert plain(r"{a} costs \$5 of $x_{12}$") == "{a} costs $5 of x_12"
     assert (
         html("a & $K^V$ of $x_1$") == "a &amp; <i>K</i><sup><i>V</i></sup> of <i>x</i><sub>1</sub>"
     )
