@@ -232,6 +232,11 @@ class TrainingConfig:
     )
     batch: int = setting(32, "batch", least=1, span=(1, 10**6))
     epochs: int = setting(20, "epochs", least=0, zero="until stopped")
+    smoothing: float = setting(  # of RMSprop's mean square: torch's alpha, Keras' rho
+        0.99, "smoothing", share=True, metavar="RHO", help="RMSprop: ρ of the mean square",
+        tip="RMSprop: how much of the mean square each step keeps; 0.99 in torch, 0.9 in Keras",
+        advanced=True, rungs=(1, 2, 5, 9, 9.5, 9.9), when={"training.optimiser": "rmsprop"},
+    )
     augmentation: Augmentation = setting(  # 'davidnet': crop, mirror and cutout, anew each epoch
         "none", "augmentation", help="of training images, as DavidNet's",
         tip="Training images are shifted, mirrored and cut out, anew in each epoch; "
@@ -246,7 +251,9 @@ class TrainingConfig:
     keep_epochs: tuple[int, ...] = setting(  # 0: the initial weights
         (), least=0, metavar="0,10", help="keep the weights after these epochs",
     )
-    keep_best: bool = setting(False, help="and the best", effect=_TESTED)  # of test accuracy
+    keep_best: bool = setting(  # of test accuracy
+        False, help="and the best; with --keep-epochs also the best until each", effect=_TESTED,
+    )
     until: float = setting(  # 0: never
         0.0, "stop at", share=True, help="stop at this train accuracy of an epoch",
         tip="After an epoch of at least this train accuracy", advanced=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
@@ -9,6 +10,10 @@ from dgn_engine.experiments._experiment import Request
 from dgn_engine.setting import OptionValue
 
 SGD_STEPS = (0.1, 0.01, 0.001)  # 'best of' in the papers
+BEST_STEP = (
+    "of several steps of SGD a row has one for all its columns, as each notebook has: the step "
+    "with the highest accuracy in the mean over columns and seeds"
+)
 DIGITS = "the digits that come with the package (1,437 of 8×8)"
 
 
@@ -91,6 +96,13 @@ def stands_in(request: Request, paper: str) -> tuple[str, ...]:
     if request.data in ("", "digits"):
         return (f"{DIGITS} stand for {paper}",)
     return (f"'{request.data}' stands for {paper}",)
+
+
+def step_remark(label: str, step: float, steps: Sequence[float]) -> tuple[str, ...]:
+    """Say which step a row has, where there was a choice."""
+    if len(steps) < 2:
+        return ()
+    return (f"{label}: step {step:g}, the best of {', '.join(f'{one:g}' for one in steps)}.",)
 
 
 def option(config: RunConfig, name: str) -> OptionValue:

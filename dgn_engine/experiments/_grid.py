@@ -181,20 +181,25 @@ class Grid:
         return CalculatedCell(found, self.results.seconds_of(*self._ids(cell)))
 
     def best_step(
-        self, prefix: str, steps: Sequence[float], cell: str
-    ) -> tuple[float, TrainedCell]:
-        """Return the learning rate with the highest mean accuracy, and its runs.
+        self, prefix: str, steps: Sequence[float], cells: Sequence[str]
+    ) -> tuple[float, dict[str, TrainedCell]]:
+        """Return one learning rate for all cells of a row, and their runs with it by cell.
 
-        The cells are 'PREFIX-STEP-CELL'. A run without a score, because it diverged before its
-        first, counts as zero.
+        It is the one with the highest accuracy in the mean over cells and seeds. The ids are
+        'PREFIX-STEP-CELL'. A run without a score, because it diverged before its first, counts as
+        zero.
         """
 
-        def total(found: tuple[float, TrainedCell]) -> float:
+        def total(found: tuple[float, dict[str, TrainedCell]]) -> float:
             """All cells have the same seeds."""
-            return sum(0.0 if math.isnan(run.best) else run.best for run in found[1].runs)
+            runs = [run for cell in found[1].values() for run in cell.runs]
+            return sum(0.0 if math.isnan(run.best) else run.best for run in runs)
 
-        cells = [(step, self.trained(f"{prefix}-{step:g}-{cell}")) for step in steps]
-        return max(cells, key=total)
+        rows = [
+            (step, {cell: self.trained(f"{prefix}-{step:g}-{cell}") for cell in cells})
+            for step in steps
+        ]
+        return max(rows, key=total)
 
     def _ids(self, cell: str) -> list[str]:
         return [f"{cell}-s{seed}" for seed in self.seeds]

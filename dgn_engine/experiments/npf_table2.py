@@ -10,12 +10,14 @@ from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Re
 from dgn_engine.experiments._accuracy_figures import beside_printed
 from dgn_engine.experiments._claims import above, judge, within
 from dgn_engine.experiments._configurations import (
+    BEST_STEP,
     SGD_STEPS,
     base,
     data_of,
     dense,
     option,
     stands_in,
+    step_remark,
     with_training,
 )
 from dgn_engine.experiments._grid import Grid, TrainedCell, five_regimes, learning_curves, minus
@@ -36,8 +38,8 @@ class _Setting:
     net: str
     paper_data: str
     optimiser: Optimiser
-    full_epochs: int
-    code: tuple[float, int]  # step and epochs of the notebooks
+    epochs: int  # of the notebooks, also where they have another step
+    step: float  # of the notebooks
 
     @property
     def id(self) -> str:
@@ -45,12 +47,12 @@ class _Setting:
 
 
 SETTINGS = (
-    _Setting("FC(w=128,d=6)/SGD/MNIST", "fc", "mnist", "sgd", 50, (1e-2, 300)),
-    _Setting("FC(w=128,d=6)/Adam/MNIST", "fc", "mnist", "adam", 20, (1e-4, 100)),
-    _Setting("VCONV/SGD/CIFAR-10", "vconv", "cifar10", "sgd", 80, (1e-2, 80)),
-    _Setting("VCONV/Adam/CIFAR-10", "vconv", "cifar10", "adam", 80, (3e-4, 80)),
-    _Setting("GCONV/SGD/CIFAR-10", "gconv", "cifar10", "sgd", 100, (1e-1, 100)),
-    _Setting("GCONV/Adam/CIFAR-10", "gconv", "cifar10", "adam", 200, (3e-4, 200)),
+    _Setting("FC(w=128,d=6)/SGD/MNIST", "fc", "mnist", "sgd", 300, 1e-2),
+    _Setting("FC(w=128,d=6)/Adam/MNIST", "fc", "mnist", "adam", 100, 1e-4),
+    _Setting("VCONV/SGD/CIFAR-10", "vconv", "cifar10", "sgd", 80, 1e-2),
+    _Setting("VCONV/Adam/CIFAR-10", "vconv", "cifar10", "adam", 80, 3e-4),
+    _Setting("GCONV/SGD/CIFAR-10", "gconv", "cifar10", "sgd", 100, 1e-1),
+    _Setting("GCONV/Adam/CIFAR-10", "gconv", "cifar10", "adam", 200, 3e-4),
 )
 
 
@@ -67,7 +69,8 @@ def plan(request: Request) -> Plan:
         tuple(units),
         tuple(_scaled_down(request)),
         (
-            "epochs are printed nowhere: see the column",
+            "epochs are printed nowhere: --full takes those of the authors' notebooks",
+            BEST_STEP,
             "FL takes the gates of the ReLU network with the same step and seed, at its best test "
             "accuracy, as the authors' code does",
             "the number of a run is its best test accuracy over the epochs",
@@ -90,9 +93,11 @@ def findings(request: Request, results: UnitResults) -> Findings:
     rows: list[Row] = []
     judged: list[Claim] = []
     figures: list[Figure] = []
+    remarks: list[str] = []
     for setting in _chosen(request):
         steps, label = _steps(request, setting), _label(request, setting)
-        cells = {name: grid.best_step(setting.id, steps, name)[1] for name in COLUMNS.values()}
+        step, cells = grid.best_step(setting.id, steps, tuple(COLUMNS.values()))
+        remarks += step_remark(label, step, steps)
         line = {}
         for column, regime in COLUMNS.items():
             found = comparable(request, printed(TABLE, setting.row, column), setting.row)
@@ -103,7 +108,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
         figures.append(beside_printed(f"accuracy-{setting.id}", label, line))
         curves = {column: cells[regime] for column, regime in COLUMNS.items()}
         figures.append(learning_curves(f"{label}: learning", curves, f"learning-{setting.id}"))
-    return Findings(tuple(rows), tuple(judged), tuple(figures), columns=tuple(COLUMNS))
+    return Findings(
+        tuple(rows), tuple(judged), tuple(figures), tuple(remarks), columns=tuple(COLUMNS)
+    )
 
 
 def _label(request: Request, setting: _Setting) -> str:
@@ -130,18 +137,17 @@ def _chosen(request: Request) -> list[_Setting]:
 
 def _steps(request: Request, setting: _Setting) -> tuple[float, ...]:
     if request.protocol == "as-in-code":
-        return (setting.code[0],)
+        return (setting.step,)
     if setting.optimiser == "adam":
         return (3e-4,)
     return request.steps or ((0.1,) if request.quick else SGD_STEPS)
 
 
 def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
-    full = setting.code[1] if request.protocol == "as-in-code" else setting.full_epochs
     net = NetConfig(setting.net)
     if setting.net == "fc":
         net = dense(QUICK_WIDTH if request.quick else WIDTH, DEPTH)
-    config = base(request, net, data_of(request, setting.paper_data), request.epochs_or(40, full))
+    config = base(request, net, data_of(request, setting.paper_data), request.epochs_or(40, setting.epochs))
     return with_training(config, optimiser=setting.optimiser, learning_rate=step)
 
 

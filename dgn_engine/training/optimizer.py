@@ -80,7 +80,7 @@ def optimiser_over(groups: list[dict[str, Any]], config: TrainingConfig) -> torc
         case "sgd":
             return torch.optim.SGD(groups, lr=rate, momentum=config.momentum, fused=fused)
         case "rmsprop":
-            return torch.optim.RMSprop(groups, lr=rate)
+            return torch.optim.RMSprop(groups, lr=rate, alpha=config.smoothing)
 
 
 def _named(network: GatedNetwork) -> Iterator[tuple[str, nn.Parameter]]:

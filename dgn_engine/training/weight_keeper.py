@@ -1,4 +1,7 @@
-"""Keeps weights while a run trains: after chosen epochs, and the best on the test set."""
+"""Keeps weights while a run trains: after chosen epochs, and the best on the test set.
+
+Where both are wanted, the best so far is kept at each of these epochs as well.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from dgn_engine.config import TrainingConfig
 from dgn_engine.model.importing.saved_network import NetworkState
 from dgn_engine.protocol.events import Measured
+from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.save_network import save_network
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.training.trainer import Trainer
@@ -19,6 +23,11 @@ BEST = "best.safetensors"
 def epoch_file(epoch: int) -> str:
     """'epoch-0010.safetensors': the weights after ten epochs, those before the first is done."""
     return f"epoch-{epoch:04}.safetensors"
+
+
+def best_until_file(epoch: int) -> str:
+    """'best-until-0010.safetensors': the weights at the best test score of the first ten epochs."""
+    return f"best-until-{epoch:04}.safetensors"
 
 
 def save_trainer(path: Path, trainer: Trainer) -> None:
@@ -52,10 +61,20 @@ class WeightKeeper:
     def measured(self, trainer: Trainer, event: Measured, best: float) -> None:
         """`best`: the highest test accuracy of this regime before this event, or NaN."""
         epoch, over = divmod(trainer.step_count, trainer.steps_per_epoch)
-        if not over and epoch in self._epochs:
+        wanted = not over and epoch in self._epochs
+        if wanted:
             save_trainer(self._folder / epoch_file(epoch), trainer)
         accuracy = event.test_accuracy
         if not self._keep_best or trainer.step_count <= self._first or accuracy is None:
             return
         if math.isnan(best) or accuracy > best:
             save_trainer(self._folder / BEST, trainer)
+        if wanted:
+            self._keep_best_until(epoch)
+
+    def _keep_best_until(self, epoch: int) -> None:
+        """Copy the best so far, once: a run that trains this epoch again after a kill may have
+        left the weights of a later one as its best."""
+        path = self._folder / best_until_file(epoch)
+        if not path.exists():
+            save_file(path, (self._folder / BEST).read_bytes())

@@ -302,7 +302,8 @@ class SlowNetwork:
             move = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
         elif kind == "rmsprop":
             t = float(kept.get("step", torch.tensor(0.0))) + 1.0
-            v = 0.99 * kept.get("square_avg", torch.zeros_like(slope)) + 0.01 * slope**2
+            rho = self.config.training.smoothing
+            v = rho * kept.get("square_avg", torch.zeros_like(slope)) + (1 - rho) * slope**2
             kept.update(step=torch.tensor(t), square_avg=v)
             move = slope / (v.sqrt() + 1e-8)
         elif self.config.training.momentum:

@@ -115,7 +115,8 @@ def _run_cost(unit: Training, sizes: DataSizes, stack: int = 1) -> tuple[float, 
 def _storage(config: RunConfig, architecture: Architecture, feature: int) -> float:
     weights = sum(math.prod(weight) for weight, _ in _layers(architecture))
     networks = 1 + bool(feature)
-    kept = 1 + len(config.training.keep_epochs) + config.training.keep_best
+    training = config.training
+    kept = 1 + len(training.keep_epochs) * (1 + training.keep_best) + training.keep_best
     moments = {"adam": 2, "rmsprop": 1, "sgd": 0}[config.training.optimiser]
     return BYTES * weights * networks * (kept + _CHECKPOINTS * (1 + moments)) + 3e4
 

@@ -64,6 +64,7 @@ def pack_key(config: RunConfig) -> object:
         training.loss,
         training.optimiser,
         training.momentum,
+        training.smoothing,
         training.batch,
         training.epochs,
         config.device,

@@ -86,16 +86,23 @@ def test_seconds_of_a_cell_are_those_of_its_seeds() -> None:
     assert Grid(results, range(3)).calculated("c").seconds == 7.0
 
 
-def test_the_best_step_has_the_highest_mean_where_no_score_counts_as_nothing() -> None:
-    runs = made_runs(["p-0.1-FL", "p-0.01-FL"])
-    for seed, (one, other) in enumerate(((0.9, 0.6), (0.9, 0.6), (math.nan, 0.7))):
-        runs[f"p-0.1-FL-s{seed}"] = replace(runs[f"p-0.1-FL-s{seed}"], best=one)
-        runs[f"p-0.01-FL-s{seed}"] = replace(runs[f"p-0.01-FL-s{seed}"], best=other)
-    grid = Grid(MadeUpResults(runs), range(3))
-    step, cell = grid.best_step("p", (0.1, 0.01), "FL")
-    assert (step, cell.best) == (0.01, near([60, 60, 70])), "1.8 of 3 against 1.9"
-    runs["p-0.1-FL-s2"] = replace(runs["p-0.1-FL-s2"], best=0.2)
-    assert Grid(MadeUpResults(runs), range(3)).best_step("p", (0.1, 0.01), "FL")[0] == 0.1
+def test_a_row_has_one_step_the_best_in_the_mean_where_no_score_counts_as_nothing() -> None:
+    scores = {  # by step and cell, of three seeds
+        ("0.1", "FL"): (0.9, 0.9, math.nan), ("0.1", "DL"): (0.5, 0.5, 0.5),
+        ("0.01", "FL"): (0.6, 0.6, 0.7), ("0.01", "DL"): (0.5, 0.5, 0.5),
+    }  # fmt: skip
+    runs = made_runs(f"p-{step}-{cell}" for step, cell in scores)
+    for (step, cell), of_seeds in scores.items():
+        for seed, score in enumerate(of_seeds):
+            unit = f"p-{step}-{cell}-s{seed}"
+            runs[unit] = replace(runs[unit], best=score)
+    step, cells = Grid(MadeUpResults(runs), range(3)).best_step("p", (0.1, 0.01), ("FL", "DL"))
+    assert (step, list(cells)) == (0.01, ["FL", "DL"]), "1.8 of 3 against 1.9"
+    assert cells["FL"].best == near([60, 60, 70])
+    runs["p-0.01-DL-s2"] = replace(runs["p-0.01-DL-s2"], best=0.3)
+    step, cells = Grid(MadeUpResults(runs), range(3)).best_step("p", (0.1, 0.01), ("FL", "DL"))
+    assert step == 0.1, "3.3 against 3.2: the other cell decides"
+    assert cells["FL"].best == near([90, 90, math.nan])
 
 
 @pytest.mark.parametrize(

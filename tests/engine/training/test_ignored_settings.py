@@ -62,6 +62,7 @@ OTHER: dict[str, Any] = {
     "training.optimiser": "sgd",
     "training.learning_rate": 0.03,
     "training.momentum": 0.9,
+    "training.smoothing": 0.5,
     "training.batch": 7,
     "training.epochs": 3,
     "seed": 1,

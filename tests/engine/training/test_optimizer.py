@@ -31,7 +31,7 @@ def made(**training: object) -> tuple[GatedNetwork, NetworkOptimizer]:
 def test_an_optimiser_is_torchs_own_of_that_name(
     word: str, kind: type[torch.optim.Optimizer], fused: bool | None
 ) -> None:
-    network, optimizer = made(optimiser=word, learning_rate=0.25, momentum=0.5)
+    network, optimizer = made(optimiser=word, learning_rate=0.25, momentum=0.5, smoothing=0.8)
     assert type(optimizer.torch) is kind
     value, feature = optimizer.torch.param_groups
     assert value["params"] == list(network.value.parameters())
@@ -42,6 +42,8 @@ def test_an_optimiser_is_torchs_own_of_that_name(
         if word == "sgd":
             assert group["momentum"] == 0.5
             assert not group["weight_decay"]
+        if word == "rmsprop":
+            assert group["alpha"] == 0.8
 
 
 def test_there_is_no_quick_form_where_torch_has_none() -> None:

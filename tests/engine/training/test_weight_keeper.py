@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,13 @@ from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.headless_run import HeadlessRun
 from dgn_engine.training.run import Run
-from dgn_engine.training.weight_keeper import BEST, KEPT, epoch_file
+from dgn_engine.training.weight_keeper import (
+    BEST,
+    KEPT,
+    WeightKeeper,
+    best_until_file,
+    epoch_file,
+)
 
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
@@ -55,13 +62,45 @@ def test_chosen_epochs_and_the_best_are_kept(tmp_path):
     outcome = trained(tmp_path / "run", config)
     kept = tmp_path / "run" / KEPT
     names = {path.name for path in kept.iterdir()}
-    assert names == {epoch_file(0), epoch_file(1), epoch_file(3), BEST}
+    until = {best_until_file(1), best_until_file(3)}
+    assert names == {epoch_file(0), epoch_file(1), epoch_file(3), BEST, *until}
     scores = [e for e in RunReader(tmp_path / "run").events if isinstance(e, Measured)]
     tested = {round(e.epoch): e.test_accuracy for e in scores if e.test_accuracy is not None}
     assert accuracy_of(kept / epoch_file(1), config) == tested[1]
     assert accuracy_of(kept / epoch_file(3), config) == tested[3]
     assert accuracy_of(kept / BEST, config) == outcome.best_accuracy == max(tested.values())
     assert accuracy_of(kept / epoch_file(0), config) < 0.5
+    assert (kept / best_until_file(3)).read_bytes() == (kept / BEST).read_bytes()
+
+
+class Scored:
+    """A trainer that says how far it is; its weights are never looked at."""
+
+    steps_per_epoch = 10
+
+    def __init__(self, epoch):
+        self.step_count = 10 * epoch
+
+
+def measured(keeper, epoch, accuracy, best):
+    event = Measured(10 * epoch, float(epoch), 1.0, 0.5, 1.0, accuracy)
+    keeper.measured(Scored(epoch), event, best)
+
+
+def test_the_best_until_an_epoch_is_of_no_later_epoch_also_after_a_kill(tmp_path, monkeypatch):
+    def save(path, trainer):
+        path.write_bytes(str(trainer.step_count // 10).encode())
+
+    monkeypatch.setattr("dgn_engine.training.weight_keeper.save_trainer", save)
+    training = TrainingConfig(keep_epochs=(2, 4), keep_best=True)
+    keeper = WeightKeeper(tmp_path, training, 0)
+    for epoch, accuracy, best in ((1, 0.8, math.nan), (2, 0.7, 0.8), (3, 0.9, 0.8), (4, 0.6, 0.9)):
+        measured(keeper, epoch, accuracy, best)
+    assert (tmp_path / best_until_file(2)).read_text() == "1"
+    assert (tmp_path / best_until_file(4)).read_text() == "3"
+    measured(WeightKeeper(tmp_path, training, 0), 2, 0.7, 0.8)  # killed, from epoch 1 on again
+    assert (tmp_path / BEST).read_text() == "3", "of a later epoch"
+    assert (tmp_path / best_until_file(2)).read_text() == "1"
 
 
 def test_weights_to_keep_need_a_folder():

@@ -59,6 +59,12 @@ def _(_: Path) -> None:
         assert_close(moves, [-rate * g / ((0.01 * g**2).sqrt() + 1e-8) for g in gradients])
 
 
+@case("training.smoothing")
+def _(_: Path) -> None:
+    moves, gradients = first_move(optimiser="rmsprop", learning_rate=0.01, smoothing=0.75)
+    assert_close(moves, [-0.01 * g / ((0.25 * g**2).sqrt() + 1e-8) for g in gradients])
+
+
 @case("training.momentum")
 def _(_: Path) -> None:
     run = run_of(training={"optimiser": "sgd", "momentum": 0.7, "batch": 50})

@@ -93,7 +93,7 @@ def test_a_stack_computes_what_the_theory_says(regime: str, optimiser: str) -> N
 @pytest.mark.parametrize("regime", each(["DL", "FR-II", "gates-only"]))
 def test_a_stack_of_tiled_gates_and_one_logit_computes_what_the_theory_says(regime: str) -> None:
     gating = replace(BASE.gating, regime=regime, tiling=(2, 1, 3), value_input="ones")
-    training = replace(BASE.training, loss="cross-entropy", optimiser="rmsprop")
+    training = replace(BASE.training, loss="cross-entropy", optimiser="rmsprop", smoothing=0.9)
     one = replace(BASE, gating=gating, training=training)
     assert row_of(regime).entry != "share"
     assert_as_by_hand([one, replace(one, seed=3)], data(classes=2))
