@@ -49,9 +49,9 @@ def plan(request: Request) -> Plan:
             f"d = {depth}: the text has 5, the authors' code 6",
             "the network is trained on all images of both digits, ν is taken on the first "
             f"{PER_CLASS} of each, as in the authors' code",
-            "±√(2/w) in every layer, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, 50 epochs (authors' "
-            "code); not printed. Left out: their one step on one image before the first epoch, and "
-            "Keras' ε of 1e-7 (here 1e-8)",
+            "±√(2/w) in every layer, RMSprop 1e-4 with Keras' ρ = 0.9, batch 64, 50 epochs "
+            "(authors' code); not printed. Left out: their one step on one image before the first "
+            "epoch, and Keras' ε of 1e-7 (here 1e-8)",
         ),
     )
 

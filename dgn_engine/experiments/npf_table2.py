@@ -147,7 +147,9 @@ def _config(request: Request, setting: _Setting, step: float) -> RunConfig:
     net = NetConfig(setting.net)
     if setting.net == "fc":
         net = dense(QUICK_WIDTH if request.quick else WIDTH, DEPTH)
-    config = base(request, net, data_of(request, setting.paper_data), request.epochs_or(40, setting.epochs))
+    config = base(
+        request, net, data_of(request, setting.paper_data), request.epochs_or(40, setting.epochs)
+    )
     return with_training(config, optimiser=setting.optimiser, learning_rate=step)
 
 

@@ -7,27 +7,29 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
 from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
-from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._claims import UNMEASURED, above, judge
 from dgn_engine.experiments._configurations import (
+    BEST_STEP,
     SGD_STEPS,
     base,
     data_of,
     dense,
     option,
     stands_in,
+    step_remark,
     with_training,
 )
 from dgn_engine.experiments._grid import Grid, TrainedCell, five_regimes, gaps, training
 from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.sweep.unit import Training, UnitFile
-from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
 
 SEEDS = (3, 5)
 TABLE = "npf_workshop_table4"
 QUICK_WIDTH = 64
 MEMORISED = 0.999  # train accuracy of an epoch
-LONGER = 10  # so many times its epochs a row has to memorise noise
+LONGER, QUICK_LONGER = 5, 10  # so many times its epochs a row has to memorise noise
 PIXELS = "NPF trained, random pixels"
 COLUMNS = {
     "ReLU": "ReLU",
@@ -62,9 +64,11 @@ _OPTIMISERS: tuple[tuple[str, Optimiser, int, float], ...] = (
 )
 ARCHES = (
     *(
-        _Arch(f"Arch-{number} w={width} d={depth} {name} MNIST", width, depth, *how)
+        _Arch(
+            f"Arch-{number} w={width} d={depth} {name} MNIST", width, depth, optimiser, epochs, step
+        )
         for number, width, depth in ((1, 128, 6), (2, 128, 10), (3, 256, 6), (4, 256, 10))
-        for name, *how in _OPTIMISERS
+        for name, optimiser, epochs, step in _OPTIMISERS
     ),
     _Arch("Arch-5 VCONV SGD CIFAR-10", 0, 0, "sgd", 80, 1e-2),
 )
@@ -89,7 +93,9 @@ def plan(request: Request) -> Plan:
         for arch in _chosen(request)
         for step in _steps(request, arch)
         for seed in request.seed_range(*SEEDS)
-        for unit in _columns(f"{arch.id}-{step:g}", _config(request, arch, step), seed)
+        for unit in _columns(
+            f"{arch.id}-{step:g}", _config(request, arch, step), seed, _longer(request)
+        )
     ]
     return Plan(
         tuple(units),
@@ -99,26 +105,26 @@ def plan(request: Request) -> Plan:
             f"{QUICK_WIDTH} units a layer instead of {' or '.join(_widths(request))}",
         ),
         (
-            "epochs are printed nowhere: --full takes those of the notebooks of [NPF] Table 2, which "
-            "has Arch-1 and Arch-5 as well, and 'as in code' their steps for all rows; a run's "
-            "number is its best test accuracy",
-            "the gates of the random columns are those of a ReLU network that learns uniformly drawn "
-            "labels, or Gaussian pixels with the true labels, until it has memorised them: a train "
-            f"accuracy of {100 * MEMORISED:g} % in an epoch, at most {LONGER} times the epochs of "
-            "the row; the value network then learns the true data",
+            "epochs are printed nowhere: --full takes those of the notebooks of [NPF] Table 2, "
+            "which has Arch-1 and Arch-5 as well, and 'as in code' their steps for all rows; a "
+            "run's number is its best test accuracy",
+            "the gates of the random columns are those of a ReLU network that learns uniformly "
+            "drawn labels, or Gaussian pixels with the true labels, until it has memorised them: a "
+            f"train accuracy of {100 * MEMORISED:g} % in an epoch, at most {_longer(request)} "
+            "times the epochs of the row; the value network then learns the true data",
             BEST_STEP,
         ),
     )
 
 
-def _columns(prefix: str, config: RunConfig, seed: int) -> Iterator[Training]:
+def _columns(prefix: str, config: RunConfig, seed: int, longer: int) -> Iterator[Training]:
     yield from five_regimes(config, seed, prefix)
     for name, data in (
         ("labels", replace(config.data, label_noise=1.0, variant_seed=seed)),
         ("pixels", replace(config.data, pixels="random", variant_seed=seed)),
     ):
         noise = with_training(
-            replace(config, data=data), until=MEMORISED, epochs=LONGER * config.training.epochs
+            replace(config, data=data), until=MEMORISED, epochs=longer * config.training.epochs
         )
         upstream = training(noise, "ReLU", seed, f"{prefix}-{name}-gates")
         yield upstream
@@ -133,20 +139,22 @@ def findings(request: Request, results: UnitResults) -> Findings:
     remarks: list[str] = []
     for arch in _chosen(request):
         label, steps = _label(request, arch), _steps(request, arch)
-        best = {name: grid.best_step(arch.id, steps, name) for name in COLUMNS.values()}
+        step, cells = grid.best_step(arch.id, steps, tuple(COLUMNS.values()))
+        remarks += step_remark(label, step, steps)
         for column, name in COLUMNS.items():
             of_paper = None if column == PIXELS else printed(TABLE, arch.row, column)
             found = comparable(request, of_paper, arch.row)
             place = (label, column)
-            rows.append(best[name][1].row(f"{label} {column}", *found, place=place))
-        judged += _claims(label, {name: cell for name, (_, cell) in best.items()})
+            rows.append(cells[name].row(f"{label} {column}", *found, place=place))
+        most = _longer(request) * _config(request, arch, step).training.epochs
+        short = {}
         for name in ("labels", "pixels"):
-            step = best[name][0]  # whose FL row is reported
-            runs = grid.trained(f"{arch.id}-{step:g}-{name}-gates").runs
-            shares = ", ".join(f"{100 * run.train_accuracy:.1f} %" for run in runs)
-            remarks.append(
-                f"{label}: the network on random {name} reached {shares} train accuracy."
-            )
+            noise = grid.trained(f"{arch.id}-{step:g}-{name}-gates")
+            words = f"the network on random {name} reached {_reached(noise)}"
+            remarks.append(f"{label}: {words}.")
+            if not _memorised(noise, most):
+                short[name] = f"{words}: it has not memorised them, so that this is not judged"
+        judged += _claims(label, cells, short)
     return Findings(tuple(rows), tuple(judged), remarks=tuple(remarks), columns=tuple(COLUMNS))
 
 
@@ -159,10 +167,34 @@ def _label(request: Request, arch: _Arch) -> str:
     return f"{name} w={width} d={depth} {optimiser} {config.data.name}"
 
 
-def _claims(label: str, cells: dict[str, TrainedCell]) -> Iterator[Claim]:
+def _reached(noise: TrainedCell) -> str:
+    shares = ", ".join(f"{100 * run.train_accuracy:.1f} %" for run in noise.runs)
+    return f"{shares} train accuracy in {noise.last_epoch:g} epochs at most"
+
+
+def _memorised(noise: TrainedCell, most: int) -> bool:
+    """Whether every network did: only then does one end before its last epoch."""
+
+    def did(run: TrainedRun) -> bool:
+        if run.diverged_at is not None or not run.epochs:
+            return False
+        return run.epochs[-1] < most or run.train_accuracy >= MEMORISED
+
+    return all(did(run) for run in noise.runs)
+
+
+def _claims(label: str, cells: dict[str, TrainedCell], short: dict[str, str]) -> Iterator[Claim]:
+    """`short`: why nothing is said of gates whose networks have not memorised noise."""
     for lower, upper in ORDER:
-        better = above(gaps(cells[upper], cells[lower]))
-        yield judge("ws-1", f"{label}: {GATES[upper]} − {GATES[lower]}", better)
+        statistic = f"{label}: {GATES[upper]} − {GATES[lower]}"
+        if lower in short:
+            yield judge("ws-1", statistic, UNMEASURED, short[lower])
+        else:
+            yield judge("ws-1", statistic, above(gaps(cells[upper], cells[lower])))
+
+
+def _longer(request: Request) -> int:
+    return QUICK_LONGER if request.quick else LONGER
 
 
 def _widths(request: Request) -> list[str]:

@@ -32,7 +32,7 @@ from tests.engine.experiments.planned import (
 
 
 def test_runs_are_of_batch_32_unless_a_plan_says_otherwise() -> None:
-    config = units("dgn-gates-only", QUICK)[0].config  # type: ignore[union-attr]
+    config = units("npf-table2", Request(only="Adam"))[1].config  # type: ignore[union-attr]
     assert (config.training.batch, config.training.loss) == (32, "cross-entropy")
     assert (config.training.optimiser, config.training.momentum) == ("adam", 0.0)
     assert (config.net.bias, config.net.init) == (False, "kaiming")
@@ -67,10 +67,10 @@ def test_runs_are_of_batch_32_unless_a_plan_says_otherwise() -> None:
             FULL, 5,
             [
                 *(
-                    (f"fc-sgd-{s}", run("mnist", fc(128, 6), 50, optimiser="sgd", step=float(s)))
+                    (f"fc-sgd-{s}", run("mnist", fc(128, 6), 300, optimiser="sgd", step=float(s)))
                     for s in ("0.1", "0.01", "0.001")
                 ),
-                ("fc-adam-0.0003", run("mnist", fc(128, 6), 20)),
+                ("fc-adam-0.0003", run("mnist", fc(128, 6), 100)),
                 *(
                     (
                         f"vconv-sgd-{s}",
@@ -127,17 +127,20 @@ def test_npf_table2_trains_five_regimes_for_each_row_step_and_seed(
     ]
 
 
-def noise_columns(config: RunConfig, seed: int, prefix: str) -> Iterator[Training]:
+def noise_columns(config: RunConfig, seed: int, prefix: str, times: int) -> Iterator[Training]:
+    """The gates come from a network that has memorised noise, or had so many times the epochs."""
     yield from five(config, seed, prefix)
+    longer = replace(config.training, until=0.999, epochs=times * config.training.epochs)
     for name, data in (
         ("labels", replace(config.data, label_noise=1.0, variant_seed=seed)),
         ("pixels", replace(config.data, pixels="random", variant_seed=seed)),
     ):
         upstream = f"{prefix}-{name}-gates"
-        yield unit(replace(config, data=data), upstream, "ReLU", seed)
+        yield unit(replace(config, data=data, training=longer), upstream, "ReLU", seed)
         yield unit(config, f"{prefix}-{name}", "FL", seed, (f"{upstream}-s{seed}", LAST))
 
 
+KERAS = {**RMS, "smoothing": 0.9}  # Keras' ρ
 SGD = ("0.1", "0.01", "0.001")
 ARCHES = [(1, 128, 6), (2, 128, 10), (3, 256, 6), (4, 256, 10)]
 
@@ -148,7 +151,25 @@ ARCHES = [(1, 128, 6), (2, 128, 10), (3, 256, 6), (4, 256, 10)]
         (QUICK, 3, [("Arch-1-adam-0.0003", run("digits", fc(64, 6), 40))]),
         (
             CODE, 3,
-            [("Arch-1-adam-0.0003", run("digits", glorot(fc(64, 6)), 40, beta=4, epsilon=0.1))],
+            [("Arch-1-adam-0.0001", run("digits", glorot(fc(64, 6)), 40, step=1e-4, beta=4,
+                                        epsilon=0.1))],
+        ),
+        (
+            FULL_CODE, 5,
+            [
+                *(
+                    (f"Arch-{number}-{o}-{s:g}",
+                     run("mnist", glorot(fc(width, depth)), epochs, optimiser=o, step=s, beta=4,
+                         epsilon=0.1))
+                    for number, width, depth in ARCHES
+                    for o, s, epochs in (("adam", 1e-4, 100), ("sgd", 1e-2, 300))
+                ),
+                (
+                    "Arch-5-sgd-0.01",
+                    run("cifar10", glorot(NetConfig("vconv")), 80, optimiser="sgd", step=1e-2,
+                        beta=4, epsilon=0.1),
+                ),
+            ],
         ),
         (
             Request(only="Arch-4"), 3, [("Arch-4-adam-0.0003", run("digits", fc(64, 10), 40))],
@@ -160,7 +181,7 @@ ARCHES = [(1, 128, 6), (2, 128, 10), (3, 256, 6), (4, 256, 10)]
                     (f"Arch-{number}-{o}-{s}",
                      run("mnist", fc(width, depth), epochs, optimiser=o, step=float(s)))
                     for number, width, depth in ARCHES
-                    for o, steps, epochs in (("adam", ("0.0003",), 20), ("sgd", SGD, 50))
+                    for o, steps, epochs in (("adam", ("0.0003",), 100), ("sgd", SGD, 300))
                     for s in steps
                 ),
                 *(
@@ -179,7 +200,7 @@ def test_workshop_table4_trains_seven_columns(
         one
         for prefix, config in made
         for seed in range(seeds)
-        for one in noise_columns(config, seed, prefix)
+        for one in noise_columns(config, seed, prefix, 10 if request_.quick else 5)
     ]
 
 
@@ -191,18 +212,21 @@ def test_workshop_table4_trains_seven_columns(
         (CODE, 3, 2, run("digits", glorot(fc(64, 6)), 15, beta=4, epsilon=0.1)),
     ],
 )
-def test_npf_stages_copies_the_gates_of_six_stages(
+def test_npf_stages_copies_the_gates_of_six_stages_in_the_code_of_the_best_until_then(
     request_: Request, seeds: int, every: int, config: RunConfig
 ) -> None:
     kept = tuple(stage * every for stage in (1, 2, 3, 4, 5, 6))
-    watched = replace(config, training=replace(config.training, epochs=kept[-1], keep_epochs=kept))
+    in_code = request_.protocol == "as-in-code"
+    file = "best-until-{:04}" if in_code else "epoch-{:04}"
+    training = replace(config.training, epochs=kept[-1], keep_epochs=kept, keep_best=in_code)
+    watched = replace(config, training=training)
     expected = []
     for seed in range(seeds):
         expected += [unit(watched, "relu", "ReLU", seed), unit(config, "fr", "FR-II", seed)]
         expected += [
             unit(
                 config, f"fl{stage}", "FL", seed,
-                (f"relu-s{seed}", f"weights/epoch-{epoch:04d}.safetensors"),
+                (f"relu-s{seed}", f"weights/{file.format(epoch)}.safetensors"),
             )
             for stage, epoch in enumerate(kept, 1)
         ]  # fmt: skip
@@ -213,13 +237,13 @@ def test_npf_stages_copies_the_gates_of_six_stages(
     ("request_", "seeds", "config"),
     [
         (QUICK, 3, run(pair("digits"), notebooks_net(50, 5), 60,
-                       keep_epochs=tuple(range(0, 61, 2)), **RMS)),
+                       keep_epochs=tuple(range(0, 61, 2)), **KERAS)),
         (FULL, 5, run(pair("mnist"), notebooks_net(100, 5), 50,
-                      keep_epochs=tuple(range(0, 51, 2)), **RMS)),
+                      keep_epochs=tuple(range(0, 51, 2)), **KERAS)),
         (FULL_CODE, 5, run(pair("mnist"), notebooks_net(100, 6), 50, beta=4, epsilon=0.1,
-                           keep_epochs=tuple(range(0, 51, 2)), **RMS)),
+                           keep_epochs=tuple(range(0, 51, 2)), **KERAS)),
         (Request(epochs=3, seeds=1), 1, run(pair("digits"), notebooks_net(50, 5), 3,
-                                            keep_epochs=(0, 1, 2, 3), **RMS)),
+                                            keep_epochs=(0, 1, 2, 3), **KERAS)),
     ],
 )  # fmt: skip
 def test_npf_nu_keeps_weights_while_relu_learns_two_digits(
@@ -239,11 +263,11 @@ def test_npf_nu_keeps_weights_while_relu_learns_two_digits(
 @pytest.mark.parametrize(
     ("request_", "seeds", "config"),
     [
-        (QUICK, 3, run("digits", fc(64, 5), 30, keep_epochs=tuple(range(0, 31, 2)))),
-        (FULL, 5, run("mnist", fc(128, 5), 60, keep_epochs=tuple(range(0, 61, 5)))),
-        (FULL_CODE, 5, run("mnist", glorot(fc(128, 6)), 60, beta=4, epsilon=0.1,
-                           keep_epochs=tuple(range(0, 61, 5)))),
-        (Request(epochs=3, seeds=1), 1, run("digits", fc(64, 5), 3, keep_epochs=(0, 1, 2, 3))),
+        (QUICK, 3, run("digits", fc(64, 6), 30, keep_epochs=tuple(range(0, 31, 2)))),
+        (FULL, 5, run("mnist", fc(128, 6), 60, keep_epochs=tuple(range(0, 61, 5)))),
+        (FULL_CODE, 5, run("mnist", glorot(fc(128, 6)), 60, optimiser="sgd", step=1e-2, beta=4,
+                           epsilon=0.1, keep_epochs=tuple(range(0, 61, 5)))),
+        (Request(epochs=3, seeds=1), 1, run("digits", fc(64, 6), 3, keep_epochs=(0, 1, 2, 3))),
     ],
 )  # fmt: skip
 def test_npf_kernels_keeps_weights_while_dl_learns(

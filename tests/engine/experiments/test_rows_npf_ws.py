@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import pytest
 
 from dgn_engine.experiments import Request
 from dgn_engine.protocol.results import Printed
@@ -57,19 +59,15 @@ def test_npf_table2_at_quick_has_its_cells_and_the_printed_numbers_as_remarks() 
     assert claims(found) == expected
 
 
-def test_npf_table2_at_full_compares_the_best_step_with_the_printed_numbers() -> None:
+def test_npf_table2_at_full_has_one_step_for_a_row_the_best_in_the_mean() -> None:
     request = Request(scale="full", only="GCONV/SGD")
     regimes = ("FR-II", "FR-DI", "DL", "FL", "ReLU")
     steps = ("0.1", "0.01", "0.001")
     runs = made_runs((f"gconv-sgd-{step}-{name}" for step in steps for name in regimes), 5)
-    best = {
-        name: max(
-            (f"gconv-sgd-{step}-{name}" for step in steps),
-            key=lambda cell: percents(runs, cell, 5).mean(),
-        )
-        for name in regimes
-    }
-    assert len({cell.split("-")[2] for cell in best.values()}) > 1, "not all of one step"
+    step = max(
+        steps, key=lambda s: sum(percents(runs, f"gconv-sgd-{s}-{n}", 5).mean() for n in regimes)
+    )
+    best = {name: f"gconv-sgd-{step}-{name}" for name in regimes}
     printed = ((67.36, 0.56), (66.86, 0.44), (74.57, 0.43), (78.52, 0.39), (78.9, 0.37))
     columns = ("FRNPF(II)", "FRNPF(DI)", "DNPFL", "FLNPF", "ReLU")
     found = read("npf-table2", request, runs)
@@ -79,6 +77,7 @@ def test_npf_table2_at_full_compares_the_best_step_with_the_printed_numbers() ->
     ]
     nearest = percents(runs, best["ReLU"], 5) - percents(runs, best["FL"], 5)
     assert claims(found)[4] == claim("npf-2", "GCONV/SGD/CIFAR-10: ReLU − FL; within ±1", nearest)
+    assert found.remarks == (f"GCONV/SGD/CIFAR-10: step {step}, the best of 0.1, 0.01, 0.001.",)
     other_data = read("npf-table2", replace(request, data="folder:cats"), runs)
     assert {r.remark for r in other_data.rows} == {"trained on folder:cats"}
     assert other_data.rows[0].printed == Printed(67.36, 0.56)
@@ -131,15 +130,48 @@ def test_workshop_table4_at_quick() -> None:
         claim("ws-1", f"{label}: {word[a]} − {word[b]}; above 0", best[a] - best[b])
         for a, b in order
     ]
-    train = {
-        name: [runs[f"Arch-1-adam-0.0003-{name}-gates-s{seed}"].train[-1] for seed in range(3)]
+    noise = {
+        name: [runs[f"Arch-1-adam-0.0003-{name}-gates-s{seed}"] for seed in range(3)]
         for name in ("labels", "pixels")
     }
     assert found.remarks == tuple(
         f"{label}: the network on random {name} reached "
-        f"{', '.join(f'{100 * share:.1f} %' for share in shares)} train accuracy."
-        for name, shares in train.items()
+        f"{', '.join(f'{100 * run.train[-1]:.1f} %' for run in of)} train accuracy in "
+        f"{max(run.epochs[-1] for run in of):g} epochs at most."
+        for name, of in noise.items()
     )
+
+
+@pytest.mark.parametrize(
+    ("trouble", "judged"),
+    [
+        ({}, True),  # it ended before its last epoch: it has memorised
+        ({"epochs": (1.0, 400.0), "train": (0.5, 0.9995)}, True),
+        ({"epochs": (1.0, 400.0), "train": (0.5, 0.9985)}, False),
+        ({"diverged_at": 7}, False),
+        ({"epochs": (), "train": ()}, False),
+    ],
+)
+def test_gates_of_a_network_that_has_not_memorised_noise_are_not_judged(
+    trouble: dict[str, Any], judged: bool
+) -> None:
+    names = ("ReLU", "DL", "FR-II", "FR-DI", "FL", "labels", "pixels")
+    runs = made_runs(
+        f"Arch-1-adam-0.0003-{name}" for name in (*names, "labels-gates", "pixels-gates")
+    )
+    one = "Arch-1-adam-0.0003-pixels-gates-s1"
+    runs[one] = replace(runs[one], **trouble)
+    found = read("workshop-table4", QUICK, runs)
+    of = {
+        gates: [claim for claim in found.claims if f"random-{gates} gates" in claim.statistic]
+        for gates in ("label", "pixel")
+    }
+    assert [len(some) for some in of.values()] == [2, 2]
+    assert all(claim.n == 3 for claim in of["label"])
+    assert [claim.n == 3 for claim in of["pixel"]] == [judged] * 2
+    for one_claim in [] if judged else of["pixel"]:
+        assert one_claim.verdict == "not decided"
+        assert one_claim.remark.endswith("it has not memorised them, so that this is not judged")
 
 
 def test_workshop_table4_at_full_names_the_papers_rows() -> None:
