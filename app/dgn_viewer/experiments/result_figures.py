@@ -9,7 +9,7 @@ import numpy as np
 
 from dgn_engine.experiments.report.figure_shapes import (
     BOX,
-    Box,
+    BoxPlot,
     boxes,
     looks,
     places,
@@ -122,7 +122,7 @@ def _points(line: PlottedLine, x: Sequence[float], role: Role) -> Iterator[Curve
         yield Curve("", *_broken(at, np.stack([y - half, y + half], axis=1)), role=role)
 
 
-def _boxes(found: Sequence[Box], role: Role) -> Iterator[Curve]:
+def _boxes(found: Sequence[BoxPlot], role: Role) -> Iterator[Curve]:
     """Each edge of the boxes as a curve of its own, so that x never falls."""
     at = np.array([box.at for box in found])
     sides = np.stack([at - BOX, at - BOX, at + BOX, at + BOX], axis=1)

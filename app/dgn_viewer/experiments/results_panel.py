@@ -249,10 +249,7 @@ def _notes(document: Document) -> str:
         ("Remarks", document.remarks),
         ("Scaled down", document.scaled_down),
         ("Chosen here", document.choices),
-        (
-            "Figures",
-            tuple(dict.fromkeys(figure.note for figure in document.figures if figure.note)),
-        ),
+        ("Figures", notes),
     ):
         if sentences:
             parts.append(f"{title}: {'; '.join(one.rstrip('.') for one in sentences)}.")

@@ -21,7 +21,7 @@ _paths = TextToPath()
 
 
 @dataclass(frozen=True)
-class Entry:
+class NamedLine:
     """A name with the artist that shows how its line looks, how high the line ends as a share of
     the axes (NaN where it has no end), and whether that is at their right end.
     """
@@ -58,7 +58,7 @@ def fitted(label: str, most: float) -> str:
     return typeset(label[:1])
 
 
-def key_rows(entries: Sequence[Entry], width: float) -> list[list[tuple[Entry, float]]]:
+def key_rows(entries: Sequence[NamedLine], width: float) -> list[list[tuple[NamedLine, float]]]:
     """Return the entries of the key in rows, each with its left end in points.
 
     All columns are as wide as the widest entry, so that the rows stand below each other.

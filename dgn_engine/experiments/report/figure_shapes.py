@@ -16,7 +16,7 @@ _WHISKER = 1.5  # interquartile ranges
 
 
 @dataclass(frozen=True)
-class Box:
+class BoxPlot:
     """Quartiles and median of the values at one place; whiskers reach the furthest value within
     1.5 interquartile ranges of the box (Tukey).
     """
@@ -81,7 +81,7 @@ def places(figure: Figure) -> list[tuple[float, ...]]:
     ]
 
 
-def boxes(line: PlottedLine) -> list[Box]:
+def boxes(line: PlottedLine) -> list[BoxPlot]:
     """Return a box for each place of the line that has a finite value."""
     found = []
     for at in sorted(set(line.x)):
@@ -93,11 +93,11 @@ def boxes(line: PlottedLine) -> list[Box]:
     return found
 
 
-def _box(at: float, values: Sequence[float]) -> Box:
+def _box(at: float, values: Sequence[float]) -> BoxPlot:
     first, median, third = (_quantile(values, share) for share in (0.25, 0.5, 0.75))
     reach = _WHISKER * (third - first)
     inside = [value for value in values if first - reach <= value <= third + reach]
-    return Box(at, min(*inside, first), first, median, third, max(*inside, third))
+    return BoxPlot(at, min(*inside, first), first, median, third, max(*inside, third))
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -22,7 +22,7 @@ from dgn_engine.experiments.report.figure_labels import (
     GAP,
     HANDLE,
     LABEL,
-    Entry,
+    NamedLine,
     apart,
     broken,
     fitted,
@@ -141,9 +141,9 @@ def _name_axes(axes: Axes, figure: Figure, light: dict[str, str]) -> None:
     axes.set_ylabel(typeset(figure.y), size=LABEL, color=light["muted"], labelpad=2)
 
 
-def _draw_lines(axes: Axes, figure: Figure, light: dict[str, str]) -> list[Entry]:
+def _draw_lines(axes: Axes, figure: Figure, light: dict[str, str]) -> list[NamedLine]:
     """Draw all lines; return the names of those that have one."""
-    entries: list[Entry] = []
+    entries: list[NamedLine] = []
     beside: dict[str, Line2D] = {}
     found = zip(figure.lines, places(figure), looks(figure), strict=True)
     for index, (line, x, (token, dash)) in enumerate(found):
@@ -163,16 +163,16 @@ def _draw_lines(axes: Axes, figure: Figure, light: dict[str, str]) -> list[Entry
         if partner_of(figure, line) is not None:
             beside.setdefault(line.label.partition(", ")[0], handle)
         elif line.label:
-            entries.append(Entry(line.label, colour, handle, *_end(axes, line)))
+            entries.append(NamedLine(line.label, colour, handle, *_end(axes, line)))
     return [*entries, *(_shared(name, handle, light) for name, handle in beside.items())]
 
 
-def _shared(name: str, handle: Line2D, light: dict[str, str]) -> Entry:
+def _shared(name: str, handle: Line2D, light: dict[str, str]) -> NamedLine:
     """One name for all lines that stand beside others: they have the colours of those."""
     grey = Line2D([], [])
     grey.update_from(handle)
     grey.set_color(light["muted"])
-    return Entry(name, light["muted"], grey)
+    return NamedLine(name, light["muted"], grey)
 
 
 def _draw_line(
@@ -234,7 +234,7 @@ def _end(axes: Axes, line: PlottedLine) -> tuple[float, bool]:
 
 
 def _lay_out(
-    drawn: Drawn, axes: Axes, figure: Figure, entries: list[Entry], light: dict[str, str]
+    drawn: Drawn, axes: Axes, figure: Figure, entries: list[NamedLine], light: dict[str, str]
 ) -> None:
     """Give axes, labels and names their places; the figure becomes as high as they need."""
     ends = max((width_of(typeset(entry.name)) for entry in entries), default=0.0)
@@ -256,7 +256,7 @@ def _lay_out(
         _draw_key_row(drawn, row, (len(rows) - place - 0.5) * GAP + 1.0, height)
 
 
-def _fits_at_ends(figure: Figure, entries: list[Entry], widest: float) -> bool:
+def _fits_at_ends(figure: Figure, entries: list[NamedLine], widest: float) -> bool:
     """Return whether names stand so near to the ends of their lines that a key is worse."""
     if figure.categories or widest > _NAMES * WIDTH or len(entries) * GAP > HEIGHT:
         return False
@@ -265,7 +265,7 @@ def _fits_at_ends(figure: Figure, entries: list[Entry], widest: float) -> bool:
     return all(abs(a - b) <= _FAR * GAP for a, b in zip(*_heights(entries), strict=True))
 
 
-def _heights(entries: list[Entry]) -> tuple[list[float], list[float]]:
+def _heights(entries: list[NamedLine]) -> tuple[list[float], list[float]]:
     """Return how high the lines end, and how high their names stand, in points."""
     ends = [HEIGHT * entry.end if np.isfinite(entry.end) else 0.0 for entry in entries]
     moved = apart(ends, GAP, HEIGHT)
@@ -273,7 +273,7 @@ def _heights(entries: list[Entry]) -> tuple[list[float], list[float]]:
     return ends, [place + lift for place in moved]
 
 
-def _draw_ends(axes: Axes, entries: list[Entry], wide: float) -> None:
+def _draw_ends(axes: Axes, entries: list[NamedLine], wide: float) -> None:
     """Draw names at the right, each at the height of its line's end where there is room for it."""
     ends, moved = _heights(entries)
     leads = any(abs(a - b) > 0.5 for a, b in zip(ends, moved, strict=True))
@@ -291,7 +291,9 @@ def _draw_ends(axes: Axes, entries: list[Entry], wide: float) -> None:
         )  # fmt: skip
 
 
-def _draw_key_row(drawn: Drawn, row: list[tuple[Entry, float]], y: float, height: float) -> None:
+def _draw_key_row(
+    drawn: Drawn, row: list[tuple[NamedLine, float]], y: float, height: float
+) -> None:
     for entry, x in row:
         left = (_RIGHT + x) / WIDTH
         line = Line2D([left, left + HANDLE / WIDTH], [y / height] * 2)
