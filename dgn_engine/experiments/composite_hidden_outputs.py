@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
+from dgn_engine.experiments import _dual_designs as designs
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import (
     base,
@@ -21,7 +22,7 @@ from dgn_engine.experiments._configurations import (
 from dgn_engine.experiments._grid import (
     Grid,
     calculation,
-    gaps,
+    contrast,
     gate_source,
     learning_curves,
     training,
@@ -131,7 +132,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
     pictures: dict[str, Picture] = results.calculated(_pictures(request))
     cells = {"ReLU": relu, "gates reversed, random input": other}
     judged = judge(
-        "comp-2", "ReLU − reversed gates on a random input", within(gaps(relu, other), SAME)
+        "comp-2",
+        "ReLU − reversed gates on a random input",
+        within(contrast((1.0, relu), (-1.0, other)), SAME),
+        design=designs.of_regimes(0.0, designs.CNN, "ReLU", "FL"),
     )
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),

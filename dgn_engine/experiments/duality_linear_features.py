@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
+from dgn_engine.experiments import _dual_designs as designs
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
-from dgn_engine.experiments._grid import Grid, gaps, gate_source, training
+from dgn_engine.experiments._grid import Grid, contrast, gate_source, training
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -41,7 +42,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
     names = ["ReLU", *(name for pair in PAIRS for name in pair)]
     cells = {name: grid.trained(name) for name in names}
     judged = tuple(
-        judge("dual-8", f"{usual} − {linear}", within(gaps(cells[usual], cells[linear]), SAME))
+        judge(
+            "dual-8",
+            f"{usual} − {linear}",
+            within(contrast((1.0, cells[usual]), (-1.0, cells[linear])), SAME),
+            design=designs.of_regimes(0.0, designs.CNN, usual, usual),
+        )
         for usual, linear in PAIRS
     )
     return Findings(tuple(cell.row(name) for name, cell in cells.items()), judged)

@@ -8,9 +8,10 @@ from itertools import product
 from typing import Any
 
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
-from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments import _dual_designs as designs
+from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
-from dgn_engine.experiments._grid import Grid, gate_source, training
+from dgn_engine.experiments._grid import Grid, contrast, gate_source, training
 from dgn_engine.sweep.unit import Training
 from dgn_engine.sweep.unit_results import UnitResults
 
@@ -56,7 +57,8 @@ def plan(request: Request) -> Plan:
             "the paper does not define tiling or rotation; here (our definition) a layer's gates "
             "are shifted cyclically by a random number of units, the same for all examples (in "
             "maps also by 1 to 4 rows and columns), and repeated k times for k times the units",
-            f"'robust' is a fall of the worst wiring below identity of less than {ROBUST:g} points",
+            f"'robust' is a mean difference to identity within ±{ROBUST:g} points, for every "
+            "wiring and regime",
         ),
     )
 
@@ -80,16 +82,17 @@ def findings(request: Request, results: UnitResults) -> Findings:
     }
     rows = [grid.trained("ReLU").row("ReLU")]
     rows += [cell.row(f"{regime} {name}") for (regime, name), cell in cells.items()]
-    judged = []
-    for regime in REGIMES:
-        identity, *others = (cells[regime, wiring.name].runs for wiring in WIRINGS)
-        falls = [
-            100 * (min(run.best for run in tiled) - straight.best)
-            for straight, *tiled in zip(identity, *others, strict=True)
-        ]
-        words = f"{regime}: worst wiring − identity"
-        judged.append(judge("dual-7", words, above(falls, -ROBUST)))
-    return Findings(tuple(rows), tuple(judged))
+    identity, *others = (wiring.name for wiring in WIRINGS)
+    judged = tuple(
+        judge(
+            "dual-7",
+            f"{regime}: {name} − {identity}",
+            within(contrast((1.0, cells[regime, name]), (-1.0, cells[regime, identity])), ROBUST),
+            design=designs.of_regimes(0.0, designs.CNN, regime, regime),
+        )
+        for regime, name in product(REGIMES, others)
+    )
+    return Findings(tuple(rows), judged)
 
 
 EXPERIMENT = Experiment(

@@ -219,10 +219,11 @@ def unmeasured(claim_id: str, statistic: str, remark: str) -> tuple[Any, ...]:
 def _judged(
     claim_id: str, statistic: str, ends: tuple[float, float, float], n: int, remark: str
 ) -> tuple[Any, ...]:
-    condition, number = statistic.rpartition("; ")[2].split(" ")
+    condition, number, *around = statistic.rpartition("; ")[2].split(" ")
     _, low, high = ends
     if condition == "within":
-        wanted = (-float(number[1:]), float(number[1:]))
+        middle = float(around[-1]) if around else 0.0
+        wanted = (middle - float(number[1:]), middle + float(number[1:]))
     else:
         limit = float(number)
         wanted = (limit, math.inf) if condition == "above" else (-math.inf, limit)

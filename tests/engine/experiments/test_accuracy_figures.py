@@ -14,6 +14,11 @@ from dgn_engine.protocol.results import Figure, PlottedLine, Printed
 from tests.engine.experiments.made_up import QUICK, made_runs, near, percents, read
 
 ORDERS = ["".join(map(str, order)) for order in permutations(range(4))]
+EIGHT = ("0123", "0321", "1230", "1032", "2301", "2103", "3012", "3210")
+QUICK_MODELS = [
+    f"fc-{regime}-{seen}-{order}"
+    for regime, seen, order in product(("FR-II", "FR-DI", "FL", "DL"), ("image", "ones"), EIGHT)
+]
 NAN = math.nan
 
 
@@ -74,7 +79,7 @@ def models() -> dict:
 
 
 def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> None:
-    found = read("duality-48", Request(seeds=2), models)
+    found = read("duality-48", Request(scale="full", only="FC", seeds=2), models)
     boxes, _ = found.figures
     drawn = lines(boxes)
     assert found.columns == boxes.categories == ("FR-II", "FR-DI", "DL", "FL", "ReLU")
@@ -90,11 +95,18 @@ def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> No
     networks = drawn["one network", "cloud"]
     assert set(networks.x) == {4.0}
     assert sorted(networks.y) == near(sorted(percents(models, "fc-ReLU", 2)))
-    assert not any(style == "printed" for _, style in drawn), "at quick nothing is comparable"
+    assert drawn["printed", "printed"].y == (94.1, 94.1, 98.1, 98.6, 98.5)
+
+
+def test_at_quick_a_regime_has_16_models_and_nothing_printed_beside_them() -> None:
+    found = read("duality-48", QUICK, made_runs([*QUICK_MODELS, "fc-ReLU"]))
+    drawn = lines(found.figures[0])
+    assert [drawn["", "boxes"].x.count(float(place)) for place in range(5)] == [16, 16, 16, 16, 0]
+    assert not any(style == "printed" for _, style in drawn)
 
 
 def test_the_learning_curves_of_models_have_the_interval_over_seeds(models: dict) -> None:
-    found = read("duality-48", Request(seeds=2), models)
+    found = read("duality-48", Request(scale="full", only="FC", seeds=2), models)
     curve = lines(found.figures[1])["FL", "line"]
     cells = [f"fc-FL-{seen}-{o}" for seen in ("image", "ones") for o in ORDERS]
     for place in range(3):

@@ -27,7 +27,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "dgn-hard-data": ("[DGN], [WS]", 0.5, 0.2, ("ws-3",)),
     "dgn-random-mnist": ("[DGN] Figure 5", 1.5, 6, ("dgn-4",)),
     "duality-48": (
-        "[DUAL] Experiment 1", 2.0, 17000,
+        "[DUAL] Experiment 1", 2.0, 51000,
         ("dual-1", "dual-2", "dual-3", "dual-4", "dual-5", "dual-6", "comp-1"),
     ),
     "duality-linear-features": ("[DUAL] §5", 1.5, 3000, ("dual-8",)),
@@ -86,7 +86,7 @@ def test_tables_ask_for_steps_and_davidnet_for_augmentation(
         ("dgn-gates-only", "60 s", "90 min"),
         ("npf-stages", "90 s", "58.3 days"),
         ("npf-table2", "90 s", "417 days"),
-        ("duality-48", "2 min", "708 days"),
+        ("duality-48", "2 min", "5.8 years"),
     ],
 )
 def test_costs_in_words(name: str, quick: str, full: str) -> None:

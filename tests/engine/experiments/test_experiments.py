@@ -44,7 +44,7 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = EXPERIMENTS[name]
-    monkeypatch.setattr(duality_48, "ORDERS", duality_48.ORDERS[:2])  # of 24: the rest is alike
+    monkeypatch.setattr(duality_48, "EIGHT", duality_48.EIGHT[:2])  # of 8: the rest is alike
     monkeypatch.setattr(duality_noise, "LEVELS", (0, 75))  # of four levels
     monkeypatch.setattr(duality_noise, "FALLS", {75: duality_noise.FALLS[75]})
 

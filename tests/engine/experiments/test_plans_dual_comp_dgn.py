@@ -199,36 +199,38 @@ def test_dgn_random_mnist(
     assert units("dgn-random-mnist", request_) == expected
 
 
-def forty_eight(config: RunConfig, prefix: str, relus: int, seeds: int) -> Iterator[Training]:
-    for seed in range(relus):
+EIGHT = ["0123", "0321", "1230", "1032", "2301", "2103", "3012", "3210"]
+ALL = ["".join(map(str, order)) for order in permutations(range(4))]
+
+
+def models(config: RunConfig, prefix: str, seeds: int, orders: list[str]) -> Iterator[Training]:
+    for seed in range(seeds):
         relu = f"{prefix}-ReLU"
         yield unit(config, relu, "ReLU", seed, best=True)
-        if seed >= seeds:
-            continue
         for regime in ("FR-II", "FR-DI", "FL", "DL"):
             gates = (f"{relu}-s{seed}", BEST) if regime == "FL" else None
             for seen in ("image", "ones"):
-                for order in permutations(range(4)):
-                    cell = f"{prefix}-{regime}-{seen}-{''.join(map(str, order))}"
+                for order in orders:
                     yield unit(
-                        config, cell, regime, seed, gates, wiring=order, value_input=seen
+                        config, f"{prefix}-{regime}-{seen}-{order}", regime, seed, gates,
+                        wiring=tuple(map(int, order)), value_input=seen,
                     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("request_", "rows"),
     [
-        (QUICK, [("fc", run("digits", fc(32, 5), 20, beta=10, step=1e-3), 3, 1)]),
+        (QUICK, [("fc", run("digits", fc(32, 5), 20, beta=10, step=1e-3), 3, EIGHT)]),
         (
             FULL,
             [
-                ("fc", run("mnist", fc(128, 5), 60, beta=10, until=0.999), 3, 1),
-                ("cnn", run("cifar10", CNN4, 100, beta=10, until=0.999), 3, 1),
+                ("fc", run("mnist", fc(128, 5), 60, beta=10, until=0.999), 3, ALL),
+                ("cnn", run("cifar10", CNN4, 100, beta=10, until=0.999), 3, ALL),
             ],
         ),
         (
             Request(scale="full", only="FC/MNIST", epochs=3, seeds=2),
-            [("fc", run("mnist", fc(128, 5), 3, beta=10), 2, 2)],
+            [("fc", run("mnist", fc(128, 5), 3, beta=10), 2, ALL)],
         ),
         (Request(only="CNN"), []),
     ],
@@ -236,9 +238,15 @@ def forty_eight(config: RunConfig, prefix: str, relus: int, seeds: int) -> Itera
 def test_duality_48(request_: Request, rows: list[Any]) -> None:
     assert units("duality-48", request_) == [
         one
-        for prefix, config, relus, seeds in rows
-        for one in forty_eight(config, prefix, relus, seeds)
+        for prefix, config, seeds, orders in rows
+        for one in models(config, prefix, seeds, orders)
     ]
+
+
+def test_eight_orders_put_each_gate_layer_twice_at_each_place() -> None:
+    places = [(place, layer) for order in EIGHT for place, layer in enumerate(order)]
+    assert all(places.count(one) == 2 for one in product(range(4), "0123"))
+    assert len(set(EIGHT)) == 8
 
 
 def dual(quick_epochs: int, full_epochs: int = 100) -> list[Any]:
@@ -369,5 +377,5 @@ def test_what_is_asked_of_the_data_and_the_device_holds_for_every_run(
     }
     assert {one.config.device for one in runs} == {"cpu"}
     assert {one.config.seed for one in runs} == {0, 1}
-    watched = {"npf-stages": {12, 60}}.get(name, set())
+    watched = {"npf-stages": {12, 60}, "workshop-table4": {85}}.get(name, set())
     assert {one.config.training.epochs for one in runs} - watched == {17}

@@ -1,0 +1,64 @@
+"""How sharply the claims of [DUAL] and [COMP] can be decided, said before any run.
+
+Neither paper prints a ± for most of its accuracies. The spread of one network is taken from the ±
+of [NPF] Table 2, whose networks are nearly the same; what the test set adds, from a pilot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dgn_engine.experiments._power import Design
+from dgn_engine.experiments._published import printed
+from dgn_engine.protocol.results import Printed
+
+FC, CNN = "FC(w=128,d=6)/Adam/MNIST", "GCONV/Adam/CIFAR-10"  # rows of [NPF] Table 2
+_COLUMNS = {
+    "FR-II": "FRNPF(II)",
+    "FR-DI": "FRNPF(DI)",
+    "DL": "DNPFL",
+    "FL": "FLNPF",
+    "ReLU": "ReLU",
+}
+TEST_EXAMPLES = 10_000  # of MNIST and of CIFAR-10
+# Variance over the test examples of a difference of two accuracies, over the sum of their errors:
+# 0.11 to 0.30 of pairs of these regimes on MNIST (three seeds, 4 epochs, 2026-11).
+ALONE = 0.2
+
+
+def of_regimes(expected: float, network: str, *regimes: str) -> Design:
+    """Return the design of a contrast of accuracies of these regimes, seed by seed.
+
+    Models of one seed that share gates vary together: the mean over them is taken to spread like
+    one of them, which is the most it can.
+
+    Args:
+        expected: the contrast in points, if the paper is exactly right.
+        network: `FC` or `CNN`.
+    """
+    terms = [(1.0, _cell(network, regime)) for regime in regimes]
+    return _design(expected, terms, f"± of [NPF] Table 2, {network}")
+
+
+def of_printed(*terms: tuple[float, Printed]) -> Design:
+    """Return the design of Σ coefficient · accuracy of cells that the paper prints with a ±."""
+    expected = sum(factor * cell.value for factor, cell in terms)
+    return _design(expected, terms, "printed ± of these cells")
+
+
+def _design(expected: float, terms: Sequence[tuple[float, Printed]], source: str) -> Design:
+    spread = math.hypot(*(factor * cell.spread for factor, cell in terms))
+    if len(terms) == 1:
+        ((_, cell),) = terms
+        variance = cell.value * (100 - cell.value) / TEST_EXAMPLES
+    else:  # examples that are hard for all networks cancel
+        errors = sum(factor**2 * (100 - cell.value) for factor, cell in terms)
+        variance = ALONE * 100 * errors / TEST_EXAMPLES
+    return Design(expected, spread, source, variance)
+
+
+def _cell(network: str, regime: str) -> Printed:
+    found = printed("npf_npk_2020_table2", network, _COLUMNS[regime])
+    assert found is not None
+    return found
