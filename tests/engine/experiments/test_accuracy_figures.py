@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import permutations, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,10 +11,9 @@ import pytest
 from dgn_engine.experiments import Request, Row
 from dgn_engine.experiments._accuracy_figures import beside_printed, model_boxes
 from dgn_engine.protocol.results import Figure, PlottedLine, Printed
+from tests.engine.experiments.forty_eight import ALL, EIGHT
 from tests.engine.experiments.made_up import QUICK, made_runs, near, percents, read
 
-ORDERS = ["".join(map(str, order)) for order in permutations(range(4))]
-EIGHT = ("0123", "0321", "1230", "1032", "2301", "2103", "3012", "3210")
 QUICK_MODELS = [
     f"fc-{regime}-{seen}-{order}"
     for regime, seen, order in product(("FR-II", "FR-DI", "FL", "DL"), ("image", "ones"), EIGHT)
@@ -72,7 +71,7 @@ def test_table_4_and_the_noise_table_have_their_grids() -> None:
 
 @pytest.fixture(scope="module")
 def models() -> dict:
-    ids = product(("FR-II", "FR-DI", "FL", "DL"), ("image", "ones"), ORDERS)
+    ids = product(("FR-II", "FR-DI", "FL", "DL"), ("image", "ones"), ALL)
     return {
         **made_runs(["fc-" + "-".join(one) for one in ids], 2), **made_runs(["fc-ReLU"], 2),
     }  # fmt: skip
@@ -90,7 +89,7 @@ def test_the_48_models_of_a_regime_are_one_box_and_48_points(models: dict) -> No
         of = {r: [v for x, v in zip(cloud.x, cloud.y, strict=True) if x == place]
               for place, r in enumerate(boxes.categories)}  # fmt: skip
         for regime in ("FR-II", "FR-DI", "DL", "FL"):
-            expected = [percents(models, f"fc-{regime}-{seen}-{o}", 2).mean() for o in ORDERS]
+            expected = [percents(models, f"fc-{regime}-{seen}-{o}", 2).mean() for o in ALL]
             assert sorted(of[regime]) == near(sorted(expected))
     networks = drawn["one network", "cloud"]
     assert set(networks.x) == {4.0}
@@ -108,7 +107,7 @@ def test_at_quick_a_regime_has_16_models_and_nothing_printed_beside_them() -> No
 def test_the_learning_curves_of_models_have_the_interval_over_seeds(models: dict) -> None:
     found = read("duality-48", Request(scale="full", only="FC", seeds=2), models)
     curve = lines(found.figures[1])["FL", "line"]
-    cells = [f"fc-FL-{seen}-{o}" for seen in ("image", "ones") for o in ORDERS]
+    cells = [f"fc-FL-{seen}-{o}" for seen in ("image", "ones") for o in ALL]
     for place in range(3):
         by_seed = [
             np.mean([100 * models[f"{cell}-s{seed}"].test[place] for cell in cells])

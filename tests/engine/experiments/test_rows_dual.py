@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -13,6 +12,14 @@ from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments.duality_noise import turn
 from dgn_engine.protocol.results import Printed
 from dgn_engine.sweep.unit_results import TrainedRun
+from tests.engine.experiments.forty_eight import (
+    ALL,
+    CNN_PRINTED,
+    EIGHT,
+    FC_PRINTED,
+    INPUTS,
+    REGIMES,
+)
 from tests.engine.experiments.made_up import (
     FULL,
     QUICK,
@@ -62,11 +69,6 @@ def test_duality_tiling_compares_each_wiring_with_identity() -> None:
     ]  # fmt: skip
 
 
-EIGHT = ["0123", "0321", "1230", "1032", "2301", "2103", "3012", "3210"]
-ALL = ["".join(map(str, order)) for order in permutations(range(4))]
-REGIMES, INPUTS = ("FR-II", "FR-DI", "FL", "DL"), {"image": "x", "ones": "1"}
-FC_PRINTED = {"FR-II": 94.1, "FR-DI": 94.1, "FL": 98.6, "DL": 98.1, "ReLU": 98.5}
-CNN_PRINTED = {"FR-II": 67.5, "FR-DI": 67.6, "FL": 79.4, "DL": 77.6, "ReLU": 80.4}
 CNN = "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
 
 
@@ -78,7 +80,7 @@ CNN = "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
     ],
 )
 def test_duality_48_has_a_value_for_each_seed(
-    request_: Request, prefix: str, label: str, printed: dict[str, float], orders: list[str]
+    request_: Request, prefix: str, label: str, printed: dict[str, float], orders: tuple[str, ...]
 ) -> None:
     """The mean over the models of a seed is one value; the models' spread is only told."""
     quick = request_.quick

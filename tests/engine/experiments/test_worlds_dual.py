@@ -17,8 +17,8 @@ from scipy.special import stdtr, stdtrit
 from dgn_engine.experiments import Request, _dual_designs, duality_48
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.results import PlottedLine
+from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
-from tests.engine.experiments.test_rows_dual import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
 
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
