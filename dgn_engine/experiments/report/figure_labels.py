@@ -61,10 +61,13 @@ def fitted(label: str, most: float) -> str:
 def key_rows(entries: Sequence[NamedLine], width: float) -> list[list[tuple[NamedLine, float]]]:
     """Return the entries of the key in rows, each with its left end in points.
 
-    All columns are as wide as the widest entry, so that the rows stand below each other.
+    Where they need several rows, all columns are as wide as the widest entry.
     """
     if not entries:
         return []
+    wide = [HANDLE + 4.0 + width_of(typeset(entry.name)) + _BETWEEN for entry in entries]
+    if sum(wide) - _BETWEEN <= width:
+        return [[(entry, sum(wide[:place])) for place, entry in enumerate(entries)]]
     widest = max(width_of(fitted(entry.name, width - HANDLE - 4.0)) for entry in entries)
     column = HANDLE + 4.0 + widest
     columns = max(1, min(len(entries), int((width + _BETWEEN) // (column + _BETWEEN))))

@@ -114,7 +114,12 @@ def _offset(figure: Figure, index: int, at: float) -> float:
     beside = [
         place for place, line in enumerate(figure.lines) if _kind(line) == kind and at in line.x
     ]
-    return 0.0 if kind == "boxes" else _APART * (beside.index(index) - (len(beside) - 1) / 2)
+    if kind == "boxes":
+        return 0.0
+    right = kind == "points" and any(line.style == "boxes" for line in figure.lines)
+    if right:  # of the box, which it would be lost in
+        return BOX + _APART / 3 * (1 + beside.index(index))
+    return _APART * (beside.index(index) - (len(beside) - 1) / 2)
 
 
 def _kind(line: PlottedLine) -> str:

@@ -52,7 +52,8 @@ class PaperTable:
         else:
             yield f"One value{unit}, without an interval: n = {self._count}."
         if any(cell.printed for cell in cells):
-            yield f"Below it the printed number; its ± is {PRINTED_SPREAD}."
+            spread = any(cell.printed and cell.printed.half_width is not None for cell in cells)
+            yield "Below it the printed number" + (f"; its ± is {PRINTED_SPREAD}." * spread or ".")
         if self.made:
             yield self.made
 

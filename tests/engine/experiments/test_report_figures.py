@@ -372,7 +372,7 @@ def test_models_are_boxes_with_quartiles_and_points_beside_each_other() -> None:
         assert left.max() < right.min(), "the inputs stand beside each other"
     assert network == pytest.approx([2.0] * 3, abs=0.12)
     assert len(set(network)) == 3, "points of one place are told apart"
-    assert list(printed) == [0.0, 2.0]
+    assert all(at + 0.36 < mark < at + 0.5 for at, mark in zip((0.0, 2.0), printed, strict=True))
     assert same(clouds[3].get_color(), "muted")
     # The key has the names of the points; the box is said in the caption.
     assert [t.get_text() for t in drawn.texts] == [

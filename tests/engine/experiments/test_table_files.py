@@ -66,6 +66,9 @@ def test_counts_that_differ_stand_in_the_cells_and_a_single_value_has_no_interva
     alone = paper_table(result(rows=(replace(other, of="networks"),)))
     assert alone is not None
     assert next(alone.notes()) == "One value in %, without an interval: n = 1 network."
+    bare = paper_table(result(rows=(replace(ROWS[0], printed=Printed(1.0)),)))
+    assert bare is not None
+    assert list(bare.notes())[1] == "Below it the printed number."
     plain = paper_table(result(rows=(replace(ROWS[0], unit=""),)))
     assert plain is not None
     assert next(plain.notes()).startswith("Mean ± half-width")
@@ -141,7 +144,7 @@ def test_csv_keeps_every_figure() -> None:
         ("costs 3 $", r"costs 3 \$"),
         ("2 ± 1 − 3", r"2 $\pm$ 1 $-$ 3"),
         ("K^V_0 goes to βH", r"$K^{V}_{0}$ goes to $\beta H$"),
-        ("x^v = 1", r"$x^{v}$ = 1"),
+        ("x^v = 1", r"$x^{v} = 1$"),
         ("my^net", r"my\textasciicircum{}net"),
         ("ν of H, γ = 25 %", r"$\nu $ of H, $\gamma $ = 25 \%"),
         ("‖e‖²/‖e_0‖²", r"$\|e\|^{2}$/$\|e_{0}\|^{2}$"),
