@@ -93,6 +93,13 @@ def test_duality_48_has_a_value_for_each_seed(
     def mean(regime: str, *inputs: str) -> np.ndarray:
         return np.mean([of(regime, seen, o) for seen in inputs or INPUTS for o in orders], axis=0)
 
+    def worst(regime: str) -> list[float]:
+        gaps = np.array(
+            [of(regime, i, o) - of(regime, i, "0123") for i in INPUTS for o in orders[1:]]
+        )
+        places = [np.delete(gaps, seed, 1).sum(axis=1).argmin() for seed in range(3)]
+        return [gaps[place, seed] for seed, place in enumerate(places)]
+
     def number(regime: str) -> tuple[Printed | None, str]:
         value = printed[regime]
         return (None, f"printed of FC/MNIST: {value:g}; ") if quick else (Printed(value), "")
@@ -148,6 +155,15 @@ def test_duality_48_has_a_value_for_each_seed(
             )
             for regime in REGIMES
             for seen, word in INPUTS.items()
+        ),
+        *(
+            claim(
+                "dual-5",
+                f"{label}: {regime}, worst order as the other seeds have it − identity; "
+                f"above -{robust}",
+                worst(regime),
+            )
+            for regime in REGIMES
         ),
         *(
             claim(
