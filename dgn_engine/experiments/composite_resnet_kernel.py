@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request
-from dgn_engine.experiments._claims import Sample, at_most, judge, within
+from dgn_engine.experiments._claims import at_most, judge, within
 from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation
 from dgn_engine.experiments._initial_networks import (
     gated,
@@ -191,7 +191,7 @@ def _claims(words: str, cells: Cells) -> Iterator[Claim]:
         errors = [error for cell in cells.values() for error in cell[key]]
         yield judge("comp-5", f"resnet, {words}: {what}", at_most(max(errors), EXACT, len(errors)))
     by_seed = zip(*(cell["distance"] for cell in cells.values()), strict=True)
-    slopes = Sample(tuple(log_slope(tuple(cells), distances) for distances in by_seed), of="draws")
+    slopes = [log_slope(tuple(cells), distances) for distances in by_seed]
     words = f"resnet, {words}: log-log slope of the distance against width"
     yield judge("comp-5", words, within(slopes, MARGIN, THEORY), design=SLOPE)
 
