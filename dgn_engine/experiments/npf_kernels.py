@@ -12,6 +12,7 @@ from dgn_engine.experiments._claims import below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
 from dgn_engine.experiments._grid import Grid, averaged, calculation, training
 from dgn_engine.experiments._kept_networks import KeptNetworks
+from dgn_engine.experiments._power import Design
 from dgn_engine.kernels import tangent_kernels
 from dgn_engine.statistics import POSITIVE
 from dgn_engine.sweep.unit import CalculationInputs, Unit
@@ -21,6 +22,9 @@ PER_CLASS = 20
 SEEDS = (3, 5)
 DEPTH = 6
 NUMBERS = {"trace": "trace", "norm": "Frobenius norm"}
+DESIGN = Design(
+    0.5, 0.1, "a factor of three (half of the decade); spread above those of pilots, d = 5 and 6"
+)
 PARTS = {"value": "K^V", "feature": "K^F"}
 
 
@@ -90,6 +94,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "npf-5",
             f"largest |log10 K^V/K^F| of the {name} over the epochs",
             below([_largest(result, name) for result in kernels.results], 1.0, POSITIVE),
+            design=DESIGN,
         )
         for name in NUMBERS
     )
@@ -111,6 +116,11 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 
 def _largest(curve: dict[str, list[float]], name: str) -> float:
+    """Return the largest |log10 ratio| over the epochs of one run.
+
+    Noise can only enlarge a maximum of absolute values, so that a test of it as an upper bound
+    errs on the safe side.
+    """
     pairs = zip(curve[f"{name}_value"], curve[f"{name}_feature"], strict=True)
     return max(abs(math.log10(value / feature)) for value, feature in pairs)
 
