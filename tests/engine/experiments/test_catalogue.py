@@ -36,6 +36,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     ),
     "duality-tiling": ("[DUAL] Experiment 1", 2.0, 7200, ("dual-7",)),
     "kernel-ridge": ("[NPF] §5, [DUAL], Arora et al. 2019", 1.0, 1.0, ()),
+    "npf-eigenvalue-bound": ("[NPF] Proposition 3.3", 0.3, 0.05, ()),
     "npf-kernels": ("[NPF] Figure 2 (right)", 1.0, 0.8, ("npf-5",)),
     "npf-nu": ("[NPF] Figure 2 (middle)", 0.5, 0.1, ("npf-4",)),
     "npf-stages": ("[NPF] Figure 2 (left)", 1.5, 1400, ("npf-3",)),

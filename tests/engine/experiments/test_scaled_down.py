@@ -56,6 +56,7 @@ CNN_FOR_DENSE = (
         "kernel-ridge": (
             f"{DIGITS}MNIST", "60 examples a class (20 for the CNTK) instead of 200 (40)",
         ),
+        "npf-eigenvalue-bound": ("5 networks of each size and seed instead of 20",),
         "npf-kernels": (f"{DIGITS}MNIST", "64 units a layer instead of 128"),
         "npf-nu": (f"{DIGITS}MNIST", "50 units a layer instead of 100"),
         "npf-stages": (

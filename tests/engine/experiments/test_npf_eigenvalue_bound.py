@@ -1,0 +1,157 @@
+"""[NPF] Proposition 3.3: its parts path by path in plain Python, its plan, rows and claims."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dgn_engine.experiments import Request
+from dgn_engine.experiments import find_experiment as find
+from dgn_engine.experiments._initial_networks import dense, gated, targets, unit_inputs
+from dgn_engine.experiments.npf_eigenvalue_bound import (
+    bound_while_training,
+    parts_of_bound,
+    path_features,
+    path_value_slopes,
+)
+from dgn_engine.model.network import GatedNetwork
+from dgn_engine.sweep.unit import Calculation, CalculationInputs
+from tests.engine.experiments.made_up import (
+    FULL,
+    QUICK,
+    claims,
+    exact_claim,
+    made,
+    of,
+    read,
+    row,
+    rows,
+    spent,
+)
+
+NAMES = ("factors", "paths", "excess", "ratio", "speed")
+
+
+def arrays(network: GatedNetwork, x: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Weights (outputs, inputs) and gates (n, width) of a ReLU network, by hand."""
+    weights = [weight.detach().numpy() for weight in network.value.weights]
+    gates, z = [], x
+    for weight in weights[:-1]:
+        q = z @ weight.T
+        gates.append((q > 0).astype(float))
+        z = q * gates[-1]
+    return weights, gates
+
+
+def path_by_path(network: GatedNetwork, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Φ (P, n) and ∇v (P, d_net): each path alone, each weight by leaving it out of its product."""
+    weights, gates = arrays(network, x)
+    places = [(layer, *at) for layer, w in enumerate(weights) for at in np.ndindex(w.shape)]
+    phi, slopes = [], []
+    for path in product(*(range(weight.shape[1]) for weight in weights)):
+        on = [np.prod([gate[s, p] for gate, p in zip(gates, path[1:], strict=True)])
+              for s in range(len(x))]  # fmt: skip
+        phi.append([x[s, path[0]] * on[s] for s in range(len(x))])
+        ends = (*path[1:], 0)
+        used = {(layer, ends[layer], path[layer]) for layer in range(len(weights))}
+        slopes.append([
+            math.prod(weights[k][i, j] for k, i, j in used - {place}) if place in used else 0.0
+            for place in places
+        ])  # fmt: skip
+    return np.array(phi), np.array(slopes)
+
+
+@pytest.mark.parametrize(("width", "depth", "seed"), [(4, 3, 0), (3, 4, 1), (2, 2, 2)])
+def test_the_parts_are_those_of_every_path(width: int, depth: int, seed: int) -> None:
+    network = gated(dense(3, width, depth), seed, own=True, init="kaiming")
+    x, y = unit_inputs(4, (3,), seed), targets(4, seed)
+    phi, slopes = path_by_path(network, x.numpy())
+    gates = [gate.detach() for gate in network.trace(x).value.gates]
+    assert path_features(x, gates).numpy() == pytest.approx(phi, abs=1e-15)
+    assert path_value_slopes(network).numpy() == pytest.approx(slopes, abs=1e-15)
+    kernel, h = phi.T @ slopes @ slopes.T @ phi, phi.T @ phi
+    k_values, h_values = np.linalg.eigvalsh(kernel), np.linalg.eigvalsh(h)
+    bound = h_values[0] * np.linalg.eigvalsh(slopes @ slopes.T)[-1]
+    found = parts_of_bound(network, x, y)
+    assert max(found["factors"], found["paths"]) < 1e-14
+    assert found["excess"] == pytest.approx((k_values[0] - bound) / k_values[-1], abs=1e-13)
+    assert found["excess"] <= 1e-13
+    if h_values[0] > 1e-9:
+        assert found["ratio"] == pytest.approx(k_values[0] / bound, rel=1e-8)
+    assert found["speed"] < 1e-6 or math.isnan(found["speed"])
+
+
+def test_the_error_moves_against_its_sign() -> None:
+    """With the printed ė = +Ke it would be off by twice its size; here by a millionth."""
+    found = bound_while_training(CalculationInputs({"seed": 3, "networks": 1}, Path(), {}))
+    assert {len(values) for values in found.values()} == {3 * 5}, "three sizes, five times"
+    known = [value for value in found["speed"] if not math.isnan(value)]
+    assert len(known) > 5
+    assert max(known) < 1e-6
+    assert all(value <= 1e-12 for value in found["excess"])
+
+
+@pytest.mark.parametrize(
+    ("request_", "seeds", "networks"),
+    [(QUICK, 3, 5), (FULL, 5, 20), (Request(seeds=1, seed_start=4), 1, 5)],
+)
+def test_a_plan_takes_the_bound_of_many_networks_for_each_seed(
+    request_: Request, seeds: int, networks: int
+) -> None:
+    function = "dgn_engine.experiments.npf_eigenvalue_bound:bound_while_training"
+    assert find("npf-eigenvalue-bound").plan(request_).units == tuple(
+        Calculation(f"bound-s{seed}", function, {"seed": seed, "networks": networks})
+        for seed in range(request_.seed_start, request_.seed_start + seeds)
+    )
+
+
+def test_rows_say_how_far_the_bound_is_and_claims_the_worst_case() -> None:
+    values = made(["bound"], 3, lambda n: {name: n.some(4, 1e20) for name in NAMES})
+    values["bound-s1"][0]["ratio"][2] = values["bound-s0"][0]["speed"][0] = math.nan
+    found = read("npf-eigenvalue-bound", QUICK, None, values)
+    seconds = spent(values, "bound", 3)
+    ratios = [
+        [v for v in of_seed if not math.isnan(v)] for of_seed in of(values, "bound", "ratio", 3)
+    ]
+    assert rows(found) == [
+        row("median ρ_min(K) over the bound", [np.median(r) for r in ratios], seconds=seconds),
+        row("largest ρ_min(K) over the bound", [max(r) for r in ratios], seconds=seconds),
+        row("cases", [4, 4, 4], seconds=seconds),
+        row("of these with H regular", [4, 3, 4], seconds=seconds),
+        row("of these without a switch within ė", [3, 4, 4], seconds=seconds),
+    ]
+    worst = {name: np.nanmax(of(values, "bound", name, 3)) for name in NAMES}
+    said = "largest (ρ_min(K) − bound)/ρ_max(K); at most 1e-12 (exact)"
+    dynamics = "npf-3.3 (ė)"
+    assert claims(found) == [
+        exact_claim("npf-3.3", said, worst["excess"], 12, "held"),
+        exact_claim(
+            dynamics,
+            "largest ‖K − Φᵀ∇v∇vᵀΦ‖/‖K‖; at most 1e-12 (exact)",
+            worst["factors"],
+            12,
+            "held",
+        ),
+        exact_claim(
+            dynamics, "largest ‖H − ΦᵀΦ‖/‖H‖; at most 1e-12 (exact)", worst["paths"], 12, "held"
+        ),
+        exact_claim(
+            dynamics, "largest ‖ė + Ke‖/‖Ke‖; at most 1e-06 (exact)", worst["speed"], 11, "held"
+        ),
+    ]
+    values["bound-s2"][0]["excess"][1] = 1e-6
+    assert read("npf-eigenvalue-bound", QUICK, None, values).claims[0].verdict == "not held"
+
+
+def test_where_no_path_is_open_both_sides_are_zero() -> None:
+    network = gated(dense(3, 2, 3), 0, own=True, init="kaiming")
+    for weight in network.value.weights:
+        weight.abs_()
+    found = parts_of_bound(network, -unit_inputs(2, (3,), 0).abs(), targets(2, 0))
+    assert (found["excess"], found["factors"], found["paths"]) == (0.0, 0.0, 0.0)
+    assert math.isnan(found["ratio"])
+    assert math.isnan(found["speed"])
