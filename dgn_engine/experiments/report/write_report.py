@@ -21,13 +21,14 @@ from dgn_engine.experiments.report.document import (
     read,
     to_bytes,
 )
+from dgn_engine.experiments.report.known_findings import known_findings
 from dgn_engine.experiments.report.result_layout import FIGURES, REPORT, RESULTS, TABLES
 from dgn_engine.experiments.report.run_scale import scale_of, stand_in
 from dgn_engine.protocol.results import PRINTED_RUNS
 from dgn_engine.statistics import mean_and_half_width, welch_p
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import run_info
-from dgn_engine.sweep.schedule import UnitProgress
+from dgn_engine.sweep.schedule import SOUND, UnitProgress
 from dgn_engine.sweep.unit import Training, Unit, unit_folder
 from dgn_engine.sweep.unit_results import UnitResults, read_unstartable, state_of
 
@@ -60,18 +61,22 @@ def write_report(
     progress = last or {}
     failed = {name for name, one in progress.items() if one.state == "failed"}
     results = UnitResults(task.folder, failed)
-    found, why = Findings(), ""
-    if state in ("done", "failed"):
-        try:
-            found = task.experiment.findings(task.request, results)
-        except UserError as refusal:
-            if state == "done":
-                raise
-            why = str(refusal)
+    states = {
+        unit.id: progress[unit.id].state
+        if unit.id in progress
+        else _state_before(unit, task.folder)
+        for unit in plan.units
+    }
+    found, unfinished = _findings(task, plan, state, results, states)
     units = tuple(
-        _unit_line(unit, results, progress.get(unit.id), task.folder) for unit in plan.units
+        ReportUnit(
+            unit.id,
+            states[unit.id],
+            results.seconds_of(unit.id),
+            progress[unit.id].trouble if unit.id in progress else "",
+        )
+        for unit in plan.units
     )
-    states = {unit.id: unit.state for unit in units}
     scale = scale_of(task.experiment, task.request) if task.experiment.reproduces else None
     document = Document(
         name=task.name,
@@ -89,11 +94,7 @@ def write_report(
         rows=tuple(_line(row) for row in found.rows),
         claims=with_holm([at_scale(task.request, claim) for claim in found.claims]),
         figures=found.figures,
-        remarks=(
-            *found.remarks,
-            *_early_ends(states, results, task),
-            *((why,) if why else ()),
-        ),
+        remarks=(*found.remarks, *_early_ends(states, results, task)),
         scaled_down=plan.scaled_down,
         choices=plan.choices,
         units=units,
@@ -101,12 +102,50 @@ def write_report(
         details=found.details,
         command=task.command,
         columns=found.columns,
-        notices=notices(task),
+        notices=(*unfinished, *notices(task)),
     )
     write_file(task.folder / RESULTS, to_bytes(document))
     document = read(task.folder)  # as everybody else will see it
     _write_files(document, task.folder)
     return document
+
+
+def _findings(
+    task: ReproductionTask,
+    plan: Plan,
+    state: State,
+    results: UnitResults,
+    states: Mapping[str, str],
+) -> tuple[Findings, tuple[str, ...]]:
+    """Return what is found and, of what is not finished, a sentence that says what is missing."""
+    if state == "running":
+        return Findings(), ()
+    if state == "done":
+        return task.experiment.findings(task.request, results), ()
+    missing = [name for name, unit_state in states.items() if unit_state not in SOUND]
+    done = (
+        f"{state.capitalize()}: {len(states) - len(missing):,} of {len(states):,} runs and "
+        "calculations are done."
+    )
+    if not task.experiment.reproduces:  # it has one answer, and no rows that stand by themselves
+        if state != "failed":
+            return Findings(), ()
+        try:
+            return task.experiment.findings(task.request, results), ()
+        except UserError as refusal:
+            return Findings(), (done, str(refusal))
+    known = known_findings(task.experiment, task.request, plan, results, missing)
+    said = [done]
+    for what, labels in (("Not done", known.missing), ("Done in part", known.partial)):
+        if labels:
+            named = [f"'{label}'" for label in labels]
+            said.append(f"{what}: {_listed(named)}.")
+    if known.why and not known.found.rows:
+        said.append(known.why if known.why.endswith(".") else f"{known.why}.")
+    if known.claims:
+        claims = "1 claim that needs" if known.claims == 1 else f"{known.claims} claims that need"
+        said.append(f"Left out: {claims} what is missing.")
+    return known.found, (" ".join(said),)
 
 
 def notices(task: ReproductionTask) -> tuple[str, ...]:
@@ -196,14 +235,6 @@ def _line(row: Row) -> ReportRow:
         row.unit, row.epochs, row.seconds, "; ".join(part for part in (row.remark, few) if part),
         row.of, p, row.place,
     )  # fmt: skip
-
-
-def _unit_line(
-    unit: Unit, results: UnitResults, progress: UnitProgress | None, root: Path
-) -> ReportUnit:
-    state = progress.state if progress is not None else _state_before(unit, root)
-    trouble = progress.trouble if progress is not None else ""
-    return ReportUnit(unit.id, state, results.seconds_of(unit.id), trouble)
 
 
 def _state_before(unit: Unit, root: Path) -> str:

@@ -81,12 +81,14 @@ def test_what_is_open_at_quick_is_open_at_this_scale(tmp_path: Path) -> None:
     assert [c.verdict for c in write(tmp_path, scale="full").claims] == ["not decided"]
 
 
-def test_findings_are_read_once_all_is_over(tmp_path: Path) -> None:
-    for state in ("running", "interrupted"):
-        assert write(tmp_path, state).rows == ()
-    assert len(write(tmp_path, "failed").rows) == 3
+def test_findings_are_read_once_nothing_runs_any_more(tmp_path: Path) -> None:
+    assert write(tmp_path, "running").rows == ()
+    for state in ("interrupted", "failed"):
+        assert len(write(tmp_path, state).rows) == 3, "these depend on no unit"
     refused = UserError("u1 is not there")
-    assert write(tmp_path, "failed", findings=refused).remarks == ("u1 is not there",)
+    (said,) = write(tmp_path, "failed", findings=refused).notices
+    assert said.startswith("Failed: ")
+    assert said.endswith(" runs and calculations are done. u1 is not there.")
     with pytest.raises(UserError, match="u1 is not there"):
         write(tmp_path, findings=refused)
 

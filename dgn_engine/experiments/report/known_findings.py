@@ -1,0 +1,239 @@
+"""What an unfinished reproduction knows: the findings that its missing runs cannot change any more.
+
+The findings are read several times, each time with other made-up results in the places of the units
+that are not done. A number that comes out the same each time does not depend on them; all others
+are left out. So every experiment is read by its own code, and no row takes the number of another.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dgn_engine.errors import UserError
+from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.sweep.unit import Calculation, unit_folder
+from dgn_engine.sweep.unit_results import TrainedRun, UnitResults
+
+_LOSS = 0.1  # least training loss of a guess: its logarithm may be taken
+_TROUBLE = (UserError, ValueError, TypeError, LookupError, ArithmeticError)
+_SEED = re.compile(r"-s\d+$")
+
+
+@dataclass(frozen=True)
+class KnownFindings:
+    """`found`: what is known for good; `missing`: labels of the rows of which nothing is;
+    `partial`: of those of which some values are; `claims`: how many were left out; `why`: a
+    sentence, where nothing could be read at once."""
+
+    found: Findings
+    missing: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    claims: int = 0
+    why: str = ""
+
+
+def known_findings(
+    experiment: Experiment,
+    request: Request,
+    plan: Plan,
+    results: UnitResults,
+    missing: Collection[str],
+) -> KnownFindings:
+    """Read the findings that do not depend on the `missing` units; nothing where none can be."""
+    try:
+        guessed = [
+            experiment.findings(request, _GuessedResults(results, plan, missing, scores))
+            for scores in guesses(missing)
+        ]
+    except _TROUBLE as trouble:  # nothing like a calculation is done yet, or guesses do not fit
+        why = str(trouble) if isinstance(trouble, UserError) else ""
+        return replace(_whole_rows(experiment, request, results, missing), why=why)
+    return _agreed(guessed)
+
+
+def guesses(missing: Collection[str]) -> Iterator[Mapping[str, float]]:
+    """Yield accuracies (0…1) of the missing units: the lowest and the highest in turn, and others.
+
+    For any two cells there is a guess in which one has the highest and the other the lowest, and
+    one the other way round, so that no choice between cells, as of the best step, is taken as known
+    while it is open.
+    """
+    cells = sorted({_SEED.sub("", unit_id) for unit_id in missing})
+    place = {unit_id: cells.index(_SEED.sub("", unit_id)) for unit_id in missing}
+    for bit in range(len(cells).bit_length()):
+        code = {unit_id: float(number >> bit & 1) for unit_id, number in place.items()}
+        yield code
+        yield {unit_id: 1.0 - score for unit_id, score in code.items()}
+    yield dict.fromkeys(missing, 0.0)
+    yield dict.fromkeys(missing, 1.0)
+    yield {unit_id: random.Random(unit_id).random() for unit_id in missing}
+
+
+def _whole_rows(
+    experiment: Experiment, request: Request, results: UnitResults, missing: Collection[str]
+) -> KnownFindings:
+    """Read the rows that can be chosen and of which every unit is done."""
+    labels = [label for label in experiment.rows if request.only in label]
+    found: list[Findings] = []
+    left: list[str] = []
+    for label in labels:
+        alone = replace(request, only=label)
+        units = [unit.id for unit in experiment.plan(alone).units]
+        if units and not set(units) & set(missing):
+            found.append(experiment.findings(alone, results))
+        elif units:
+            left.append(label)
+    joined = Findings(
+        rows=tuple(row for one in found for row in one.rows),
+        claims=tuple(claim for one in found for claim in one.claims),
+        remarks=tuple(dict.fromkeys(remark for one in found for remark in one.remarks)),
+        columns=next((one.columns for one in found), ()),
+    )
+    return KnownFindings(joined, tuple(left))
+
+
+class _GuessedResults(UnitResults):
+    """The results of a folder, with guesses in the places of what is missing there."""
+
+    def __init__(
+        self,
+        known: UnitResults,
+        plan: Plan,
+        missing: Collection[str],
+        scores: Mapping[str, float],
+    ) -> None:
+        super().__init__(known.root)
+        self._known = known
+        self._missing = frozenset(missing)
+        self._scores = scores
+        self._calculations = {u.id: u for u in plan.units if isinstance(u, Calculation)}
+
+    def trained(self, unit_id: str) -> TrainedRun:
+        if unit_id not in self._missing:
+            return self._known.trained(unit_id)
+        draw = random.Random(f"{unit_id} {self._scores}")
+        best = self._scores[unit_id]
+        last = best * draw.random()
+        return TrainedRun(
+            path=unit_folder(self.root, unit_id),
+            best=best,
+            last=last,
+            epochs=(0.3 * draw.random(), 0.5, 0.5 + 0.4 * draw.random()),  # all before the first
+            train=(draw.random(), draw.random(), draw.random()),
+            train_loss=(draw.random() + _LOSS, draw.random() + _LOSS, draw.random() + _LOSS),
+            test=(best * draw.random(), best, last),
+            seconds=0.0,
+            diverged_at=None,
+        )
+
+    def calculated(self, unit_id: str) -> Any:
+        if unit_id not in self._missing:
+            return self._known.calculated(unit_id)
+        like = self._like(unit_id)
+        return _shaken(like, random.Random(f"{unit_id} {self._scores}"))
+
+    def seconds_of(self, *unit_ids: str, default: float = float("nan")) -> float:
+        return self._known.seconds_of(*unit_ids, default=default)
+
+    def _like(self, unit_id: str) -> Any:
+        """Return the result of a calculation of the same function, of the same cell if there is
+        one; raises `UserError`."""
+        wanted = self._calculations[unit_id]
+        cell = _SEED.sub("", unit_id)
+        done = [
+            one.id
+            for one in self._calculations.values()
+            if one.function == wanted.function and one.id not in self._missing
+        ]
+        if not done:
+            raise UserError(f"No calculation like '{unit_id}' is done.")
+        return self._known.calculated(min(done, key=lambda one: _SEED.sub("", one) != cell))
+
+
+def _shaken(value: Any, draw: random.Random) -> Any:
+    """Return a JSON value of the same shape with other numbers."""
+    if isinstance(value, Mapping):
+        return {key: _shaken(each, draw) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_shaken(each, draw) for each in value]
+    if isinstance(value, bool):
+        return draw.random() < 0.5
+    if isinstance(value, int):
+        return value + draw.randint(1, 9)
+    if isinstance(value, float):
+        return value * draw.uniform(0.5, 2.0) + draw.uniform(0.0, 1e-3)
+    return value
+
+
+def _agreed(guessed: Sequence[Findings]) -> KnownFindings:
+    first = guessed[0]
+    rows = _agreed_rows([one.rows for one in guessed])
+    claims = _common([one.claims for one in guessed])
+    found = Findings(
+        rows=tuple(row for row, _ in rows if row.values),
+        claims=tuple(claims),
+        figures=_agreed_figures([one.figures for one in guessed]),
+        remarks=tuple(_common([one.remarks for one in guessed])),
+        columns=first.columns,
+    )
+    return KnownFindings(
+        found,
+        tuple(row.label for row, complete in rows if not complete and not row.values),
+        tuple(row.label for row, complete in rows if not complete and row.values),
+        len(first.claims) - len(claims),
+    )
+
+
+def _agreed_rows(guessed: Sequence[Sequence[Row]]) -> list[tuple[Row, bool]]:
+    """Return each row with the values that all guesses agree upon, and whether these are all."""
+    by_name = [_by_name(rows) for rows in guessed]
+    found = []
+    for name, row in by_name[0].items():
+        others = [rows[name].values for rows in by_name if name in rows]
+        remarks = {rows[name].remark for rows in by_name if name in rows}
+        epochs = {rows[name].epochs for rows in by_name if name in rows}
+        known: tuple[float, ...] = ()
+        if len(others) == len(guessed) and len(set(map(len, others))) == 1:
+            places = zip(*others, strict=True)
+            known = tuple(place[0] for place in places if len(set(map(repr, place))) == 1)
+        complete = len(known) == len(row.values) and len(others) == len(guessed)
+        some = f"{len(known)} of {len(row.values)} {row.of} are done"
+        remark = "; ".join(part for part in (*remarks, some) if part and len(remarks) == 1) or some
+        if not complete:
+            most = row.epochs if len(epochs) == 1 else math.nan
+            row = replace(row, values=known, remark=remark, epochs=most)
+        found.append((row, complete))
+    return found
+
+
+def _by_name(rows: Sequence[Row]) -> dict[tuple[str, int], Row]:
+    """Return the rows by their labels, of which two may be alike."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for row in rows:
+        found[row.label, seen[row.label]] = row
+        seen[row.label] += 1
+    return found
+
+
+def _agreed_figures(guessed: Sequence[Sequence[Figure]]) -> tuple[Figure, ...]:
+    kept = []
+    for figure in guessed[0]:
+        others = [one for figures in guessed for one in figures if one.name == figure.name]
+        lines = tuple(_common([one.lines for one in others]))
+        images = {repr(one.image) for one in others}
+        if len(others) == len(guessed) and (lines or (figure.image and len(images) == 1)):
+            kept.append(replace(figure, lines=lines))
+    return tuple(kept)
+
+
+def _common(guessed: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return what is in all of them; what is no number is like itself."""
+    rest = [set(map(repr, each)) for each in guessed[1:]]
+    return [one for one in guessed[0] if all(repr(one) in other for other in rest)]
