@@ -98,7 +98,8 @@ def models(prefix: str, means: Means, relu: float, spreads: dict[str, float]) ->
 def test_the_48_models_where_every_claim_is_just_false(
     request_: Request, prefix: str, bar: float, gap: float, margin: float, side: int
 ) -> None:
-    middle = {"FR-II": bar + side / 2, "FR-DI": bar - side / 2, "DL": 60, "FL": 63 - gap - side}
+    half = side * margin / 2
+    middle = {"FR-II": bar + half, "FR-DI": bar - half, "DL": 60, "FL": 63 - gap - side}
 
     def means(regime: str, seen: str, order: str) -> float:
         of_input = margin / 2 if seen == "image" else -margin / 2
@@ -264,7 +265,7 @@ def test_claims_about_noise_where_they_are_just_false(
         m4 = 80 - fall - 2 * side
         end = m4 - 4
         m2 = end if side > 0 else m4 + 4
-        return [(mean, 0.4) for mean in (end + 1, end, m2, 50, m4, m4 - 0.5 * side)]
+        return [(mean, 0.4) for mean in (end + 1, end, m2, 50, m4, m4 - 2 * side)]
 
     table = {gamma: level(fall) for gamma, fall in falls.items()}
     table[0] = [(mean, 0.4) for mean in (80, 70, 75, 73)]
@@ -295,8 +296,7 @@ def test_claims_about_noise_as_printed_are_held_as_often_as_the_power_says() -> 
         rate = rates.get(f"{claim.id} {claim.statistic}", 0.0)
         assert abs(apart(rate, claim.power)) < 3.5, (claim, rate)
     powers = {claim.statistic: claim.power for claim in claims}
-    assert powers["M3(0) − M2(0); above -2"] > 0.8
-    assert powers["M4(75) − M5(75); within ±0.5"] < 0.1, "the printed 0.4 is nearly the bar"
+    assert min(powers[one] for one in powers if one.startswith(("M3(0)", "M4(25)"))) > 0.8
 
 
 def widths(slope: float, seeds: int, spread: float = 0.06) -> Draw:
