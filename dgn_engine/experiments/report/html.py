@@ -21,6 +21,7 @@ from dgn_engine.experiments.report.formatting import (
     table,
     tokens,
 )
+from dgn_engine.experiments.report.mathematics import rich
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, paper_table
 from dgn_engine.experiments.report.result_layout import TABLES
 from dgn_engine.protocol.results import Figure
@@ -98,12 +99,12 @@ def _grid(document: Document) -> Iterator[str]:
     if grid is None:
         return
     yield f"<h2>{GRID_TITLE}</h2>\n<div class=table><table class=grid><thead><tr><th></th>"
-    yield "".join(f'<th class="number">{escape(column)}</th>' for column in grid.columns)
+    yield "".join(f'<th class="number">{rich(column)}</th>' for column in grid.columns)
     yield "</tr></thead><tbody>"
     for line in grid.lines():
         cells = "".join(f'<td class="number">{escape(cell)}</td>' for cell in line.cells)
         kind = " class=printed" if line.of_paper else ""
-        yield f'<tr{kind}><th scope="row">{escape(line.label)}</th>{cells}</tr>'
+        yield f'<tr{kind}><th scope="row">{rich(line.label)}</th>{cells}</tr>'
     yield "</tbody></table></div>"
     names = _names(document).replace("-rows.", ".")
     yield f"<p class=note>{escape(' '.join(grid.notes()))} As files to paste: {names}.</p>"
@@ -112,7 +113,7 @@ def _grid(document: Document) -> Iterator[str]:
 def _figure(figure: Figure, svg: str) -> str:
     name = escape(figure.title)
     kind = " class=wide" if figure.image else ""
-    words = f"<figcaption>{escape(caption(figure))}</figcaption>"
+    words = f"<figcaption>{rich(caption(figure))}</figcaption>"
     return f'<figure{kind} aria-label="{name}">{svg}{words}</figure>'
 
 
@@ -139,7 +140,8 @@ def _cell(tag: str, head: str, text: str) -> str:
         word = text.partition(",")[0]  # 'held, reduced scale'
         kind = f"verdict {_WORDS.get(word, 'open')}"
     attribute = f' class="{kind}"' if kind else ""
-    return f"<{tag}{attribute}>{escape(text)}</{tag}>"
+    words = escape(text) if head else rich(text)
+    return f"<{tag}{attribute}>{words}</{tag}>"
 
 
 def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:

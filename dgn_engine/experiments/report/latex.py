@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import ROW_HEADS, made_at, row_cells, rows_note, table
-from dgn_engine.experiments.report.mathematics import typeset
+from dgn_engine.experiments.report.mathematics import formulas
 from dgn_engine.experiments.report.paper_table import PaperTable
 
 _HEAD, _LABEL = 14, 36  # letters of a line of a head and of a row's label
 _WORDS = frozenset(("", "n", "time"))  # columns that hold no numbers
 _LEFT_OUT = frozenset(("scale", "protocol", "remark"))  # of the columns of the long form
 _NUMBER = re.compile(r"[−+]?\d[\d,.]*(?:e[−+]\d+)?")
-_ESCAPED = {letter: f"\\{letter}" for letter in "%_&#{}"} | {
+_ESCAPED = {letter: f"\\{letter}" for letter in "%_&#{}$"} | {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
     "<": "$<$", ">": "$>$", "|": "$|$", '"': "''", "’": "'", "‘": "`", "“": "``", "”": "''",
     "–": "--", "—": "---", "…": r"\ldots{}", "−": "$-$", "±": r"$\pm$", "×": r"$\times$",
@@ -66,16 +66,9 @@ def escape(text: str) -> str:
 
     A letter that LaTeX does not know without packages stands as its code: 'U+4E2D'.
     """
-    parts = re.split(r"(?<!\\)\$", typeset(text))  # outside and inside of formulas in turn
     return "".join(
-        f"${_formula(part)}$" if place % 2 else _words(part) for place, part in enumerate(parts)
-    )
-
-
-def _words(text: str) -> str:
-    return "".join(
-        r"\$" if piece == r"\$" else _letter(piece)
-        for piece in re.findall(r"\\\$|.", text, re.DOTALL)
+        f"${_formula(part)}$" if place % 2 else "".join(map(_letter, part))
+        for place, part in enumerate(formulas(text))
     )
 
 

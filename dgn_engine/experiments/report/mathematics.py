@@ -8,6 +8,7 @@ name that a user gave stays as it is, and its dollars are `\\$`.
 from __future__ import annotations
 
 import re
+from html import escape
 
 _LETTERS = "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # that carry marks, or stand for a quantity
 _MARK = r"(?:\^(?:\([a-z]\)|[VFvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
@@ -29,6 +30,25 @@ _FORMULA = re.compile("|".join(_FORMULAS))
 def typeset(label: str) -> str:
     """Return the label with its mathematics between dollars, and other dollars as '\\$'."""
     return _FORMULA.sub(_set, label.replace("$", r"\$"))
+
+
+def formulas(label: str) -> list[str]:
+    """Return the parts of a label, outside and inside of formulas in turn; dollars are letters."""
+    parts = re.split(r"(?<!\\)\$", typeset(label))
+    return [part.replace(r"\$", "$") for part in parts]
+
+
+def rich(label: str) -> str:
+    """Return a label as HTML: letters of formulas lean, marks are raised and lowered."""
+    return "".join(
+        _leaning(part) if place % 2 else escape(part) for place, part in enumerate(formulas(label))
+    )
+
+
+def _leaning(formula: str) -> str:
+    said = re.sub(r"[^\W\d_]", r"<i>\g<0></i>", escape(formula))
+    said = re.sub(r"\^\{(.*?)\}", r"<sup>\1</sup>", said)
+    return re.sub(r"_\{(.*?)\}", r"<sub>\1</sub>", said)
 
 
 def _set(found: re.Match[str]) -> str:

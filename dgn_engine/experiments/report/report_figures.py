@@ -245,7 +245,8 @@ def _lay_out(
     wide = WIDTH - left - right
     below = _draw_categories(axes, figure, wide, light) if figure.categories else LABEL + 3 * _PAD
     below += LABEL + _PAD if figure.x else 0.0
-    rows = [] if direct else key_rows(entries, WIDTH - 2 * _RIGHT)
+    obvious = bool(figure.categories) and len(figure.lines) == 1
+    rows = [] if direct or obvious else key_rows(entries, WIDTH - 2 * _RIGHT)
     below += len(rows) * GAP + (_PAD if rows else 0.0)
     height = _TOP + HEIGHT + below
     drawn.set_size_inches(WIDTH / 72, height / 72)

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.mathtext import MathTextParser
 
 from dgn_engine.experiments.report.figure_shapes import BOX, boxes, looks, places, value_limits
-from dgn_engine.experiments.report.mathematics import typeset
+from dgn_engine.experiments.report.mathematics import rich, typeset
 from dgn_engine.protocol.results import Figure, PlottedLine
 
 LABELS = {
@@ -53,6 +53,20 @@ def test_a_name_that_a_user_gave_stays_as_it_is(name: str) -> None:
 
 def test_dollars_of_users_are_letters() -> None:
     assert typeset(r"$\frac{1}{0}$ and K^V") == r"\$\frac{1}{0}\$ and $K^{V}$"
+
+
+@pytest.mark.parametrize(
+    ("label", "wanted"),
+    [
+        ("K^V_0 & <b>", "<i>K</i><sup><i>V</i></sup><sub>0</sub> &amp; &lt;b&gt;"),
+        ("FC, x^v = x", "FC, <i>x</i><sup><i>v</i></sup> = <i>x</i>"),
+        ("‖e_0‖²", "‖<i>e</i><sub>0</sub>‖<sup>2</sup>"),
+        ("γ = 25 %", "<i>γ</i> = 25 %"),
+        ("my_net $5 <i>", "my_net $5 &lt;i&gt;"),
+    ],
+)
+def test_mathematics_in_a_page_leans_and_names_do_not(label: str, wanted: str) -> None:
+    assert rich(label) == wanted
 
 
 def test_a_box_has_numpys_quartiles_and_tukeys_whiskers() -> None:

@@ -394,6 +394,12 @@ def test_measured_and_printed_stand_beside_each_other() -> None:
     assert len(bars) == 2
 
 
+def test_what_stands_alone_over_categories_needs_no_key() -> None:
+    alone = PlottedLine("measured", (0.0, 1.0), (1.0, 2.0), style="points")
+    assert not draw(replace(BOXES, lines=(alone,))).texts
+    assert len(draw(replace(BOXES, lines=(alone, replace(alone, style="printed")))).texts) == 2
+
+
 def test_an_image_is_grey_over_the_width_of_a_page() -> None:
     grey = ((0.0, 0.5, 1.0, math.nan), (1.0, 0.25, 0.0, 0.5))
     found = draw(replace(FIGURE, lines=(), image=grey))
