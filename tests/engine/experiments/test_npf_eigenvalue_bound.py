@@ -126,9 +126,9 @@ def test_rows_say_how_far_the_bound_is_and_claims_the_worst_case() -> None:
     ]
     worst = {name: np.nanmax(of(values, "bound", name, 3)) for name in NAMES}
     said = "largest (ρ_min(K) − bound)/ρ_max(K); at most 1e-12 (exact)"
-    dynamics = "npf-3.3 (ė)"
+    dynamics = "npf-6"
     assert claims(found) == [
-        exact_claim("npf-3.3", said, worst["excess"], 12, "held"),
+        exact_claim("npf-6", said, worst["excess"], 12, "held"),
         exact_claim(
             dynamics,
             "largest ‖K − Φᵀ∇v∇vᵀΦ‖/‖K‖; at most 1e-12 (exact)",

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import stdtr, stdtrit
 
 from dgn_engine.experiments import Request, _dual_designs, duality_48
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.results import PlottedLine
 from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
-from tests.engine.experiments.worlds import Runs, Values, apart, judged, scored, too_often
+from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
 
 Draw = Callable[[np.random.Generator], tuple[Runs, Values]]
 NOTHING: Values = {}
@@ -30,18 +29,6 @@ def endless_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chance error of test sets has tests of its own."""
     monkeypatch.setattr(_dual_designs, "ALONE", 0.0)
     monkeypatch.setattr(_dual_designs, "TEST_EXAMPLES", 10**12)
-
-
-class QuickT:
-    """Student's t without scipy's checks, which take most of the time of a simulation."""
-
-    @staticmethod
-    def ppf(q: Any, freedom: Any) -> Any:
-        return stdtrit(freedom, q)
-
-    @staticmethod
-    def sf(x: Any, freedom: Any) -> Any:
-        return stdtr(freedom, -x)
 
 
 @pytest.fixture(autouse=True)
