@@ -7,12 +7,17 @@ that a trained ReLU network leaves behind, 'frozen' those of a network drawn at 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments import Claim
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import with_training
-from dgn_engine.experiments._grid import Grid, TrainedCell, gaps, gate_source, training
+from dgn_engine.experiments._dual_designs import of_printed
+from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
+from dgn_engine.experiments._power import Design
+from dgn_engine.experiments._published import printed
+from dgn_engine.protocol.results import Printed
 from dgn_engine.sweep.unit import Training
 
 FROZEN, SOFT_FROZEN = "GaLU, frozen gates", "soft-GaLU, frozen gates"
@@ -25,14 +30,24 @@ REGIMES = {
     "soft-ReLU": "soft-ReLU",
     "ReLU": "ReLU",
 }
+Pair = tuple[str, str]
 # What is compared with what. The last pair is ours: all but the training of the gates is alike.
-PAIRS = (
+PAIRS: tuple[Pair, ...] = (
     (ADAPTIVE, FROZEN),
     ("soft-ReLU", FROZEN),
     ("ReLU", FROZEN),
     (LEARNT, FROZEN),
     (ADAPTIVE, SOFT_FROZEN),
 )
+_COLUMNS = {
+    "FR-II": "FRNPF(II)",
+    "FR-II-soft": "FRNPF(II)",
+    "FL": "FLNPF",
+    "DL": "DNPFL",
+    "soft-ReLU": "ReLU",
+    "ReLU": "ReLU",
+}
+LEARNS = "'learns' is chosen as half of the way from chance to training both"
 
 
 def six_regimes(
@@ -60,20 +75,40 @@ def adaptation_cells(grid: Grid, prefix: str = "") -> dict[str, TrainedCell]:
     return {label: grid.trained(f"{front}{regime}") for label, regime in REGIMES.items()}
 
 
-def alone_claim(alone: TrainedCell, both: TrainedCell, classes: int, prefix: str = "") -> Claim:
+def printed_designs(network: str) -> dict[Pair, Design]:
+    """Return what [NPF] Table 2 prints of such gates, where [DGN]'s numbers are stripped."""
+
+    def cell(label: str) -> Printed:
+        found = printed("npf_npk_2020_table2", network, _COLUMNS[REGIMES[label]])
+        assert found is not None
+        return found
+
+    source = f"[NPF] Table 2, {network}; [DGN]'s own numbers are stripped from the text at hand"
+    return {
+        (one, other): replace(of_printed((1.0, cell(one)), (-1.0, cell(other))), source=source)
+        for one, other in PAIRS
+    }
+
+
+def alone_claim(
+    alone: TrainedCell, both: TrainedCell, classes: int, design: Design, prefix: str = ""
+) -> Claim:
     """Judge that gates which are trained alone, under frozen random values, learn.
 
     'Learns' is: at least half of the way from chance to soft-GaLU, which trains both.
     """
     front = f"{prefix}: " if prefix else ""
     chance = 100 / classes
-    further = [a - (chance + b) / 2 for a, b in zip(alone.best, both.best, strict=True)]
-    words = f"{front}gates alone − half way from {chance:g} % to {ADAPTIVE}"
-    return judge("dgn-7", words, above(further))
+    half = contrast((1.0, alone), (-0.5, both))
+    words = f"{front}gates alone − half of {ADAPTIVE}"
+    return judge("dgn-7", words, above(half, chance / 2), LEARNS, design)
 
 
-def adaptation_claims(cells: Mapping[str, TrainedCell], prefix: str = "") -> Iterator[Claim]:
+def adaptation_claims(
+    cells: Mapping[str, TrainedCell], designs: Mapping[Pair, Design], prefix: str = ""
+) -> Iterator[Claim]:
     """Judge that adaptable gates are better than frozen ones, and learnt than unlearnt."""
     front = f"{prefix}: " if prefix else ""
     for one, other in PAIRS:
-        yield judge("dgn-5", f"{front}{one} − {other}", above(gaps(cells[one], cells[other])))
+        gap = contrast((1.0, cells[one]), (-1.0, cells[other]))
+        yield judge("dgn-5", f"{front}{one} − {other}", above(gap), design=designs[one, other])

@@ -158,10 +158,15 @@ class CalculatedCell:
         return 0.0 if math.isnan(self.seconds) else self.seconds
 
     def row(
-        self, label: str, values: Sequence[float], printed: Printed | None = None, unit: str = ""
+        self,
+        label: str,
+        values: Sequence[float],
+        printed: Printed | None = None,
+        unit: str = "",
+        of: str = "seeds",
     ) -> Row:
-        """Return a row of one value for each seed."""
-        return Row(label, tuple(values), printed, unit, seconds=self.seconds)
+        """Return a row of one value for each seed; `of`: what a seed draws."""
+        return Row(label, tuple(values), printed, unit, seconds=self.seconds, of=of)
 
 
 @dataclass(frozen=True)

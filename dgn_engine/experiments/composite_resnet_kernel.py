@@ -14,36 +14,38 @@ from typing import Any
 from torch import Tensor
 
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request
-from dgn_engine.experiments._claims import at_most, judge, within
+from dgn_engine.experiments._claims import at_most, judge
 from dgn_engine.experiments._grid import CalculatedCell, Grid, averaged, calculation
 from dgn_engine.experiments._initial_networks import (
     gated,
-    log_slope,
     relative_distance,
     residual,
     unit_inputs,
 )
 from dgn_engine.experiments._power import Design
+from dgn_engine.experiments._width_rate import (
+    ABOUT,
+    DRAWS,
+    THEORY,
+    mean_square_distance,
+    rate_claim,
+)
 from dgn_engine.kernels import (
     expected_value_kernel,
     neural_path_kernel,
     sub_network,
     sub_network_kernel,
     sub_network_shares,
-    tangent_kernels,
     value_kernel_constant,
     weight_sigmas,
 )
 from dgn_engine.model import architecture as arch
-from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import Calculation, CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
 BLOCKS, BLOCK_DEPTH = 4, 2
 SEEDS = (5, 10)
-DRAWS = 16  # of the value weights, whose mean square is a distance
 EXACT = 1e-10
-THEORY, MARGIN = -0.5, 0.15  # of the slope: Var K_0 falls as 1/w ([WS] Theorem 4.1)
 SLOPE = Design(THEORY, 0.06, "pilot of 12 draws, widths 32 to 512, 2026-11")
 KINDS = {"": "γ = 1", "gamma-": "γ drawn"}  # what the ids of units begin with
 
@@ -64,9 +66,7 @@ def plan(request: Request) -> Plan:
             "and 2",
             "the share of a sub-network is that of β_J trace H^J: how much of K^V_0 it makes on "
             "average",
-            f"the distance of K^V_0 is the root of the mean square over {DRAWS} draws of the "
-            f"value weights; theory has it fall as w^{THEORY:g}, and a slope within "
-            f"±{MARGIN:g} of that counts as theory's",
+            ABOUT,
         ),
     )
 
@@ -107,18 +107,13 @@ def shares(work: CalculationInputs) -> dict[str, Any]:
         sums_weighted += beta * part
         paths[len(kept)] += share
         weighted[len(kept)] += float(beta * part.trace() / expected.trace())
-    squares = []
-    for draw in range(DRAWS):
-        network.value.draw("bernoulli", random_stream("value", DRAWS * seed + draw))
-        kernel = tangent_kernels(network, x, trains=("value",)).whole
-        squares.append(relative_distance(kernel, expected) ** 2)
     return {
         "paths": paths,
         "weighted": weighted,
         "sum": relative_distance(sums, whole),
         "weighted_sum": relative_distance(sums_weighted, expected),
         "product": relative_distance(_product(gates, x, pre, post), whole),
-        "distance": (sum(squares) / DRAWS) ** 0.5,
+        "distance": mean_square_distance(network, x, seed, DRAWS),
     }
 
 
@@ -191,9 +186,7 @@ def _claims(words: str, cells: Cells) -> Iterator[Claim]:
         errors = [error for cell in cells.values() for error in cell[key]]
         yield judge("comp-5", f"resnet, {words}: {what}", at_most(max(errors), EXACT, len(errors)))
     by_seed = zip(*(cell["distance"] for cell in cells.values()), strict=True)
-    slopes = [log_slope(tuple(cells), distances) for distances in by_seed]
-    words = f"resnet, {words}: log-log slope of the distance against width"
-    yield judge("comp-5", words, within(slopes, MARGIN, THEORY), design=SLOPE)
+    yield rate_claim(f"resnet, {words}", tuple(cells), by_seed, SLOPE, of="seeds")
 
 
 def _figures(found: dict[str, Cells]) -> tuple[Figure, ...]:

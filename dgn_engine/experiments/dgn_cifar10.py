@@ -5,9 +5,11 @@ from __future__ import annotations
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
+from dgn_engine.experiments._dual_designs import CNN
 from dgn_engine.experiments._gate_adaptation import (
     adaptation_cells,
     adaptation_claims,
+    printed_designs,
     six_regimes,
 )
 from dgn_engine.experiments._grid import Grid, learning_curves
@@ -61,10 +63,11 @@ def _config(request: Request, row: str) -> RunConfig:
 def findings(request: Request, results: UnitResults) -> Findings:
     grid = Grid(results, request.seed_range(*SEEDS))
     rows, judged, figures = [], [], []
+    designs = printed_designs(CNN)
     for row in _chosen(request):
         name, cells = ROWS[row], adaptation_cells(grid, row)
         rows += [cell.row(f"{name}: {label}") for label, cell in cells.items()]
-        judged += list(adaptation_claims(cells, name))
+        judged += list(adaptation_claims(cells, designs, name))
         figures.append(learning_curves(f"{name} networks", cells, f"learning-{row}"))
     return Findings(tuple(rows), tuple(judged), tuple(figures))
 

@@ -7,16 +7,19 @@ from itertools import product
 from typing import Any
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
-from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._depth_curves import ABOUT, ends_against_middle
 from dgn_engine.experiments._gradient_descent import descend_with_kernel
 from dgn_engine.experiments._grid import Grid, averaged, calculation
 from dgn_engine.experiments._initial_networks import random_gate_kernel, targets
+from dgn_engine.experiments._power import Design
 from dgn_engine.experiments.dgn_frg_spectrum import DEPTHS, P
 from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
-SEEDS = (5, 5)
+SEEDS = (20, 20)
 STEPS = 100
+_PILOT = "4 draws of other seeds at the paper's scale, 2026-11"
+DESIGNS = (Design(3.4, 0.11, _PILOT), Design(0.63, 0.1, _PILOT))
 
 
 def plan(request: Request) -> Plan:
@@ -34,6 +37,7 @@ def plan(request: Request) -> Plan:
         (
             "y ~ U[-1, 1], α = 0.1/ρ_max, ‖e_t‖²/‖e_0‖² after 100 steps with the kernel held as it "
             "is at the start (its exact dynamics, by eigenvalues)",
+            ABOUT,
         ),
     )
 
@@ -57,18 +61,12 @@ def findings(request: Request, results: UnitResults) -> Findings:
         cell = grid.calculated(f"w{width}-d{depth}")
         ends[width, depth] = [math.log10(errors[-1]) for errors in cell["errors"]]
         label = f"w = {width}, d = {depth}: log10 ‖e‖²/‖e_0‖² after {STEPS} steps"
-        rows.append(cell.row(label, ends[width, depth]))
+        rows.append(cell.row(label, ends[width, depth], of="draws"))
     curves = {
         width: list(zip(*(ends[width, depth] for depth in DEPTHS), strict=True)) for width in widths
     }
-    judged = tuple(
-        judge(
-            "dgn-2",
-            f"w = {widths[-1]}: d = {DEPTHS[end]} − best depth between",
-            above([curve[end] - min(curve[1:-1]) for curve in curves[widths[-1]]]),
-        )
-        for end in (0, -1)
-    )
+    words = f"w = {widths[-1]}"
+    judged = tuple(ends_against_middle(words, DEPTHS, curves[widths[-1]], DESIGNS))
     figure = Figure(
         "convergence",
         "Convergence by depth under fixed random gates",

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
-from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._claims import Sample, above, judge
 from dgn_engine.experiments._gradient_descent import log_remainder, train
 from dgn_engine.experiments._grid import Grid, averaged, calculation, minus
 from dgn_engine.experiments._initial_networks import (
@@ -15,12 +15,20 @@ from dgn_engine.experiments._initial_networks import (
     targets,
     unit_inputs,
 )
+from dgn_engine.experiments._power import Design
 from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
 DEPTHS, CORRELATION = (2, 4, 6, 8), 0.9
 KINDS = {"relu": "ReLU", "galu": "GaLU"}
-SEEDS = (5, 5)
+SEEDS = (20, 20)
+_PILOT = "6 draws of other seeds at the quick scale, 2026-11"
+DESIGNS = {
+    2: Design(0.07, 0.05, _PILOT),
+    4: Design(0.16, 0.11, _PILOT),
+    6: Design(0.43, 0.55, _PILOT),
+    8: Design(0.67, 0.79, _PILOT),
+}
 
 
 def plan(request: Request) -> Plan:
@@ -37,6 +45,8 @@ def plan(request: Request) -> Plan:
         (
             f"unit vectors of dimension 100 with pairwise correlation {CORRELATION}, y ~ U[-1, 1], "
             "weights N(0, 2/w), α = 0.1/ρ_max(K_0), full batch; GaLU is FR-II",
+            "both have the step that fits their own K_0, and the inputs, targets and first value "
+            "weights of a draw",
         ),
     )
 
@@ -63,7 +73,9 @@ def findings(request: Request, results: UnitResults) -> Findings:
     for kind, depth in product(KINDS, DEPTHS):
         cell, label = grid.calculated(f"{kind}-d{depth}"), f"{KINDS[kind]}, d = {depth}"
         left[kind, depth] = [log_remainder(curve[-1]) for curve in cell["errors"]]
-        rows.append(cell.row(f"{label}: log10 ‖e‖²/‖e_0‖² at the end", left[kind, depth]))
+        rows.append(
+            cell.row(f"{label}: log10 ‖e‖²/‖e_0‖² at the end", left[kind, depth], of="draws")
+        )
         errors.append(averaged(label, cell["steps"][0], cell["errors"]))
         numbers = range(len(cell["distribution"][0]))
         spectra.append(averaged(label, numbers, cell["distribution"]))
@@ -71,7 +83,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
         judge(
             "dgn-3",
             f"d = {depth}: log10 error left, ReLU − GaLU",
-            above(minus(left["relu", depth], left["galu", depth])),
+            above(Sample(tuple(minus(left["relu", depth], left["galu", depth])), "draws")),
+            design=DESIGNS[depth],
         )
         for depth in DEPTHS
     )
@@ -97,7 +110,7 @@ EXPERIMENT = Experiment(
     about="Spectrum at the start and convergence, by depth.",
     plan=plan,
     findings=findings,
-    quick_minutes=1.0,
-    full_hours=0.3,
+    quick_minutes=1.5,
+    full_hours=1.2,
     claims=("dgn-3",),
 )

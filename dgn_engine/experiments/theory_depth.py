@@ -6,17 +6,20 @@ from itertools import product
 from typing import Any
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
-from dgn_engine.experiments._claims import above, judge
+from dgn_engine.experiments._depth_curves import ABOUT, ends_against_middle
 from dgn_engine.experiments._gradient_descent import log_remainder, train
 from dgn_engine.experiments._grid import Grid, averaged, calculation
 from dgn_engine.experiments._initial_networks import bernoulli_gates, normal, targets, unit_inputs
+from dgn_engine.experiments._power import Design
 from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import CalculationInputs
 from dgn_engine.sweep.unit_results import UnitResults
 
 DEPTHS = (2, 4, 6, 8, 12, 16, 20)
 KINDS = {"relu": "ReLU", "galu": "GaLU (FR-II)", "coins": "coins (FRG)"}
-SEEDS = (3, 5)
+SEEDS = (10, 10)
+_PILOT = "6 draws of other seeds at the quick scale, 2026-11"
+DESIGNS = (Design(2.7, 0.3, _PILOT), Design(2.1, 0.6, _PILOT))
 
 
 def plan(request: Request) -> Plan:
@@ -33,6 +36,7 @@ def plan(request: Request) -> Plan:
         (
             "unit inputs of dimension 10 with correlation 0.5; y ~ U[-1, 1]; weights N(0, 2/w); "
             "α = 0.1/ρ_max(K_0), full batch",
+            ABOUT,
         ),
     )
 
@@ -60,17 +64,10 @@ def findings(request: Request, results: UnitResults) -> Findings:
             cell = grid.calculated(f"{kind}-d{depth}")
             left.append([log_remainder(share) for share in cell["left"]])
             name = f"{label}, d = {depth}"
-            rows.append(cell.row(f"{name}: log10 of the error's square left", left[-1]))
-            rows.append(cell.row(f"{name}: ρ_min/ρ_max of K_0", cell["condition"]))
+            rows.append(cell.row(f"{name}: log10 of the error's square left", left[-1], of="draws"))
+            rows.append(cell.row(f"{name}: ρ_min/ρ_max of K_0", cell["condition"], of="draws"))
         curves[kind] = list(zip(*left, strict=True))
-    judged = tuple(
-        judge(
-            "dgn-2",
-            f"coins: d = {DEPTHS[end]} − best depth between",
-            above([curve[end] - min(curve[1:-1]) for curve in curves["coins"]]),
-        )
-        for end in (0, -1)
-    )
+    judged = tuple(ends_against_middle("coins", DEPTHS, curves["coins"], DESIGNS))
     figure = Figure(
         "speed",
         "Training speed by depth",
@@ -88,6 +85,6 @@ EXPERIMENT = Experiment(
     plan=plan,
     findings=findings,
     quick_minutes=1.0,
-    full_hours=0.3,
+    full_hours=0.6,
     claims=("dgn-2",),
 )

@@ -15,3 +15,4 @@ COMPARED = [
     ("GaLU, learnt gates", "GaLU, frozen gates"),
     ("soft-GaLU", "soft-GaLU, frozen gates"),
 ]
+LEARNS = "'learns' is chosen as half of the way from chance to training both"

@@ -22,7 +22,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "dgn-cifar10": ("[DGN] §3, Figure 7", 2.0, 60, ("dgn-5",)),
     "dgn-frg-convergence": ("[DGN] §2", 0.5, 0.05, ("dgn-2",)),
     "dgn-frg-spectrum": ("[DGN] §2", 0.5, 0.05, ("dgn-1",)),
-    "dgn-galu-relu": ("[DGN] §2", 1.0, 0.3, ("dgn-3",)),
+    "dgn-galu-relu": ("[DGN] §2", 1.5, 1.2, ("dgn-3",)),
     "dgn-gates-only": ("[DGN] §3", 1.0, 1.5, ("dgn-7",)),
     "dgn-hard-data": ("[DGN], [WS]", 0.5, 0.2, ("ws-3",)),
     "dgn-random-mnist": ("[DGN] Figure 5", 1.5, 6, ("dgn-4",)),
@@ -41,7 +41,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "npf-nu": ("[NPF] Figure 2 (middle)", 0.5, 0.1, ("npf-4",)),
     "npf-stages": ("[NPF] Figure 2 (left)", 1.5, 1400, ("npf-3", "npf-7")),
     "npf-table2": ("[NPF] Table 2", 1.5, 10000, ("npf-1", "npf-2")),
-    "theory-depth": ("[NPF] §3, [DGN] §2", 1.0, 0.3, ("dgn-2",)),
+    "theory-depth": ("[NPF] §3, [DGN] §2", 1.0, 0.6, ("dgn-2",)),
     "theory-dynamics": ("[NPF] §3", 1.0, 0.2, ()),
     "theory-infinite-width": ("[NPF] §2, [WS], [COMP]", 0.5, 0.1, ("ws-4", "comp-4")),
     "theory-ntk-npk": (

@@ -24,6 +24,7 @@ from dgn_engine.experiments import (
 )
 from dgn_engine.kernels import expected_value_kernel, relu_limit, tangent_kernels
 from dgn_engine.model.architecture import Architecture, Conv, Dense, GlobalAveragePool
+from dgn_engine.model.network import GatedNetwork
 from dgn_engine.random_streams import random_stream
 from dgn_engine.sweep.unit import CalculationInputs
 from tests.engine.experiments.by_hand import (
@@ -160,17 +161,35 @@ def wide(width: int, depth: int, seed: int) -> list[np.ndarray]:
 
 
 def test_distances_of_wide_networks_from_their_limits() -> None:
-    found = theory_infinite_width.distances(work(widths=[5, 9], seed=2))
+    """Roots of the mean square of two draws each."""
+    found = theory_infinite_width.distances(work(widths=[5, 9], seed=2, draws=2))
     x = initial.unit_inputs(10, (10,), 2)
     limit = relu_limit(x, 4).averaged.numpy()
     for place, width in enumerate((5, 9)):
-        weights = wide(width, 4, 2)
-        gates = relu_gates(weights, x.numpy())
-        kernel = tangent_kernel(weights, gates, x.numpy())
-        beta = constant([2 / width, 2 / width, 2 / width, 1 / width])
-        predicted = beta * path_kernel(gates, x.numpy())
-        assert found["limit"][place] == near(distance(kernel, limit))
-        assert found["beta"][place] == near(distance(kernel, predicted))
+        squares = []
+        for seed in (4, 5):
+            weights = wide(width, 4, seed)
+            gates = relu_gates(weights, x.numpy())
+            kernel = tangent_kernel(weights, gates, x.numpy())
+            beta = constant([2 / width, 2 / width, 2 / width, 1 / width])
+            predicted = beta * path_kernel(gates, x.numpy())
+            squares.append((distance(kernel, limit) ** 2, distance(kernel, predicted) ** 2))
+        away, off = np.sqrt(np.mean(squares, axis=0))
+        assert found["limit"][place] == near(away)
+        assert found["beta"][place] == near(off)
+
+
+def test_the_limit_of_the_expectation_is_that_of_ever_wider_networks() -> None:
+    x = initial.unit_inputs(6, (10,), 2)
+    predicted = theory_infinite_width.expected_limit(x, 3).numpy()
+    weights = wide(6000, 3, 2)
+    gates = relu_gates(weights, x.numpy())
+    beta = constant([2 / 6000, 2 / 6000, 1 / 6000])
+    assert distance(beta * path_kernel(gates, x.numpy()), predicted) < 0.03
+    found = theory_infinite_width.distances(work(widths=[5], seed=2, draws=1))["apart"]
+    x = initial.unit_inputs(10, (10,), 2)
+    limit = relu_limit(x, 4).averaged.numpy()
+    assert found == near(distance(limit, theory_infinite_width.expected_limit(x, 4).numpy()))
 
 
 def test_examples_on_one_ray_have_no_angle_though_their_cosine_is_rounded_up() -> None:
@@ -198,55 +217,49 @@ def test_angles_and_overlaps_by_layer() -> None:
         assert found[key] == pytest.approx(numbers, rel=1e-6)
 
 
-def test_the_distance_of_a_dense_value_kernel_is_the_mean_of_four_draws() -> None:
-    found = theory_ntk_npk.distances(work(name="fc", widths=[6, 8], seed=2))
-    for place, width in enumerate((6, 8)):
-        four = []
-        for seed in (8, 9, 10, 11):
-            network = signs(10, width, 4, seed)
-            x = initial.unit_inputs(8, (10,), seed).numpy()
-            gates = relu_gates(arrays(network.feature.weights), x)
-            beta = constant([2 / 10, 2 / width, 2 / width, 2 / width])
-            kernel = tangent_kernel(arrays(network.value.weights), gates, x)
-            four.append(distance(kernel, beta * path_kernel(gates, x)))
-        assert found[place] == pytest.approx(sum(four) / 4, rel=1e-5)  # σ is of single precision
-
-
-@pytest.mark.parametrize("name", ["cnn", "resnet"])
-def test_the_distance_of_other_value_kernels_is_the_mean_of_four_draws(name: str) -> None:
-    (found,) = theory_ntk_npk.distances(work(name=name, widths=[4], seed=1))
-    architecture = {"cnn": initial.convolutional(4, 6), "resnet": initial.residual(10, 4, 2, 2)}
-    four = []
-    for seed in (4, 5, 6, 7):
-        network = initial.gated(architecture[name], seed)
-        x = initial.unit_inputs(8, architecture[name].input_shape, seed)
-        gates = network.trace(x).value.gates
-        sigmas = [float(weight.abs().max()) for weight in network.value.weights]
-        expected = expected_value_kernel(architecture[name], gates, x, sigmas)
+def root_of_mean_square(network: GatedNetwork, x: torch.Tensor, seed: int) -> float:
+    """Of the distance of K^V_0 from βH over sixteen draws of signs, under the gates as they are."""
+    gates = network.trace(x).value.gates
+    sigmas = [float(weight.abs().max()) for weight in network.value.weights]
+    expected = expected_value_kernel(network.architecture, gates, x, sigmas).numpy()
+    squares = []
+    for draw in range(16):
+        network.value.draw("bernoulli", random_stream("value", 16 * seed + draw))
         kernel = tangent_kernels(network, x, trains=("value",)).value
-        four.append(distance(kernel.numpy(), expected.numpy()))
-    assert found == near(sum(four) / 4)
+        squares.append(distance(kernel.numpy(), expected) ** 2)
+    return math.sqrt(np.mean(squares))
 
 
-def test_the_spread_of_the_value_kernel_over_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["fc", "cnn", "resnet"])
+def test_the_distance_of_value_kernels_is_over_sixteen_draws(name: str) -> None:
+    found = theory_ntk_npk.distances(work(name=name, widths=[4, 6], seed=1))
+    for seen, width in zip(found, (4, 6), strict=True):
+        architecture = {
+            "fc": initial.dense(10, width, 4), "cnn": initial.convolutional(width, 6),
+            "resnet": initial.residual(10, width, 2, 2),
+        }[name]  # fmt: skip
+        network = initial.gated(architecture, 1)
+        x = initial.unit_inputs(8, architecture.input_shape, 1)
+        assert seen == near(root_of_mean_square(network, x, 1))
+
+
+def test_the_variance_of_the_value_kernel_over_draws_with_open_gates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(theory_ntk_npk, "SPREAD_DEPTHS", (3, 5))
-    found = theory_ntk_npk.spreads(work(seed=2, draws=3))
+    found = theory_ntk_npk.variances(work(seed=2, draws=3))
 
-    def spread(width: int, depth: int) -> float:
-        draw = torch.Generator().manual_seed(2)
-        gates = [
-            (torch.rand(1, width, generator=draw) < 0.5).double().numpy() for _ in range(depth - 1)
-        ]
+    def variance(width: int, depth: int) -> float:
+        gates = [np.ones((1, width))] * (depth - 1)
         x = initial.unit_inputs(1, (10,), 2).numpy()
-        expected = constant([2 / width] * depth) * path_kernel(gates, x)
         values = []
-        for seed in (2000, 2001, 2002):
-            weights = arrays(signs(10, width, depth, seed, math.sqrt(2 / width)).value.weights)
-            values.append(float((tangent_kernel(weights, gates, x) / expected)[0, 0]))
+        for seed in (6, 7, 8):
+            weights = arrays(signs(10, width, depth, seed, math.sqrt(1 / width)).value.weights)
+            values.append(float(tangent_kernel(weights, gates, x)[0, 0]))
         return float(np.var(values, ddof=1))
 
-    assert found["widths"] == near([spread(width, 3) for width in (32, 64, 128, 256)])
-    assert found["depths"] == near([spread(256, depth) for depth in (3, 5)])
+    assert found["widths"] == near([variance(width, 3) for width in (32, 64, 128, 256)])
+    assert found["depths"] == near([variance(256, depth) for depth in (3, 5)])
 
 
 def test_exact_errors_are_the_largest_of_two_draws(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,31 +50,31 @@ def test_composite_resnet_kernel(request_: Request, widths: tuple[int, ...], see
 
 
 @pytest.mark.parametrize(
-    ("name", "function", "request_", "n", "widths"),
+    ("name", "function", "request_", "n", "widths", "seeds"),
     [
-        ("dgn-frg-convergence", "convergence", QUICK, 100, (25, 200)),
-        ("dgn-frg-convergence", "convergence", FULL, 200, (25, 500)),
-        ("dgn-frg-spectrum", "spectrum_of", QUICK, 100, (25, 500)),
-        ("dgn-frg-spectrum", "spectrum_of", FULL, 200, (25, 500)),
+        ("dgn-frg-convergence", "convergence", QUICK, 100, (25, 200), 20),
+        ("dgn-frg-convergence", "convergence", FULL, 200, (25, 500), 20),
+        ("dgn-frg-spectrum", "spectrum_of", QUICK, 100, (25, 500), 10),
+        ("dgn-frg-spectrum", "spectrum_of", FULL, 200, (25, 500), 10),
     ],
 )
 def test_kernels_under_fixed_random_gates(
-    name: str, function: str, request_: Request, n: int, widths: tuple[int, ...]
+    name: str, function: str, request_: Request, n: int, widths: tuple[int, ...], seeds: int
 ) -> None:
     module = name.replace("-", "_")
     assert units(name, request_) == [
         call(f"w{w}-d{d}-s{s}", f"{module}:{function}", n=n, width=w, depth=d, seed=s)
-        for w, d, s in product(widths, DEPTHS, range(5))
+        for w, d, s in product(widths, DEPTHS, range(seeds))
     ]
 
 
 @pytest.mark.parametrize(
     ("name", "function", "kinds", "depths", "request_", "seeds", "size"),
     [
-        ("dgn-galu-relu", "trained", ("relu", "galu"), (2, 4, 6, 8), QUICK, 5, (50, 100, 200)),
-        ("dgn-galu-relu", "trained", ("relu", "galu"), (2, 4, 6, 8), FULL, 5, (200, 500, 1000)),
-        ("theory-depth", "speed", ("relu", "galu", "coins"), DEPTHS, QUICK, 3, (40, 64, 100)),
-        ("theory-depth", "speed", ("relu", "galu", "coins"), DEPTHS, FULL, 5, (200, 256, 400)),
+        ("dgn-galu-relu", "trained", ("relu", "galu"), (2, 4, 6, 8), QUICK, 20, (50, 100, 200)),
+        ("dgn-galu-relu", "trained", ("relu", "galu"), (2, 4, 6, 8), FULL, 20, (200, 500, 1000)),
+        ("theory-depth", "speed", ("relu", "galu", "coins"), DEPTHS, QUICK, 10, (40, 64, 100)),
+        ("theory-depth", "speed", ("relu", "galu", "coins"), DEPTHS, FULL, 10, (200, 256, 400)),
     ],
 )
 def test_descents_by_depth(
@@ -120,7 +120,7 @@ def test_theory_infinite_width(request_: Request, widths: list[int], seeds: int)
     expected = []
     for s in range(seeds):
         expected += [
-            call(f"limit-s{s}", "theory_infinite_width:distances", widths=widths, seed=s),
+            call(f"limit-s{s}", "theory_infinite_width:distances", widths=widths, seed=s, draws=8),
             call(f"angles-s{s}", "theory_infinite_width:angles", width=widths[-1], seed=s),
         ]
     assert units("theory-infinite-width", request_) == expected
@@ -131,9 +131,9 @@ def test_theory_infinite_width(request_: Request, widths: list[int], seeds: int)
 )
 def test_theory_ntk_npk(request_: Request, fewer: int, seeds: int, draws: int) -> None:
     widths = {
-        "fc": [16, 32, 64, 128, 256, 512],
-        "cnn": [8, 16, 32, 64, 128],
-        "resnet": [16, 32, 64, 128, 256],
+        "fc": [32, 64, 128, 256, 512],
+        "cnn": [16, 32, 64, 128, 256],
+        "resnet": [32, 64, 128, 256, 512],
     }
     place = "theory_ntk_npk"
     assert units("theory-ntk-npk", request_) == [
@@ -145,6 +145,6 @@ def test_theory_ntk_npk(request_: Request, fewer: int, seeds: int, draws: int) -
             for name in widths
             for s in range(seeds)
         ),
-        *(call(f"spread-s{s}", f"{place}:spreads", seed=s, draws=draws) for s in range(seeds)),
+        *(call(f"variance-s{s}", f"{place}:variances", seed=s, draws=draws) for s in range(seeds)),
         call("exact", f"{place}:exact"),
     ]  # fmt: skip

@@ -87,15 +87,17 @@ def test_composite_hidden_outputs(request_: Request, seeds: int, config: RunConf
     assert units("composite-hidden-outputs", request_) == expected
 
 
+RMSPROP: dict[str, Any] = {"optimiser": "rmsprop", "batch": 64, "smoothing": 0.9}
+KERAS: dict[str, Any] = {**RMS, "smoothing": 0.9}
 SOFT_KINDS = ("FR-II", "FR-II-soft", "FL", "DL", "soft-ReLU")
 
 
 @pytest.mark.parametrize(
     ("request_", "seeds", "config", "kept"),
     [
-        (QUICK, 5, run(pair("digits"), fc(50, 5), 60, **RMS), range(0, 61, 6)),
-        (FULL, 10, run(pair("mnist"), fc(100, 5), 50, **RMS), range(0, 51, 5)),
-        (Request(epochs=3, seeds=1), 1, run(pair("digits"), fc(50, 5), 3, **RMS), range(4)),
+        (QUICK, 5, run(pair("digits"), fc(50, 5), 60, **KERAS), range(0, 61, 6)),
+        (FULL, 10, run(pair("mnist"), fc(100, 5), 50, **KERAS), range(0, 51, 5)),
+        (Request(epochs=3, seeds=1), 1, run(pair("digits"), fc(50, 5), 3, **KERAS), range(4)),
     ],
 )
 def test_dgn_adaptable_gates(request_: Request, seeds: int, config: RunConfig, kept: range) -> None:
@@ -153,8 +155,8 @@ def test_dgn_cifar10(request_: Request, seeds: int, rows: dict[str, RunConfig]) 
 @pytest.mark.parametrize(
     ("request_", "seeds", "config"),
     [
-        (QUICK, 3, run("digits", fc(64, 5), 40, optimiser="rmsprop", step=1e-3, batch=64)),
-        (FULL, 5, run("mnist", fc(128, 5), 50, optimiser="rmsprop", step=1e-4, batch=64)),
+        (QUICK, 3, run("digits", fc(64, 5), 40, step=1e-3, **RMSPROP)),
+        (FULL, 5, run("mnist", fc(128, 5), 50, step=1e-4, **RMSPROP)),
     ],
 )
 def test_dgn_gates_only(request_: Request, seeds: int, config: RunConfig) -> None:

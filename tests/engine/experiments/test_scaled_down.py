@@ -72,7 +72,7 @@ CNN_FOR_DENSE = (
         "theory-dynamics": ("150 steps instead of 1,000, widths to 256",),
         "theory-infinite-width": ("widths to 1024 instead of 2048",),
         "theory-ntk-npk": (
-            "widths to 256 (fc), 64 channels (cnn) and 128 (resnet); 60 draws for each variance",
+            "widths to 256 (fc), 128 channels (cnn) and 256 (resnet); 60 draws for each variance",
         ),
         "workshop-table4": (
             f"{DIGITS}MNIST", "only one row of those with Adam", "64 units a layer instead of 128",
