@@ -11,7 +11,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,22 +57,24 @@ def known_findings(
     return _agreed(guessed)
 
 
-def guesses(missing: Collection[str]) -> Iterator[Mapping[str, float]]:
-    """Yield accuracies (0…1) of the missing units: the lowest and the highest in turn, and others.
+def guesses(missing: Collection[str]) -> list[Mapping[str, float]]:
+    """Return accuracies (0…1) of the missing units: the lowest and the highest in turn, and others.
 
-    For any two cells there is a guess in which one has the highest and the other the lowest, and
-    one the other way round, so that no choice between cells, as of the best step, is taken as known
-    while it is open.
+    For any two cells, and any two groups of cells whose ids begin alike (a step of 'sgd-0.1-ReLU'),
+    there is a guess in which one has the highest and the other the lowest, and one the other way
+    round, so that no choice between them, as of the best step, is taken as known while it is open.
     """
-    cells = sorted({_SEED.sub("", unit_id) for unit_id in missing})
-    place = {unit_id: cells.index(_SEED.sub("", unit_id)) for unit_id in missing}
-    for bit in range(len(cells).bit_length()):
-        code = {unit_id: float(number >> bit & 1) for unit_id, number in place.items()}
-        yield code
-        yield {unit_id: 1.0 - score for unit_id, score in code.items()}
-    yield dict.fromkeys(missing, 0.0)
-    yield dict.fromkeys(missing, 1.0)
-    yield {unit_id: random.Random(unit_id).random() for unit_id in missing}
+    words = {unit_id: _SEED.sub("", unit_id).split("-") for unit_id in missing}
+    codes: dict[tuple[float, ...], None] = {}  # one accuracy a unit
+    for length in range(1, max(map(len, words.values()), default=0) + 1):
+        named = {unit_id: "-".join(parts[:length]) for unit_id, parts in words.items()}
+        groups = {name: place for place, name in enumerate(sorted(set(named.values())))}
+        for bit in range(len(groups).bit_length()):
+            code = tuple(float(groups[name] >> bit & 1) for name in named.values())
+            codes[code] = codes[tuple(1.0 - score for score in code)] = None
+    codes[(0.0,) * len(words)] = codes[(1.0,) * len(words)] = None
+    codes[tuple(random.Random(unit_id).random() for unit_id in words)] = None
+    return [dict(zip(words, code, strict=True)) for code in codes]
 
 
 def _whole_rows(
