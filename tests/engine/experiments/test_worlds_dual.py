@@ -7,6 +7,7 @@ are exactly right, and networks spread as their designs say.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from dgn_engine.experiments import Request, _dual_designs, duality_48
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.results import PlottedLine
+from dgn_engine.sweep.unit_results import Answers
 from tests.engine.experiments.forty_eight import CNN_PRINTED, EIGHT, FC_PRINTED, REGIMES
 from tests.engine.experiments.made_up import FULL, QUICK
 from tests.engine.experiments.worlds import QuickT, Runs, Values, apart, judged, scored, too_often
@@ -213,6 +215,36 @@ def test_equal_networks_are_held_equal_as_often_as_the_power_says(
         rate = rates[f"{claim.id} {claim.statistic}"]
         assert abs(apart(rate, claim.power)) < 3.5, (claim, rate)
         assert claim.power > 0.8
+
+
+@pytest.mark.parametrize("alike", [True, False])
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_difference_at_the_margin_on_few_images_is_seldom_held_to_be_none(
+    alike: bool, side: int
+) -> None:
+    """Three points apart in all the world's images, of which 360 are the test set of all seeds.
+
+    Networks of all seeds answer alike, so that nothing varies over seeds, or each by chance.
+    """
+
+    def draw(random: np.random.Generator) -> tuple[Runs, Values]:
+        shift = 0.0 if alike else 0.2
+        odd = 0.03 / (1 - 2 * shift)  # more for one network than for the other
+        kinds = random.choice(3, 360, p=(0.93 - odd, 0.035 + odd, 0.035))  # easy, for one, other
+        runs = {}
+        for name, its in (("ReLU", 1 if side > 0 else 2), ("reversed", 2 if side > 0 else 1)):
+            for seed in range(3):
+                chances = np.where(
+                    kinds == 0, 1 - shift / 4, np.where(kinds == its, 1 - shift, shift)
+                )
+                right = random.random(360) < chances
+                best = 100 * float(right.mean())
+                answers = Answers(right, right)
+                runs[f"{name}-s{seed}"] = replace(scored(best), test_examples=360, answers=answers)
+        return runs, PICTURES
+
+    rates, _ = judged("composite-hidden-outputs", QUICK, draw)
+    assert too_often(rates) == {}
 
 
 NOISY = {
