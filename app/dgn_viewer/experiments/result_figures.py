@@ -82,12 +82,13 @@ def _all_curves(figure: Figure) -> Iterator[Curve]:
     if figure.categories:
         ends = (-0.5, len(figure.categories) - 0.5)
     for line, x, look in zip(figure.lines, places(figure), _looks(figure), strict=True):
-        role, _ = look
+        role, dash = look
         if line.style == "boxes":
             yield from _boxes(boxes(line), role)
         elif not line.x:
             level = np.full(2, line.y[-1] if line.y else math.nan)
-            yield Curve(typeset(line.label), np.array(ends), level, role=role, dash="dash")
+            across = dash if line.style == "printed" else "dash"
+            yield Curve(typeset(line.label), np.array(ends), level, role=role, dash=across)
         elif figure.categories:
             yield from _points(line, x, role)
         else:

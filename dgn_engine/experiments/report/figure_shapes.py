@@ -12,6 +12,7 @@ from dgn_engine.protocol.results import Figure, PlottedLine
 BOX, CLOUD = 0.36, 0.11  # half-widths of a box and of a cloud; 1 is from category to category
 _APART = 0.28  # of two marks of one category
 _GOLDEN = (math.sqrt(5) - 1) / 2
+_PRINTED = ("dot", "dashdot", "dash")
 _WHISKER = 1.5  # interquartile ranges
 
 
@@ -32,20 +33,23 @@ class BoxPlot:
 def looks(figure: Figure) -> list[tuple[str, str]]:
     """Return token and dash of each line.
 
-    What was printed is grey, and counts for no colour; 'ideal, d = 2' is dotted in the colour of
-    the line 'd = 2'.
+    What was printed is grey, each with another dash, and counts for no colour; 'ideal, d = 2' is
+    dotted in the colour of the line 'd = 2'.
     """
     measured = [n for n, line in enumerate(figure.lines) if line.style not in ("printed", "boxes")]
     series = {place: series_of(index) for index, place in enumerate(measured)}
-    found = []
+    found, grey = [], 0
     for place, line in enumerate(figure.lines):
         partner = partner_of(figure, line)
         if place in series:
             found.append(series[place])
         elif line.style == "boxes":
             found.append(("muted", "solid"))
+        elif partner is not None:
+            found.append((series[partner][0], "dot"))
         else:
-            found.append(("muted" if partner is None else series[partner][0], "dot"))
+            found.append(("muted", _PRINTED[grey % len(_PRINTED)]))
+            grey += 1
     return found
 
 

@@ -154,7 +154,8 @@ def _draw_lines(axes: Axes, figure: Figure, light: dict[str, str]) -> list[Named
                             markerfacecolor=light["line"], markeredgewidth=0.6)  # fmt: skip
         elif not line.x:
             level = line.y[-1] if line.y else np.nan
-            handle = axes.axhline(level, color=colour, linewidth=0.9, linestyle=_STYLES["dash"])
+            across = style if line.style == "printed" else _STYLES["dash"]
+            handle = axes.axhline(level, color=colour, linewidth=0.9, linestyle=across)
         else:
             marker = _MARKERS[
                 sum(one.style != "boxes" for one in figure.lines[:index]) % len(_MARKERS)
@@ -300,6 +301,7 @@ def _draw_key_row(
         line = Line2D([left, left + HANDLE / WIDTH], [y / height] * 2)
         line.update_from(entry.handle)
         line.set_transform(drawn.transFigure)
+        line.set_clip_on(False)
         if line.get_linestyle() == "None":
             line.set_data([left + HANDLE / 2 / WIDTH], [y / height])
         drawn.add_artist(line)

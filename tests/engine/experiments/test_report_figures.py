@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Drawn
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
@@ -328,6 +329,22 @@ def test_names_are_a_key_below_where_they_do_not_fit_at_the_ends(
     assert not list(axes_of(drawn).texts)
     assert len(drawn.texts) == len(lines)
     assert all(text.get_position()[1] < axes_of(drawn).get_position().y0 for text in drawn.texts)
+
+
+def test_the_key_shows_each_line_as_it_is_drawn() -> None:
+    long = " and its long name, which needs a key"
+    lines = (
+        LINES[4], PlottedLine(f"own{long}", (), (3.5,)),
+        PlottedLine(f"first{long}", (), (3.0,), style="printed"),
+        PlottedLine(f"second{long}", (), (2.0,), style="printed"),
+    )  # fmt: skip
+    drawn = draw(replace(FIGURE, lines=lines))
+    shown = [one for one in drawn.get_children() if isinstance(one, Line2D)]
+    assert len(shown) == 4
+    for one, of in zip(shown, axes_of(drawn).lines, strict=True):
+        assert not one.get_clip_on(), "it lies outside of the axes"
+        assert (one.get_color(), one.get_linestyle()) == (of.get_color(), of.get_linestyle())
+    assert len({str(one._dash_pattern) for one in shown}) == 4  # type: ignore[attr-defined]
 
 
 def test_a_single_curve_without_a_name_has_none_beside_it() -> None:
