@@ -54,6 +54,10 @@ TABLE, CNTK, CHANCE = "duality_experiment1", 77.43, 10.0
 COLUMNS = ("FR-II", "FR-DI", "DL", "FL", "ReLU")  # as printed
 SEEDS = (3, 3)
 MARGIN = {FC: 1.0, CNN: 2.0}  # points that count as no difference: chosen here, not printed
+UNSEEN = (
+    "small networks on the digits differ by as much as the margin from seed to seed, which hides "
+    "a single bad order: --full decides"
+)
 NEAR = 1.0  # FL lies 'within 1 point of ReLU'
 
 Order = tuple[int, ...]
@@ -240,12 +244,12 @@ def _claims(request: Request, name: str, cells: Cells, relu: TrainedCell) -> Ite
             design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
         )
     for regime in REGIMES:
-        yield judge(
-            "dual-5",
-            f"{label}: {regime}, worst order as the other seeds have it − identity",
-            above(_worst(cells, regime), -margin),
-            design=designs.of_regimes(0.0, DESIGNS[name], regime, regime),
-        )
+        words = f"{label}: {regime}, worst order as the other seeds have it − identity"
+        if request.quick:
+            yield judge("dual-5", words, UNMEASURED, UNSEEN)
+        else:
+            design = designs.of_regimes(0.0, DESIGNS[name], regime, regime)
+            yield judge("dual-5", words, above(_worst(cells, regime), -margin), design=design)
     for regime in REGIMES:
         image, ones = (_of(cells, regime, seen) for seen in INPUTS)
         yield judge(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dgn_engine.experiments import Request
+from dgn_engine.experiments import Request, duality_48
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments.duality_noise import turn
 from dgn_engine.protocol.results import Printed
@@ -93,6 +93,9 @@ def test_duality_48_has_a_value_for_each_seed(
     def mean(regime: str, *inputs: str) -> np.ndarray:
         return np.mean([of(regime, seen, o) for seen in inputs or INPUTS for o in orders], axis=0)
 
+    def of_worst(regime: str) -> str:
+        return f"{label}: {regime}, worst order as the other seeds have it − identity"
+
     def worst(regime: str) -> list[float]:
         gaps = np.array(
             [of(regime, i, o) - of(regime, i, "0123") for i in INPUTS for o in orders[1:]]
@@ -131,7 +134,7 @@ def test_duality_48_has_a_value_for_each_seed(
     expected.append(joined("ReLU", [f"{prefix}-ReLU"], *number("ReLU")))
     found = read("duality-48", request_, runs)
     assert rows(found) == expected
-    assert {(one.n, one.of) for one in found.claims if one.id != "dual-4"} == {(3, "seeds")}
+    assert {(one.n, one.of) for one in found.claims if one.n} == {(3, "seeds")}
 
     relu = percents(runs, f"{prefix}-ReLU")
     bar, robust = ("52.05", 1) if quick else ("38.75", 2)
@@ -157,12 +160,9 @@ def test_duality_48_has_a_value_for_each_seed(
             for seen, word in INPUTS.items()
         ),
         *(
-            claim(
-                "dual-5",
-                f"{label}: {regime}, worst order as the other seeds have it − identity; "
-                f"above -{robust}",
-                worst(regime),
-            )
+            unmeasured("dual-5", of_worst(regime), duality_48.UNSEEN)
+            if quick
+            else claim("dual-5", f"{of_worst(regime)}; above -{robust}", worst(regime))
             for regime in REGIMES
         ),
         *(
