@@ -79,15 +79,3 @@ def apart(rate: float, power: float, draws: int = DRAWS) -> float:
     """How many standard errors a rate lies above the quoted power."""
     error = math.sqrt(max(power * (1 - power), 0.005) / draws)
     return (rate - power) / error
-
-
-class QuickT:
-    """Student's t without scipy's checks, which take most of the time of a simulation."""
-
-    @staticmethod
-    def ppf(q: Any, freedom: Any) -> Any:
-        return stdtrit(freedom, q)
-
-    @staticmethod
-    def sf(x: Any, freedom: Any) -> Any:
-        return stdtr(freedom, -x)
