@@ -22,7 +22,7 @@ PER_CLASS = 20
 SEEDS = (3, 5)
 DEPTH = 6
 NUMBERS = {"trace": "trace", "norm": "Frobenius norm"}
-DESIGN = Design(
+EXPECTED = Design(
     0.5, 0.1, "a factor of three (half of the decade); spread above those of pilots, d = 5 and 6"
 )
 PARTS = {"value": "K^V", "feature": "K^F"}
@@ -94,7 +94,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
             "npf-5",
             f"largest |log10 K^V/K^F| of the {name} over the epochs",
             below([_largest(result, name) for result in kernels.results], 1.0, POSITIVE),
-            design=DESIGN,
+            design=EXPECTED,
         )
         for name in NUMBERS
     )

@@ -216,7 +216,7 @@ def test_a_flat_noisy_nu_and_one_that_wanders_do_not_fall(drifting: bool) -> Non
 
 def test_a_nu_that_falls_as_in_the_pilot_is_held_as_often_as_the_power_says() -> None:
     def logs(random: np.random.Generator) -> np.ndarray:
-        fall = random.normal(npf_nu.DESIGN.expected, npf_nu.DESIGN.spread)
+        fall = random.normal(npf_nu.EXPECTED.expected, npf_nu.EXPECTED.spread)
         return 4 + np.repeat((0.0, fall), (5, 21))
 
     agree(*judged("npf-nu", FULL, of_nu(logs)))
