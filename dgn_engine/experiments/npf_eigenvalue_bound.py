@@ -189,7 +189,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
 
 def _exact(statistic: str, by_seed: list[list[float]], tolerance: float) -> Claim:
     cases = [value for values in by_seed for value in values]
-    return judge("npf-6", statistic, at_most(_largest(cases), tolerance, len(cases), "networks"))
+    return judge("npf-6", statistic, at_most(_largest(cases), tolerance, len(cases)))
 
 
 def _known(values: list[float]) -> list[float]:
