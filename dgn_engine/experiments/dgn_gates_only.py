@@ -18,7 +18,7 @@ REGIMES = {
 SEEDS = (3, 5)
 CLASSES = 10
 # soft-GaLU and the gates alone within two points of each other, as on the digits
-DESIGN = Design(47.0, 1.0, "one run of each at the quick scale, 2026-11", 0.03)
+EXPECTED = Design(47.0, 1.0, "one run of each at the quick scale, 2026-11", 0.03)
 
 
 def plan(request: Request) -> Plan:
@@ -54,7 +54,7 @@ def findings(request: Request, results: UnitResults) -> Findings:
     alone, both = cells[REGIMES["gates-only"]], cells[REGIMES["DL"]]
     return Findings(
         tuple(cell.row(label) for label, cell in cells.items()),
-        (alone_claim(alone, both, CLASSES, DESIGN),),
+        (alone_claim(alone, both, CLASSES, EXPECTED),),
         (learning_curves("What learns", cells),),
     )
 

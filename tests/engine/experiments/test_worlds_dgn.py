@@ -56,7 +56,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     ):  # fmt: skip
         monkeypatch.setattr(module, "averaged", lambda *_: nothing)
     for module, name in (
-        (dgn_adaptable_gates, "LEARNT_ALONE"), (dgn_gates_only, "DESIGN"),
+        (dgn_adaptable_gates, "LEARNT_ALONE"), (dgn_gates_only, "EXPECTED"),
         (dgn_random_mnist, "BETTER"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, replace(getattr(module, name), test_variance=0.0))
