@@ -18,6 +18,7 @@ from dgn_engine.sweep.unit_results import UnitResults
 
 Scale = Literal["quick", "full"]
 Protocol = Literal["as-published", "as-in-code"]
+CHOSEN_HERE, NOTEBOOKS = "chosen here", "authors' notebooks"  # where epochs are from
 Question = Literal["steps", "augmentation"]
 
 
@@ -68,12 +69,14 @@ class Plan:
     """Units in an order in which each comes after its needs, and what a reader must know.
 
     `scaled_down`: how the quick scale differs from the paper's, a sentence each (reports of the
-    full scale leave it out); `choices`: what the paper does not print and was chosen here.
+    full scale leave it out); `choices`: what the paper does not print and was chosen here;
+    `epochs_from`: where the epochs of the full scale are from, such as `NOTEBOOKS`.
     """
 
     units: tuple[Unit, ...]
     scaled_down: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    epochs_from: str = CHOSEN_HERE
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def plan(request: Request) -> Plan:
             "printed, the loss the mean over the batch; a run that diverges is reported, "
             "not retuned",
         ),
+        epochs_from="those of DavidNet",
     )
 
 

@@ -10,6 +10,7 @@ import torch
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
+from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, averaged, calculation, training
 from dgn_engine.experiments._kept_networks import KeptNetworks
 from dgn_engine.experiments._power import Design
@@ -50,6 +51,7 @@ def plan(request: Request) -> Plan:
             "the authors' notebook differentiates the sum of the softmax outputs, which is 1: "
             "its kernels are rounding noise and cannot be compared with",
         ),
+        epochs_from=NOTEBOOKS,
     )
 
 

@@ -11,6 +11,7 @@ from dgn_engine.config import TrainingConfig
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
 from dgn_engine.experiments._claims import below, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
+from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, averaged, calculation, training
 from dgn_engine.experiments._kept_networks import KeptNetworks, left_out_of_nu
 from dgn_engine.experiments._power import Design
@@ -53,6 +54,7 @@ def plan(request: Request) -> Plan:
             "(authors' code); not printed. Left out: their one step on one image before the first "
             "epoch, and Keras' ε of 1e-7 (here 1e-8)",
         ),
+        epochs_from=NOTEBOOKS,
     )
 
 

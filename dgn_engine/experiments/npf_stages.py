@@ -26,6 +26,7 @@ from dgn_engine.experiments._configurations import (
     with_training,
 )
 from dgn_engine.experiments._dual_designs import of_printed
+from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, averaged, contrast, training
 from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.sweep.unit import UnitFile
@@ -59,6 +60,7 @@ def plan(request: Request) -> Plan:
         tuple(units),
         _scaled_down(request, config),
         tuple(_choices(request)),
+        epochs_from=NOTEBOOKS,
     )
 
 

@@ -22,6 +22,7 @@ from dgn_engine.experiments._configurations import (
     with_training,
 )
 from dgn_engine.experiments._dual_designs import of_printed
+from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, learning_curves
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import comparable, printed
@@ -84,6 +85,7 @@ def plan(request: Request) -> Plan:
             f"row ReLU − FL is compared with what is printed, within ±{MARGINS['mnist']:g} points "
             f"(MNIST) or ±{MARGINS['cifar10']:g} (CIFAR-10)",
         ),
+        epochs_from=NOTEBOOKS,
     )
 
 

@@ -20,6 +20,7 @@ from dgn_engine.experiments._configurations import (
     with_training,
 )
 from dgn_engine.experiments._dual_designs import of_printed
+from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, training
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import comparable, printed
@@ -120,6 +121,7 @@ def plan(request: Request) -> Plan:
             f"is compared with them, within ±{MARGIN_OF_ARCH_5:g}",
             BEST_STEP,
         ),
+        epochs_from=NOTEBOOKS,
     )
 
 

@@ -11,7 +11,7 @@ from dgn_engine.data import DataSizes
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.data_sizes import sizes_of
 from dgn_engine.experiments.report.experiment_list import UNKNOWN, full_words, quick_words
-from dgn_engine.experiments.report.reproduce import plan_of
+from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
 from dgn_engine.experiments.report.reproduction_progress import work_of
 from dgn_engine.experiments.report.run_scale import scale_of
 from dgn_engine.experiments.report.write_report import ReproductionTask
@@ -73,6 +73,7 @@ def cost_in_words(task: ReproductionTask) -> str:
         if cost.packed < WORTH * cost.seconds:
             parts.append(f", {formatting.duration(cost.packed)} packed")
         parts.append(f", {storage_in_words(cost.storage)} of storage (estimated)")
+        parts += [f"; {words}" for words in epochs_in_words(task, plan_of(task))]
     else:
         quick = task.request.quick
         own = quick_words(task.experiment) if quick else full_words(task.experiment)

@@ -43,7 +43,7 @@ def plan_of(task: ReproductionTask) -> Plan:
             *((*plan.scaled_down, *_limits(task.request)) if task.request.quick else ()),
             *_departures(task),
         ),
-        choices=(*plan.choices, *_training_notes(plan.units)),
+        choices=(*plan.choices, *epochs_in_words(task, plan), *_training_notes(plan.units)),
     )
 
 
@@ -170,6 +170,18 @@ def _state(tally: ProgressTally, plan: Plan) -> State:
         return "done"
     over = all(state in OVER for state in last)
     return "failed" if over else "interrupted"
+
+
+def epochs_in_words(task: ReproductionTask, plan: Plan) -> tuple[str, ...]:
+    """Say how many epochs are trained, and where the number is from: 'epochs: 100 (asked for)'."""
+    runs = [unit for unit in plan.units if isinstance(unit, Training)]
+    *most, last = sorted({run.config.training.epochs for run in runs}) or [0]
+    if not last or not task.experiment.reproduces:
+        return ()
+    asked, quick = task.request.epochs, task.request.quick
+    source = "asked for" if asked else "chosen for --quick" if quick else plan.epochs_from
+    numbers = f"{', '.join(f'{one:,}' for one in most)} or {last:,}" if most else f"{last:,}"
+    return (f"epochs: {numbers} ({source})",)
 
 
 _OPTIMISERS = {"adam": "Adam", "sgd": "SGD", "rmsprop": "RMSprop"}

@@ -143,7 +143,7 @@ def test_storage_in_words(size: float, words: str) -> None:
 def test_a_cost_is_said_in_a_sentence() -> None:
     assert cost_in_words(task(of("ReLU"))) == (
         "tiny, quick: 1 runs; about 0.0 s of one CPU core to train, 70 kB of storage "
-        "(estimated). In /there."
+        "(estimated); epochs: 2 (chosen for --quick). In /there."
     )
     three = [replace(of("ReLU", f"s{s}"), config=replace(CONFIG, seed=s)) for s in range(3)]
     words = cost_in_words(task(*three, Calculation("c", "dgn_engine.x:y"), scale="full"))

@@ -170,7 +170,9 @@ def test_files_for_people_lie_beside_the_result(tmp_path: Path) -> None:
 def notes(*configs: RunConfig) -> tuple[str, ...]:
     units = tuple(Training(f"u{i}", config) for i, config in enumerate(configs))
     experiment = Experiment("T", "P", "A", lambda _: Plan(units), lambda *_: Findings(), 0, 0)
-    return plan_of(ReproductionTask("tiny", experiment, Request(), Path())).choices
+    first, *kinds = plan_of(ReproductionTask("tiny", experiment, Request(), Path())).choices
+    assert first.startswith("epochs: ")
+    return tuple(kinds)
 
 
 FC = RunConfig(

@@ -16,7 +16,7 @@ from dgn_engine.experiments.report import document, formatting
 from dgn_engine.experiments.report.cost import cost_in_words
 from dgn_engine.experiments.report.html import html
 from dgn_engine.experiments.report.markdown import markdown
-from dgn_engine.experiments.report.reproduce import plan_of
+from dgn_engine.experiments.report.reproduce import epochs_in_words, plan_of
 from dgn_engine.experiments.report.run_scale import scale_of, stand_in
 from dgn_engine.experiments.report.write_report import ReproductionTask, notices, write_report
 from dgn_engine.sweep.unit import Calculation, Training
@@ -159,6 +159,22 @@ def test_the_cost_is_that_of_the_scale_that_is_run(tmp_path: Path) -> None:
     assert cost_in_words(task(tmp_path, scale="full")).startswith("tiny, full: 10 runs")
     reduced = cost_in_words(task(tmp_path, scale="full", epochs=2))
     assert reduced.startswith("tiny, reduced: 10 runs")
+
+
+def test_it_is_said_where_the_epochs_are_from(tmp_path: Path) -> None:
+    def said(name: str, **asked: Any) -> str:
+        found = ReproductionTask(name, find_experiment(name), Request(**asked), tmp_path)
+        (words,) = epochs_in_words(found, found.experiment.plan(found.request))
+        assert words in plan_of(found).choices
+        return words
+
+    table = said("npf-table2", scale="full", only="Adam/MNIST")
+    assert table.endswith("(authors' notebooks)")
+    assert said("npf-table2", scale="full", only="FC", epochs=7) == "epochs: 7 (asked for)"
+    assert said("npf-table2").endswith("(chosen for --quick)")
+    assert said("duality-tiling", scale="full").endswith("(chosen here)")
+    assert "; epochs: 60 (chosen here). In " in cost_in_words(task(tmp_path, scale="full"))
+    assert "; epochs: 4 (chosen for --quick). In " in cost_in_words(task(tmp_path))
 
 
 def test_a_report_of_a_reduced_scale_says_so_everywhere(tmp_path: Path) -> None:
