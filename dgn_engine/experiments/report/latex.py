@@ -12,6 +12,8 @@ from dgn_engine.experiments.report.mathematics import formulas
 from dgn_engine.experiments.report.paper_table import PaperTable
 
 _HEAD, _LABEL = 14, 36  # letters of a line of a head and of a row's label
+_MANY, _SHORT = 6, 18  # where so many columns need room, labels are broken sooner
+_FITS, _COLUMN = 75, 2  # letters of a line on a page of 345 points, and of the space of a column
 _WORDS = frozenset(("", "n", "time"))  # columns that hold no numbers
 _LEFT_OUT = frozenset(("scale", "protocol", "remark"))  # of the columns of the long form
 _NUMBER = re.compile(r"[−+]?\d[\d,.]*(?:e[−+]\d+)?")
@@ -36,14 +38,17 @@ _LAST_PLAIN = 0x17F  # Latin letters with marks, which LaTeX takes as UTF-8
 def latex_grid(document: Document, grid: PaperTable) -> str:
     """Return the table in the grid of the paper, the printed numbers below the measured ones."""
     lines: list[str] = []
+    most = _LABEL if len(grid.columns) < _MANY else _SHORT
     for line in grid.lines():
-        label = rf"\quad {escape(line.label)}" if line.of_paper else _stacked(line.label, _LABEL)
+        label = rf"\quad {escape(line.label)}" if line.of_paper else _stacked(line.label, most)
         if lines and not line.of_paper:
             lines.append(r"    \addlinespace")
         lines.append(_row([label, *map(_cell, line.cells)]))
     heads = ["", *(_stacked(column, _HEAD, "c") for column in grid.columns)]
     caption = f"{grid.title}. {' '.join(grid.notes())}"
-    return _table(document, caption, "l" + "c" * len(grid.columns), heads, lines)
+    texts = [("x" * min(most, len(line.label)), *line.cells) for line in grid.lines()]
+    columns = "l" + "c" * len(grid.columns)
+    return _table(document, caption, columns, heads, lines, size=_size(texts))
 
 
 def latex_rows(document: Document) -> str:
@@ -58,7 +63,9 @@ def latex_rows(document: Document) -> str:
     caption = (
         f"{document.paper}: {document.title}. {rows_note(document)} {made_at(document)}".strip()
     )
-    return _table(document, caption, columns, [escape(head) for head in heads], lines, "-rows")
+    texts = [("x" * min(_LABEL, len(line[0])), *line[1:]) for line in rows]
+    named = [escape(head) for head in heads]
+    return _table(document, caption, columns, named, lines, "-rows", _size(texts))
 
 
 def escape(text: str) -> str:
@@ -121,6 +128,14 @@ def _stacked(label: str, most: int, side: str = "l") -> str:
     return rf"\shortstack[{side}]{{{_BREAK.join(map(escape, lines))}}}"
 
 
+def _size(texts: Sequence[Sequence[str]]) -> str:
+    """Return the smaller type that a wide table needs to stand on a page; '' where it fits."""
+    letters = sum(max(map(len, column)) + _COLUMN for column in zip(*texts, strict=True))
+    if letters <= _FITS:
+        return ""
+    return r"\small" if letters <= 1.15 * _FITS else r"\footnotesize\setlength{\tabcolsep}{3pt}"
+
+
 def _row(cells: Sequence[str]) -> str:
     return f"    {' & '.join(cells)} {_BREAK}"
 
@@ -132,6 +147,7 @@ def _table(
     heads: Sequence[str],
     lines: Sequence[str],
     suffix: str = "",
+    size: str = "",
 ) -> str:
     made = shlex.join(("dgn", *document.command)) if document.command else document.name
     label = re.sub(r"[^a-zA-Z0-9-]", "-", document.name) + suffix
@@ -142,6 +158,7 @@ def _table(
         r"  \centering",
         rf"  \caption{{{escape(caption)}}}",
         rf"  \label{{tab:{label}}}",
+        *((f"  {size}",) if size else ()),
         rf"  \begin{{tabular}}{{{columns}}}",
         r"    \toprule",
         _row(heads),

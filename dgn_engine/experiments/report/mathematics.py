@@ -19,6 +19,7 @@ _FORMULAS = (
     rf"‖(?P<norm>[{_LETTERS}](?:_\w)?)‖(?P<square>²?)",
     rf"{_NOT_IN_A_WORD}(?P<marked>[{_LETTERS}2]{_MARK}{{1,2}}){_END}",
     rf"(?<=½)(?P<squared>[{_LETTERS}])²",
+    rf"{_NOT_IN_A_WORD}(?P<path>v_[0t]){_END}",
     rf"{_NOT_IN_A_WORD}(?P<power>10\^-?\d+|log10){_END}",
     r"(?P<greek>βH|τ/w|[βγδεηθκλμνπρστφψ](?![\w^]))(?!\w)",
     rf"{_NOT_IN_A_WORD}(?P<variable>[dwnbp])(?= = )",

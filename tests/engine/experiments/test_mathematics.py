@@ -30,6 +30,7 @@ LABELS = {
     "ReLU, d = 4": "ReLU, $d$ = 4",
     "w = 25": "$w$ = 25",
     "the 2^b sub-networks": "the $2^{b}$ sub-networks",
+    "‖v_t − v_0‖/‖v_0‖": "‖$v_{t}$ − $v_{0}$‖/‖$v_{0}$‖",
     "K^V and K^F": "$K^{V}$ and $K^{F}$",
 }
 
@@ -44,7 +45,7 @@ def test_the_papers_notation_is_set_so_that_mathtext_takes_it(label: str) -> Non
     "name",
     [
         "my_net", "my^net", "runs/K_0", "a-K^V.pt", "weights_1.safetensors", "fc_w_2", "x_ray",
-        "FC(w=128,d=6)/SGD/MNIST", "{x}", "step", "eta", "100 %", "N_0b",
+        "v_1", "FC(w=128,d=6)/SGD/MNIST", "{x}", "step", "eta", "100 %", "N_0b",
     ],
 )  # fmt: skip
 def test_a_name_that_a_user_gave_stays_as_it_is(name: str) -> None:

@@ -195,6 +195,15 @@ def test_long_heads_and_labels_are_stacked() -> None:
     assert r"\shortstack[l]{CNN (4 conv x128, 3x3, stride 1,\\GAP, dense)}" in made
 
 
+def test_a_wide_table_has_smaller_type_and_shorter_labels() -> None:
+    columns = [f"column {n}" for n in range(7)]
+    wide = tuple(cell("Arch-1 w=128 d=6 Adam MNIST", c, 97.0, 98.0) for c in columns)
+    made = latex_grid(result(), paper_table(result(rows=wide)))  # type: ignore[arg-type]
+    assert "\n  \\footnotesize\\setlength{\\tabcolsep}{3pt}\n  \\begin{tabular}" in made
+    assert r"\shortstack[l]{Arch-1 w=128 d=6\\Adam MNIST}" in made
+    assert "size" not in latex_grid(MADE, paper_table(MADE))  # type: ignore[arg-type]
+
+
 def hostile() -> Document:
     label = 'a_b & 100 % of #1 {$x$} ~ \\ ^ <γ = 25 %> ‖e‖² K^V_0 – 中 é | "q"'
     rows = (cell(label, "ν & β", 1e-9, -2e9, printed=Printed(1.0, 0.5)), BARE, *ROWS)
