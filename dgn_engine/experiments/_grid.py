@@ -214,11 +214,6 @@ def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
     return [a - b for a, b in zip(one, other, strict=True)]
 
 
-def gaps(one: TrainedCell, other: TrainedCell) -> list[float]:
-    """Return the differences of the best test accuracies in points, seed by seed."""
-    return [100 * (a.best - b.best) for a, b in zip(one.runs, other.runs, strict=True)]
-
-
 Term = tuple[float, TrainedCell]
 
 

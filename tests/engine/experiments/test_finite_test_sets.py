@@ -24,6 +24,7 @@ from dgn_engine.sweep.unit import Training, Unit
 from dgn_engine.sweep.unit_results import Answers, TrainedRun
 from tests.engine.experiments.made_up import QUICK, MadeUpResults, made_run
 from tests.engine.experiments.worlds import QuickT, Runs
+from tests.plugins import each
 
 EXAMPLES, EPOCHS, DRAWS = 360, 3, 60
 SHARED, OWN, NOISE, SEED = 1.0, 0.4, 0.4, 0.02  # spreads of what makes an image hard
@@ -104,8 +105,7 @@ def no_curves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainedCell, "accuracy_line", lambda *_: nothing)
 
 
-@pytest.mark.discovery
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each(NAMES))
 def test_what_is_false_of_all_images_is_seldom_held_on_few(name: str) -> None:
     units, draw = find(name).plan(QUICK).units, np.random.default_rng(20261123)
     wrong = held = covered = seen = 0
@@ -126,8 +126,7 @@ def test_what_is_false_of_all_images_is_seldom_held_on_few(name: str) -> None:
     assert held <= 0.05 * wrong + 3 * math.sqrt(0.05 * 0.95 * wrong)
 
 
-@pytest.mark.discovery
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", each(NAMES))
 def test_equal_networks_decide_nothing_finer_than_an_image(name: str) -> None:
     """All are right on the same images: every interval of theirs is as wide as one, at least."""
     units = find(name).plan(QUICK).units
