@@ -48,7 +48,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
         "[NPF] Theorem 5.1, [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1", 1.0, 0.2,
         ("comp-5", "comp-3", "dgn-8", "ws-2"),
     ),
-    "workshop-table4": ("[WS] Table 4", 1.5, 5500, ("ws-1", "ws-5")),
+    "workshop-table4": ("[WS] Table 4", 1.5, 5900, ("ws-1", "ws-5")),
 }  # fmt: skip
 
 

@@ -127,10 +127,10 @@ def test_npf_table2_trains_five_regimes_for_each_row_step_and_seed(
     ]
 
 
-def noise_columns(config: RunConfig, seed: int, prefix: str, times: int) -> Iterator[Training]:
-    """The gates come from a network that has memorised noise, or had so many times the epochs."""
+def noise_columns(config: RunConfig, seed: int, prefix: str, most: int) -> Iterator[Training]:
+    """The gates come from a network that has memorised noise, or had so many epochs."""
     yield from five(config, seed, prefix)
-    longer = replace(config.training, until=0.999, epochs=times * config.training.epochs)
+    longer = replace(config.training, until=0.999, epochs=most)
     for name, data in (
         ("labels", replace(config.data, label_noise=1.0, variant_seed=seed)),
         ("pixels", replace(config.data, pixels="random", variant_seed=seed)),
@@ -200,7 +200,7 @@ def test_workshop_table4_trains_seven_columns(
         one
         for prefix, config in made
         for seed in range(seeds)
-        for one in noise_columns(config, seed, prefix, 10 if request_.quick else 5)
+        for one in noise_columns(config, seed, prefix, 400 if request_.quick else 500)
     ]
 
 
@@ -281,3 +281,16 @@ def test_npf_kernels_keeps_weights_while_dl_learns(
             Calculation(f"kernels-s{seed}", function, {}, (f"dl-s{seed}",)),
         ]
     assert units("npf-kernels", request_) == expected
+
+
+@pytest.mark.parametrize(("epochs", "most"), [(3, 30), (100, 500), (600, 600)])
+def test_noise_is_learnt_for_ten_times_the_epochs_of_a_row_and_500_at_most(
+    epochs: int, most: int
+) -> None:
+    request = Request(scale="full", only="Arch-1 w=128 d=6 Adam", epochs=epochs, seeds=1)
+    learnt = {
+        one.config.training.epochs
+        for one in units("workshop-table4", request)
+        if isinstance(one, Training) and "-gates-" in one.id
+    }
+    assert learnt == {most}
