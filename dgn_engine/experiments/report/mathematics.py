@@ -11,13 +11,13 @@ import re
 from html import escape
 
 _LETTERS = "KHΛSeEfxyzβγδεηθκλμνρστφψΓΘΣΦΨ"  # that carry marks, or stand for a quantity
-_MARK = r"(?:\^(?:\([a-z]\)|[VFvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
+_MARK = r"(?:\^(?:\([a-z]\)|[VFJvfdbT]|-?\d)|_(?:[a-zA-Z]|\d))"
 _NOT_IN_A_WORD = r"(?<![\w$\\/.:-])"
 _END = r"(?![\w$]|\.\w)"
 _FORMULAS = (
     rf"{_NOT_IN_A_WORD}(?P<input>x\^v = [x1])(?!\w)",
     rf"‖(?P<norm>[{_LETTERS}](?:_\w)?)‖(?P<square>²?)",
-    rf"{_NOT_IN_A_WORD}(?P<marked>[{_LETTERS}2]{_MARK}{{1,2}}){_END}",
+    rf"{_NOT_IN_A_WORD}(?P<marked>Σ?[{_LETTERS}2]{_MARK}{{1,2}}){_END}",
     rf"(?<=½)(?P<squared>[{_LETTERS}])²",
     rf"{_NOT_IN_A_WORD}(?P<path>v_[0t]){_END}",
     rf"{_NOT_IN_A_WORD}(?P<power>10\^-?\d+|log10){_END}",

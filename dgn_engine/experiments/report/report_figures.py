@@ -186,6 +186,8 @@ def _draw_line(
     marker: str,
 ) -> Line2D:
     y = np.asarray(line.y, dtype=np.float64)
+    if figure.log_y:
+        y = np.where(y > 0, y, np.nan)  # there is no place for it
     printed, cloud = line.style == "printed", line.style == "cloud"
     bare = line.style in ("points", "cloud") or (printed and bool(figure.categories))
     marked = bare or len(x) <= _FEW

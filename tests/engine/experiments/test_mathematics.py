@@ -31,6 +31,7 @@ LABELS = {
     "w = 25": "$w$ = 25",
     "the 2^b sub-networks": "the $2^{b}$ sub-networks",
     "‖v_t − v_0‖/‖v_0‖": "‖$v_{t}$ − $v_{0}$‖/‖$v_{0}$‖",
+    "‖K^V_0 − Σβ_J H^J‖": "‖$K^{V}_{0}$ − $Σβ_{J}$ $H^{J}$‖",
     "K^V and K^F": "$K^{V}$ and $K^{F}$",
 }
 

@@ -218,6 +218,15 @@ def test_one_wide_interval_of_a_long_curve_does_not_press_it_flat() -> None:
     assert given(few).get_ylim()[0] < 10
 
 
+def test_a_zero_on_a_logarithmic_axis_is_a_gap_and_no_line_leaves_the_axes() -> None:
+    axes = given(PlottedLine("", (0.0, 1.0, 2.0, 3.0), (1.0, 0.0, 1e-3, 1e-2)), log_y=True)
+    (line,) = axes.lines
+    assert list(np.isnan(np.asarray(line.get_ydata(), dtype=float))) == [False, True, False, False]
+    low, high = axes.get_ylim()
+    assert 1e-4 < low < 1e-3
+    assert 1.0 < high < 10
+
+
 def test_each_line_has_the_style_of_what_it_is(drawn: Drawn) -> None:
     axes = axes_of(drawn)
     a, b, c, e = (line for line in axes.lines if line.get_markersize() == 3.2)
