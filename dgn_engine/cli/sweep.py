@@ -14,6 +14,7 @@ from dgn_engine.cli._execution import STOP_SIGNALS, add_executor_options
 from dgn_engine.storage.runs.folder_layout import results_root
 
 if TYPE_CHECKING:
+    from dgn_engine.experiments.report.document import State
     from dgn_engine.sweep.summary import SummaryRow
     from dgn_engine.sweep.sweep_file import Sweep
 
@@ -49,7 +50,7 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     from dgn_engine.experiments.report.reproduction_progress import ProgressTally
     from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
     from dgn_engine.sweep.schedule import OVER, UnitProgress
-    from dgn_engine.sweep.summary import rows_of, write_results
+    from dgn_engine.sweep.summary import rows_of
     from dgn_engine.sweep.workers import find_executor, works_here
 
     units = [run.unit for run in sweep.runs]
@@ -71,7 +72,7 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
         states = executor.run(units, root, update, interrupt.requested)
     rows = rows_of(sweep, states, tally.last, root)
     over = all(state in OVER for state in states.values())
-    write_results(root, sweep, rows, "done" if over else "interrupted")
+    _write_report(arguments, sweep, rows, "done" if over else "interrupted", root)
     _print_groups(sweep, rows)
     failed = _print_failures(rows, root)
     if not arguments.quiet:
@@ -80,6 +81,25 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
         print("dgn sweep: interrupted; the same command goes on with it.", file=sys.stderr)
         return INTERRUPTED
     return FAILED if failed else 0
+
+
+def _write_report(
+    arguments: argparse.Namespace,
+    sweep: Sweep,
+    rows: Sequence[SummaryRow],
+    state: State,
+    root: Path,
+) -> None:
+    """Write results.json and results.csv, then the report for people with its figures."""
+    from dgn_engine.experiments.report.sweep_report import sweep_document
+    from dgn_engine.experiments.report.write_report import write_files
+    from dgn_engine.storage.plain_data import to_plain
+    from dgn_engine.sweep.summary import write_results
+
+    command = ("sweep", str(arguments.sweep.absolute()), "--out", str(root))
+    document = sweep_document(arguments.sweep.stem, sweep, rows, state, root, command)
+    write_results(root, sweep, rows, state, to_plain(document, nonfinite="null"))
+    write_files(document, root)
 
 
 def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:

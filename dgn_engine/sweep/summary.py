@@ -78,8 +78,17 @@ def groups_of(lines: Sequence[SummaryRow]) -> list[SummaryGroup]:
     ]
 
 
-def write_results(root: Path, sweep: Sweep, lines: Sequence[SummaryRow], state: str) -> None:
-    """Write results.json and results.csv, whole or not at all; raises `UserError`."""
+def write_results(
+    root: Path,
+    sweep: Sweep,
+    lines: Sequence[SummaryRow],
+    state: str,
+    report: Mapping[str, Any] | None = None,
+) -> None:
+    """Write results.json and results.csv, whole or not at all; raises `UserError`.
+
+    `report`: plain values that results.json holds as well, under that name.
+    """
     tree = {
         "format": FORMAT,
         "state": state,
@@ -88,6 +97,7 @@ def write_results(root: Path, sweep: Sweep, lines: Sequence[SummaryRow], state: 
             {"folder": f"{UNITS}/{line.id}", **to_plain(line, nonfinite="null")} for line in lines
         ],
         "groups": [to_plain(group, nonfinite="null") for group in groups_of(lines)],
+        **({} if report is None else {"report": report}),
     }
     try:
         write_file(root / JSON, (json.dumps(tree, indent=1, ensure_ascii=False) + "\n").encode())

@@ -17,6 +17,7 @@ from dgn_engine.experiments.report.result_layout import RESULTS
 from dgn_engine.protocol.results import Claim, Figure, Printed
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
+from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
 
 FORMAT = "dgn-viewer result 1"
 State = Literal["running", "done", "interrupted", "failed"]
@@ -108,6 +109,8 @@ def read(folder: Path) -> Document:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise UserError(f"{path} is no sound JSON.") from None
+    if isinstance(tree, dict) and tree.get("format") == SWEEP_FORMAT:
+        tree = tree.get("report")
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise UserError(f"{path} is no result of dgn reproduce, or of another version of it.")
     try:

@@ -89,9 +89,9 @@ def write_report(
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         state=state,
         versions=run_info.versions(),
-        machine=_machine(plan, task.folder, took),
+        machine=machine(plan, task.folder, took),
         seconds=results.seconds,
-        rows=tuple(_line(row) for row in found.rows),
+        rows=tuple(report_row(row) for row in found.rows),
         claims=with_holm([at_scale(task.request, claim) for claim in found.claims]),
         figures=found.figures,
         remarks=(*found.remarks, *_early_ends(states, results, task)),
@@ -106,7 +106,7 @@ def write_report(
     )
     write_file(task.folder / RESULTS, to_bytes(document))
     document = read(task.folder)  # as everybody else will see it
-    _write_files(document, task.folder)
+    write_files(document, task.folder)
     return document
 
 
@@ -157,7 +157,7 @@ def notices(task: ReproductionTask) -> tuple[str, ...]:
     return (*stand_in(*asked), *scale_of(*asked).sentences)
 
 
-def _write_files(document: Document, folder: Path) -> None:
+def write_files(document: Document, folder: Path) -> None:
     """Write the report for people; each file is there whole or as it was before."""
     from dgn_engine.experiments.report.html import html
     from dgn_engine.experiments.report.markdown import markdown
@@ -219,7 +219,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_MOST]) + more
 
 
-def _line(row: Row) -> ReportRow:
+def report_row(row: Row) -> ReportRow:
     """Add mean and interval of the values that are there."""
     values = tuple(value for value in row.values if math.isfinite(value))
     mean, half = mean_and_half_width(values)
@@ -245,7 +245,8 @@ def _state_before(unit: Unit, root: Path) -> str:
     return state if state in ("done", "diverged") else "queued"
 
 
-def _machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
+def machine(plan: Plan, root: Path, took: float) -> dict[str, object]:
+    """Return what the units of a plan were carried out with; `took`: seconds, or NaN."""
     return {
         "processor": run_info.processor(),
         "cores": os.cpu_count(),

@@ -1,0 +1,211 @@
+"""The report of a sweep: a row for each setting over its seeds, a figure for each varied field.
+
+Seeds are replicates and no field of their own. A sweep's results.json holds this report too, so
+that whoever opens a result can open a sweep.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.experiments import Plan
+from dgn_engine.experiments.report.document import Document, ReportUnit, State
+from dgn_engine.experiments.report.write_report import machine, report_row
+from dgn_engine.protocol.results import Figure, PlottedLine, Row
+from dgn_engine.statistics import mean_and_half_width
+from dgn_engine.storage.runs import run_info
+from dgn_engine.sweep.summary import SummaryRow
+from dgn_engine.sweep.sweep_file import Sweep
+
+SEED = "seed"
+FEW = 6  # values of the other fields that have a line each
+_DECADES = 2  # that positive numbers span, at least, on a logarithmic axis
+_OVER = ("done", "diverged")
+_ACCURACY = "best test accuracy (%)"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The runs of one setting, which differ in the seed at most."""
+
+    settings: Mapping[str, Any]
+    runs: tuple[SummaryRow, ...]
+
+    @property
+    def over(self) -> list[SummaryRow]:
+        return [run for run in self.runs if run.state in _OVER]
+
+
+def sweep_document(
+    name: str,
+    sweep: Sweep,
+    lines: Sequence[SummaryRow],
+    state: State,
+    root: Path,
+    command: Sequence[str] = (),
+) -> Document:
+    """Return the report of the runs that are over; the others are named."""
+    fields = [field for field in sweep.fields if field != SEED]
+    groups = _groups(lines)
+    of = "seeds" if SEED in sweep.fields else "runs"
+    missing = [_label(group.settings, fields) for group in groups if not group.over]
+    done = sum(line.state in _OVER for line in lines)
+    notices = []
+    if done < len(lines):
+        open_ = f" Nothing is done of: {'; '.join(missing[:FEW])}." if missing else ""
+        more = f" And of {len(missing) - FEW:,} more." if len(missing) > FEW else ""
+        notices.append(f"{done:,} of {len(lines):,} runs are done.{open_}{more}")
+    return Document(
+        name=f"sweep-{name}",
+        title=f"Sweep {name}",
+        paper="Sweep",
+        about=f"{len(lines):,} runs over {', '.join(sweep.fields)}.",
+        scale="",
+        protocol="",
+        request={},
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        state=state,
+        versions=run_info.versions(),
+        machine=machine(Plan(tuple(run.unit for run in sweep.runs)), root, math.nan),
+        seconds=sum(line.seconds for line in lines if math.isfinite(line.seconds)),
+        rows=tuple(report_row(_row(group, fields, of)) for group in groups if group.over),
+        figures=tuple(_figures(fields, groups, of)),
+        units=tuple(ReportUnit(one.id, one.state, one.seconds, _trouble(one)) for one in lines),
+        notices=tuple(notices),
+        command=tuple(command),
+    )
+
+
+def _trouble(line: SummaryRow) -> str:
+    return line.trouble if line.state == "failed" else ""
+
+
+def _groups(lines: Sequence[SummaryRow]) -> list[_Group]:
+    found: dict[str, list[SummaryRow]] = {}
+    for line in lines:
+        found.setdefault(_key(_unseeded(line.settings)), []).append(line)
+    return [_Group(_unseeded(runs[0].settings), tuple(runs)) for runs in found.values()]
+
+
+def _unseeded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value for field, value in settings.items() if field != SEED}
+
+
+def _row(group: _Group, fields: Sequence[str], of: str) -> Row:
+    over = group.over
+    parts = [
+        f"{what} {100 * mean:.2f} %"
+        for what, mean in (("last", _mean(run.last for run in over)),
+                           ("train", _mean(run.train for run in over)))
+        if math.isfinite(mean)
+    ]  # fmt: skip
+    if len(over) < len(group.runs):
+        parts.append(f"{len(over)} of {len(group.runs)} {of} are done")
+    diverged = sum(run.state == "diverged" for run in over)
+    if diverged:
+        parts.append(f"{diverged} diverged")
+    epochs = [run.epochs for run in over if math.isfinite(run.epochs)]
+    return Row(
+        _label(group.settings, fields) or "all",
+        tuple(100 * run.best for run in over),
+        epochs=max(epochs, default=math.nan),
+        seconds=sum(run.seconds for run in over if math.isfinite(run.seconds)),
+        remark="; ".join(parts),
+        of=of,
+    )
+
+
+def _mean(values: Any) -> float:
+    return mean_and_half_width(tuple(one for one in values if math.isfinite(one)))[0]
+
+
+def _label(settings: Mapping[str, Any], fields: Sequence[str]) -> str:
+    lasts = [field.rpartition(".")[2] for field in fields]
+    named = {
+        field: last if lasts.count(last) == 1 else field
+        for field, last in zip(fields, lasts, strict=True)
+    }
+    return ", ".join(f"{named[f]} {_word(settings[f])}" for f in fields if f in settings)
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(_word(one) for one in value) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _figures(fields: Sequence[str], groups: Sequence[_Group], of: str) -> list[Figure]:
+    """Return a figure for each field that has several values among the runs that are over."""
+    over = [group for group in groups if group.over]
+    figures = []
+    for field in fields:
+        values = {_key(g.settings[field]): g.settings[field] for g in over if field in g.settings}
+        if len(values) > 1:
+            figures.append(_figure(field, list(values.values()), fields, over, of))
+    return figures
+
+
+def _figure(
+    field: str, values: list[Any], fields: Sequence[str], groups: Sequence[_Group], of: str
+) -> Figure:
+    others = [one for one in fields if one != field]
+    lines: dict[str, list[_Group]] = {}
+    for group in groups:
+        if field in group.settings:
+            rest = {one: group.settings[one] for one in others if one in group.settings}
+            lines.setdefault(_label(rest, others), []).append(group)
+    note = f"Mean over {of} ± half-width of the 95 % interval; n is in the table."
+    if len(lines) > FEW:
+        lines = {"mean": [group for some in lines.values() for group in some]}
+        note += f" Each value is the mean over all settings of {', '.join(others)}."
+    numeric = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
+    values = sorted(values) if numeric else values
+    places = {_key(v): float(v) if numeric else float(p) for p, v in enumerate(values)}
+    return Figure(
+        name="by-" + "".join(c if c.isalnum() else "_" for c in field),
+        title=f"Best test accuracy by {field}",
+        x=field,
+        y=_ACCURACY,
+        lines=tuple(
+            _line(label or field, field, some, places, numeric) for label, some in lines.items()
+        ),
+        log_x=numeric and values[0] > 0 and values[-1] / values[0] >= 10**_DECADES,
+        categories=() if numeric else tuple(_word(value) for value in values),
+        note=note,
+    )
+
+
+def _line(
+    label: str, field: str, groups: Sequence[_Group], places: Mapping[str, float], numeric: bool
+) -> PlottedLine:
+    """Return the mean at each value of the field; several settings are averaged seed by seed."""
+    points = []
+    for key, place in places.items():
+        by_seed: dict[str, list[float]] = {}
+        for group in groups:
+            if _key(group.settings[field]) == key:
+                for run in group.over:
+                    if math.isfinite(run.best):
+                        seed = _key(run.settings.get(SEED))
+                        by_seed.setdefault(seed, []).append(100 * run.best)
+        if by_seed:
+            means = tuple(sum(some) / len(some) for some in by_seed.values())
+            points.append((place, *mean_and_half_width(means)))
+    halves = tuple(0.0 if math.isnan(half) else half for _, _, half in points)
+    return PlottedLine(
+        label,
+        tuple(place for place, _, _ in points),
+        tuple(mean for _, mean, _ in points),
+        halves if any(halves) else (),
+        "line" if numeric else "points",
+    )
