@@ -1,7 +1,8 @@
-"""How sharply the claims of [DUAL] and [COMP] can be decided, said before any run.
+"""How sharply claims about accuracies can be decided, said before any run.
 
-Neither paper prints a ± for most of its accuracies. The spread of one network is taken from the ±
-of [NPF] Table 2, whose networks are nearly the same; what the test set adds, from a pilot.
+[NPF] and [WS] print a ± of every cell (`of_printed`). [DUAL] and [COMP] print none of most: there
+the spread of one network is taken from the ± of [NPF] Table 2, whose networks are nearly the same
+(`of_regimes`). What the test set adds is from a pilot.
 """
 
 from __future__ import annotations
