@@ -162,14 +162,6 @@ def mean_test(
     return MeanTest(place, math.sqrt(total), freedom, bounds)
 
 
-def difference_test(one: Sequence[float], other: Sequence[float]) -> MeanTest:
-    """Test the difference of the means of two independent samples (Welch's t).
-
-    No error (NaN) where one of them has fewer than two values.
-    """
-    return _welch(*(_moments(sample) for sample in (one, other)))
-
-
 def welch_p(values: Sequence[float], mean: float, spread: float, n: int) -> float:
     """Two-sided p of Welch's test of a sample against the mean and standard deviation of another.
 
@@ -190,12 +182,6 @@ def holm(chances: Sequence[float]) -> list[float]:
         worst = max(worst, min(1.0, (len(order) - before) * p))
         adjusted[place] = worst
     return adjusted
-
-
-def difference(one: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
-    """Of the means of two independent samples, with the ends of its 95 % interval (Welch's t)."""
-    test = difference_test(one, other)
-    return test.mean, *test.interval()
 
 
 def interval(values: Sequence[float], bounds: Bounds | None = None) -> tuple[float, float, float]:

@@ -14,7 +14,7 @@ from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._power import Design, Region, enough, power
 from dgn_engine.experiments._published import published_claim
 from dgn_engine.protocol.results import Claim, Verdict
-from dgn_engine.statistics import Bounds, MeanTest, difference_test, holm, mean_test
+from dgn_engine.statistics import Bounds, MeanTest, holm, mean_test
 
 LEAST = 3  # replicates below which nothing that is not exact is decided
 
@@ -33,15 +33,7 @@ class Sample:
     test_variance: float = 0.0
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Of the means of two independent samples; `n`: the size of the smaller one."""
-
-    found: MeanTest
-    n: int
-
-
-Values = Sequence[float] | Sample | Difference  # one number per replicate, or a difference
+Values = Sequence[float] | Sample  # one number per replicate
 
 
 @dataclass(frozen=True)
@@ -136,11 +128,6 @@ def at_most(error: float, tolerance: float, n: int, of: str = "cases") -> ClaimT
     return ClaimTest(words, MeanTest(error, 0.0, math.inf), n, verdict, of, exact=True)
 
 
-def means(one: Sequence[float], other: Sequence[float]) -> Difference:
-    """Return the difference of the means of two independent samples, with Welch's interval."""
-    return Difference(difference_test(one, other), min(len(one), len(other)))
-
-
 def at_scale(request: Request, claim: Claim) -> Claim:
     """Return the claim as its scale allows.
 
@@ -164,12 +151,9 @@ def with_holm(claims: Sequence[Claim]) -> tuple[Claim, ...]:
 def _interval_test(
     condition: str, values: Values, region: Region, bounds: Bounds | None
 ) -> ClaimTest:
-    if isinstance(values, Difference):
-        found, n, of = values.found, values.n, "seeds"
-    else:
-        sample = values if isinstance(values, Sample) else Sample(tuple(values))
-        found = mean_test(sample.values, bounds, sample.test_variance)
-        n, of = len(sample.values), sample.of
+    sample = values if isinstance(values, Sample) else Sample(tuple(values))
+    found = mean_test(sample.values, bounds, sample.test_variance)
+    n, of = len(sample.values), sample.of
     low, high = found.interval()
     verdict: Verdict = "not decided"
     if n >= LEAST and found.error > 0:

@@ -29,6 +29,14 @@ def printed(table: str, row: str, column: str) -> Printed | None:
     return Printed(float(value))
 
 
+def table_rows(table: str) -> tuple[str, ...]:
+    """Return the names of a table's rows, or of the numbers that a figure's text prints."""
+    found = _papers()[table]
+    if "rows" in found:
+        return tuple(found["rows"])
+    return tuple(name for name, value in found.items() if isinstance(value, (int, float)))
+
+
 def comparable(request: Request, found: Printed | None, of: str) -> tuple[Printed | None, str]:
     """Return the number for the printed column, and the row's remark.
 

@@ -192,19 +192,6 @@ def claim(
     return _judged(claim_id, statistic, (mean, low, high), len(some), remark)
 
 
-def welch(
-    claim_id: str, statistic: str, one: Sequence[float], other: Sequence[float], remark: str = ""
-) -> tuple[Any, ...]:
-    """A claim about the difference of two independent means."""
-    a, b = np.array(one), np.array(other)
-    parts = a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)
-    freedom = sum(parts) ** 2 / (parts[0] ** 2 / (len(a) - 1) + parts[1] ** 2 / (len(b) - 1))
-    half = t.ppf(0.975, freedom) * math.sqrt(sum(parts))
-    gap = a.mean() - b.mean()
-    ends = (float(gap), float(gap - half), float(gap + half))
-    return _judged(claim_id, statistic, ends, min(len(a), len(b)), remark)
-
-
 def exact_claim(
     claim_id: str, statistic: str, error: float, n: int, verdict: str
 ) -> tuple[Any, ...]:
