@@ -184,7 +184,9 @@ def test_rows_and_claims_at_quick_are_labelled_as_trained() -> None:
         assert all(row.label.startswith(label) for row in found.rows)
         assert all("digits" in row.label and row.printed is None for row in found.rows)
         assert found.rows[0].remark.startswith("printed of "), "with the name of the paper's row"
-        assert all(claim.statistic.startswith(label) for claim in found.claims)
+        judged = [claim for claim in found.claims if claim.n]  # others wait for --full
+        assert judged
+        assert all(claim.statistic.startswith(label) for claim in judged)
 
 
 def test_both_kinds_of_random_gates_are_judged() -> None:
@@ -195,7 +197,7 @@ def test_both_kinds_of_random_gates_are_judged() -> None:
 
 
 def test_gates_learnt_much_better_than_relu_are_not_within_a_point_of_it() -> None:
-    found = _made_up("npf-table2", {"-FL-": 0.99})
+    found = _made_up("npf-table2", {"-FL-": 0.99}, scale="full", only="GCONV/Adam")
     assert {claim.verdict for claim in found.claims if claim.id == "npf-2"} == {"not held"}
 
 

@@ -249,7 +249,9 @@ def test_ctrl_c_leaves_a_report_of_what_is_done(executor: str, tmp_path: Path) -
         mine = {unit_id for unit_id in done if unit_id.startswith(f"fc-{optimiser}-{name}-s")}
         assert len(row.values) == len(mine) > 0, column
         assert ("seeds are done" in row.remark) == (len(mine) < 3)
-    assert all(isinstance(claim, Claim) and claim.n == 3 for claim in made.claims)
+    for claim in made.claims:  # of whole cells, or of what is not trained at this scale
+        assert isinstance(claim, Claim)
+        assert claim.n == 3 or (claim.n == 0 and "--full trains" in claim.remark)
 
 
 def _some_are_done(folder: Path) -> bool:

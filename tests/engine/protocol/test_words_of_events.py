@@ -253,10 +253,27 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     catalogue.ExperimentEntry: {"rows": (), "asks": ()},
     catalogue.Catalogue: {"experiments": ()},
     results.Printed: {"half_width": None},
-    results.Row: {"printed": None, "unit": "%", "epochs": math.nan, "seconds": 0.0, "remark": ""},
-    results.Claim: {"remark": "", "exact": False},
+    results.Row: {
+        "printed": None,
+        "unit": "%",
+        "epochs": math.nan,
+        "seconds": 0.0,
+        "remark": "",
+        "of": "seeds",
+        "place": None,
+    },
+    results.Claim: {
+        "remark": "",
+        "exact": False,
+        "of": "seeds",
+        "p": math.nan,
+        "p_holm": math.nan,
+        "power": math.nan,
+        "enough": 0,
+        "power_from": "",
+    },
     results.PlottedLine: {"spread": (), "style": "line"},
-    results.Figure: {"log_x": False, "log_y": False, "image": ()},
+    results.Figure: {"log_x": False, "log_y": False, "image": (), "categories": (), "note": ""},
     results.Findings: {
         "rows": (),
         "claims": (),
@@ -264,6 +281,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "remarks": (),
         "answer": (),
         "details": {},
+        "columns": (),
     },
 }
 

@@ -22,7 +22,9 @@ from dgn_engine.sweep.unit_results import UnitResults
 from dgn_engine.sweep.workers.serial import SerialExecutor
 
 UNIT = Calculation(
-    "limit", "dgn_engine.experiments.theory_infinite_width:distances", {"widths": [4], "seed": 0}
+    "limit",
+    "dgn_engine.experiments.theory_infinite_width:distances",
+    {"widths": [4], "seed": 0, "draws": 1},
 )
 
 
@@ -100,7 +102,7 @@ def test_a_result_of_an_older_version_is_read_and_what_it_lacks_is_one_sentence(
 
 def test_another_calculation_in_its_place_is_refused(tmp_path: Path) -> None:
     _made(tmp_path)
-    other = replace(UNIT, arguments={"widths": [5], "seed": 0})
+    other = replace(UNIT, arguments={**UNIT.arguments, "widths": [5]})
     with pytest.raises(UserError, match="holds another calculation; choose another folder"):
         SerialExecutor().run([other], tmp_path, lambda _: None, lambda: False)
 

@@ -257,7 +257,7 @@ def test_a_calculation_that_is_done_has_no_score(tmp_path: Path, seen: Seen) -> 
     unit = Calculation(
         "limit",
         "dgn_engine.experiments.theory_infinite_width:distances",
-        {"widths": [4], "seed": 0},
+        {"widths": [4], "seed": 0, "draws": 1},
     )
     assert run(SerialExecutor(), [unit], tmp_path, seen) == {"limit": "done"}
     assert run(SerialExecutor(), [unit], tmp_path, seen) == {"limit": "skipped"}

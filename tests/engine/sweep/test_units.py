@@ -152,7 +152,7 @@ def test_the_time_of_units_is_that_of_those_that_were_read(tmp_path: Path) -> No
     written(tmp_path, (1.0, score(1, 0.5, None)), (3.5, events.Finished(1)))
     made = Calculation(
         "limit", "dgn_engine.experiments.theory_infinite_width:distances",
-        {"widths": [4], "seed": 0},
+        {"widths": [4], "seed": 0, "draws": 1},
     )  # fmt: skip
     calculate(made, tmp_path)
     results = UnitResults(tmp_path)
