@@ -63,18 +63,11 @@ def ratio_of_means(
 class Bounds:
     """Between which numbers a statistic lies; `high` may be infinite.
 
-    `grain`: the smallest difference of two of its values near a bound, where it is a ladder. A
-    value at a bound counts as half a grain away from it; without a grain it has no interval.
+    A value at a bound has no interval.
     """
 
     low: float
     high: float
-    grain: float = 0.0
-
-
-def rank_correlation(points: int) -> Bounds:
-    """Of Spearman's ρ over so many points without ties: next to ±1 come 12/(N(N² − 1)) less."""
-    return Bounds(-1.0, 1.0, 12 / (points * (points**2 - 1)) if points > 1 else 0.0)
 
 
 SHARE = Bounds(0.0, 1.0)
@@ -136,8 +129,7 @@ def mean_test(
 
     With `bounds` it is taken of log((v − low)/(high − v)), or of log(v − low) where nothing is
     above, so that no end of its interval lies beyond a bound. For a correlation that is twice
-    Fisher's z = artanh(r). Where all values are the same step of a ladder (`Bounds.grain`), one of
-    them counts as a step away: their spread is smaller than a step, not zero.
+    Fisher's z = artanh(r).
 
     `test_variance`: what the finite test set, which all replicates share, adds to the variance of
     the mean. The share of the replicates is estimated with n − 1 degrees of freedom, that of the
@@ -146,9 +138,6 @@ def mean_test(
     as 92 % where the test set has a tenth of the variance.
     """
     n = len(values)
-    if bounds is not None and bounds.grain and n > 1 and len(set(values)) == 1:
-        step = -bounds.grain if values[0] - bounds.grain > bounds.low else bounds.grain
-        values = (*values[1:], values[0] + step)
     places = [opened(value, bounds) for value in values]
     place = sum(places) / n if n else math.nan
     if n < 2:
@@ -211,12 +200,11 @@ def _welch(one: tuple[float, float, int], other: tuple[float, float, int]) -> Me
 
 
 def opened(value: float, bounds: Bounds | None) -> float:
-    """On a scale without ends; NaN at a bound that has no grain, and beyond."""
+    """On a scale without ends; NaN at a bound and beyond."""
     if bounds is None:
         return value
-    inside = min(max(value, bounds.low + bounds.grain / 2), bounds.high - bounds.grain / 2)
-    below, above = inside - bounds.low, bounds.high - inside
-    if not (below > 0 and above > 0 and bounds.low <= value <= bounds.high):
+    below, above = value - bounds.low, bounds.high - value
+    if not (below > 0 and above > 0):
         return math.nan
     return math.log(below) - (0.0 if math.isinf(above) else math.log(above))
 

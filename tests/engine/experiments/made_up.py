@@ -176,11 +176,11 @@ def claim(
     statistic: str,
     values: Iterable[float],
     remark: str = "",
-    inside: tuple[float, float, float] | None = None,
+    inside: tuple[float, float] | None = None,
 ) -> tuple[Any, ...]:
     """A claim decided by Student's interval; the statistic ends in the condition.
 
-    `inside`: ends and grain of what the values cannot leave.
+    `inside`: ends of what the values cannot leave.
     """
     some = np.array(list(values), dtype=float)
     if len(some) < 2:
@@ -229,22 +229,12 @@ def _students(values: np.ndarray) -> tuple[float, float, float]:
     return float(values.mean()), float(found.low), float(found.high)
 
 
-def _students_inside(
-    values: np.ndarray, low: float, high: float, grain: float
-) -> tuple[float, float, float]:
+def _students_inside(values: np.ndarray, low: float, high: float) -> tuple[float, float, float]:
     """On the scale of log((v − low)/(high − v)), or log(v − low) without an upper end."""
-    v = np.clip(values, low + grain / 2, high - grain / 2)
     if math.isinf(high):
-        return tuple(low + math.exp(end) for end in _students(np.log(v - low)))  # type: ignore[return-value]
-    ends = _students(np.log((v - low) / (high - v)))
+        return tuple(low + math.exp(end) for end in _students(np.log(values - low)))  # type: ignore[return-value]
+    ends = _students(np.log((values - low) / (high - values)))
     return tuple(low + (high - low) / (1 + math.exp(-end)) for end in ends)  # type: ignore[return-value]
-
-
-def spearman(y: Sequence[float]) -> float:
-    """ρ of numbers without ties with their places: 1 − 6Σd²/(n³ − n)."""
-    ranks = [sum(other < one for other in y) for one in y]
-    n = len(y)
-    return 1 - 6 * sum((rank - place) ** 2 for place, rank in enumerate(ranks)) / (n**3 - n)
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

@@ -97,7 +97,7 @@ def test_npf_kernels() -> None:
     assert claims(found) == [
         claim(
             "npf-5", f"largest |log10 K^V/K^F| of the {name} over the epochs; below 1", far[name],
-            inside=(0, math.inf, 0),
+            inside=(0, math.inf),
         )
         for name in ("trace", "norm")
     ]  # fmt: skip

@@ -215,7 +215,7 @@ def test_dgn_frg_spectrum(request_: Any, n: int) -> None:
             claim("dgn-1", f"{words}: w = 500 − half of w = 25; below 0", far[500] - far[25] / 2),
             claim(
                 "dgn-1", f"{words}: w = 500; below 0.1", far[500], "'near' is chosen here as 0.1",
-                (0, 1, 0),
+                (0, 1),
             ),
         )
     ]  # fmt: skip
