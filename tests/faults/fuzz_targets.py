@@ -16,7 +16,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 
-from dgn_engine.storage.checkpoints import confinement, limits, reader_child, wire
+from dgn_engine.confinement import process
+from dgn_engine.storage.checkpoints import limits, reader_child, wire
 from dgn_engine.storage.checkpoints.contents import UnreadableFile
 from tests.faults import fuzzing, hostile_headers, hostile_pickles
 from tests.faults.pickle_assembly import legacy, torch_zip
@@ -70,7 +71,7 @@ class _Watch:
     def __init__(self) -> None:
         self.reached: list[str] = []
         self._listening = False
-        for coding in confinement.CODINGS:
+        for coding in process.CODINGS:
             codecs.lookup(coding)
         sys.addaudithook(self._note)
 
@@ -87,8 +88,8 @@ class _Watch:
     def _note(self, event: str, arguments: object) -> None:
         if self._listening:
             try:
-                confinement._forbid(event, arguments)
-            except UnreadableFile:
+                process._forbid(event, arguments)
+            except process.Forbidden:
                 self.reached.append(event)
 
 

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from dgn_engine.storage.checkpoints import confinement, limits, reader_child
+from dgn_engine.confinement import process
+from dgn_engine.storage.checkpoints import limits, reader_child
 
 FOR_FILES_OF = 64 << 20
 PROC = Path("/proc/self")
@@ -24,8 +25,8 @@ def main() -> None:
     pipe = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     clear, status = _opened("clear_refs", "wb"), _opened("status", "rb")
-    confinement.cut_off()
-    confinement.confine(100_000, FOR_FILES_OF)
+    process.cut_off()
+    process.confine(100_000, limits.working_memory(FOR_FILES_OF))
     while head := sys.stdin.buffer.read(8):
         content = sys.stdin.buffer.read(int.from_bytes(head, "little"))
         before = _reset(clear, status)

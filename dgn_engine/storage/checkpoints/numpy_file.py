@@ -13,6 +13,7 @@ from typing import IO
 
 import numpy as np
 
+from dgn_engine.confinement.process import Forbidden
 from dgn_engine.storage.checkpoints.contents import (
     LAYOUT,
     Array,
@@ -52,7 +53,7 @@ def read_npz(archive: ZipArchive) -> ParsedFile:
         try:
             with archive.file.open(member) as stream:
                 array, dtype = _array(name, stream, member.file_size)
-        except (UnreadableFile, MemoryError):
+        except (UnreadableFile, Forbidden, MemoryError):
             raise
         except Exception as error:  # a broken archive fails in many types of exception
             raise UnreadableFile(f"is damaged in {plain(name)} ({plain(str(error))})") from None

@@ -16,8 +16,8 @@ from dataclasses import replace
 from functools import partial
 from typing import IO
 
+from dgn_engine.confinement.process import confine, cut_off
 from dgn_engine.storage.checkpoints import limits, wire
-from dgn_engine.storage.checkpoints.confinement import confine, cut_off
 from dgn_engine.storage.checkpoints.contents import PREFIXES, ParsedFile, UnreadableFile, plain
 from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
@@ -47,7 +47,7 @@ def serve(answer: Callable[[bytes, IO[bytes]], None], seconds: int) -> None:
     pipe = answer_pipe()
     cut_off()
     content = sys.stdin.buffer.read(limits.FILE + 1)
-    confine(seconds, len(content))
+    confine(seconds, limits.working_memory(len(content)))
     answer(content, pipe)
 
 

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from dgn_engine.confinement.process import Forbidden
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import (
     LAYOUT,
@@ -57,7 +58,7 @@ def refusals(pipe: IO[bytes]) -> Iterator[None]:
     """Whatever a hostile file provokes in the block, the answer is one sentence."""
     try:
         yield
-    except UnreadableFile as verdict:
+    except (UnreadableFile, Forbidden) as verdict:
         refuse(str(verdict), pipe)
     except MemoryError:
         refuse("needs more memory than a file of its size may, and was refused", pipe)

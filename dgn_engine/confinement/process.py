@@ -12,9 +12,6 @@ import os
 import sys
 from pathlib import Path
 
-from dgn_engine.storage.checkpoints import limits
-from dgn_engine.storage.checkpoints.contents import UnreadableFile
-
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
 CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
 # Prefixes of Python's audit events, which are raised before the thing itself happens.
@@ -36,14 +33,18 @@ def cut_off() -> bool:
         return False
 
 
-def confine(seconds: int, size: int) -> None:
-    """Bound the resources for reading a file of `size` bytes; nothing can be opened any more."""
+class Forbidden(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
+    """The file made its reader do what reading needs not; the end of a sentence."""
+
+
+def confine(seconds: int, memory: int) -> None:
+    """Bound seconds and further bytes of memory; nothing can be opened any more."""
     for coding in CODINGS:
         codecs.lookup(coding)  # imports the codec now, because later nothing may be imported
     if sys.platform != "win32":
         import resource
 
-        _limit_memory(limits.working_memory(size))
+        _limit_memory(memory)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -66,4 +67,4 @@ def _limit_memory(more: int) -> None:
 
 def _forbid(event: str, _arguments: object) -> None:
     if event.startswith(_RUNS) or event.startswith(_REACHES):
-        raise UnreadableFile("made its reader do what reading needs not, and was refused")
+        raise Forbidden("made its reader do what reading needs not, and was refused")

@@ -11,10 +11,10 @@ from dgn_engine.storage.checkpoints import checkpoint_reader
 
 BEGIN = """
 import os, resource, socket, subprocess, sys
-from dgn_engine.storage.checkpoints import confinement
-confinement.cut_off()
+from dgn_engine.confinement import process
+process.cut_off()
 {before}
-confinement.confine(5, 1000)
+process.confine(5, 512 << 20)
 try:
     {act}
 except BaseException as error:
@@ -22,7 +22,7 @@ except BaseException as error:
 else:
     print("done")
 """
-NO_HOOK = "confinement.sys.addaudithook = lambda hook: None"
+NO_HOOK = "process.sys.addaudithook = lambda hook: None"
 
 
 def said(act: str, before: str = "") -> str:
@@ -56,7 +56,7 @@ def said(act: str, before: str = "") -> str:
     ],
 )
 def test_reaching_out_or_running_code_ends_the_reading(act: str) -> None:
-    assert said(act).startswith("UnreadableFile made its reader do what reading needs not")
+    assert said(act).startswith("Forbidden made its reader do what reading needs not")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
@@ -81,7 +81,7 @@ def test_time_beyond_the_limit_ends_the_process() -> None:
 def test_where_the_kernel_allows_it_only_the_loopback_is_left() -> None:
     code = (
         "from pathlib import Path\n"
-        "from dgn_engine.storage.checkpoints.confinement import cut_off\n"
+        "from dgn_engine.confinement.process import cut_off\n"
         "print(cut_off(), Path('/proc/self/net/dev').read_text().count(':'))"
     )
     done = subprocess.run(

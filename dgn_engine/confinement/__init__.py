@@ -1,0 +1,1 @@
+"""Confines a process that parses untrusted bytes; imports nothing else of the engine."""
