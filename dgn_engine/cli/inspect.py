@@ -15,13 +15,21 @@ from dgn_engine.cli._inspection import (
     print_inspection,
 )
 from dgn_engine.cli._reader_options import add_part, part_in_words
+from dgn_engine.errors import UserError
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE", help="any checkpoint; none of it is run")
+    parser.add_argument(
+        "file", type=Path, nargs="?", metavar="FILE", help="any checkpoint; none of it is run"
+    )
+    parser.add_argument(
+        "--confinement",
+        action="store_true",
+        help="say what confines the process that reads files here, and try it",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
     add_part(parser)
     add_inspection_options(parser)
@@ -30,6 +38,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 
+    if arguments.confinement:
+        return _print_confinement(arguments)
+    if arguments.file is None:
+        raise UserError("No file is named: dgn inspect FILE, or dgn inspect --confinement.")
     check_inspection_options(arguments)
     listing = read_tensors(arguments.file, part=arguments.part or "")
     tree = contents_of(listing)
@@ -48,6 +60,26 @@ def _run(arguments: argparse.Namespace) -> int:
             print(said)
         print_inspection(inspection)
     return 0
+
+
+def _print_confinement(arguments: argparse.Namespace) -> int:
+    """What holds the reading process here; 1 where something that was tried was not refused."""
+    from dgn_engine.confinement.trial import confinement_here
+
+    if arguments.file is not None or arguments.data is not None:
+        raise UserError("--confinement is asked alone, without a file and without --data.")
+    found = confinement_here()
+    if arguments.json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+    else:
+        print(f"{found['system']}: what confines the process that reads files")
+        for name, layer in found["layers"].items():
+            print(f"  {name:10}  {'holds' if layer['holds'] else 'missing':7}  {layer['about']}")
+        print("tried there in C")
+        for name, attempt in found["attempts"].items():
+            refused = f"refused ({attempt['error']})" if attempt["refused"] else "NOT refused"
+            print(f"  {name:23}  {refused}")
+    return 0 if all(attempt["refused"] for attempt in found["attempts"].values()) else 1
 
 
 def contents_of(listing: CheckpointContents) -> dict[str, Any]:

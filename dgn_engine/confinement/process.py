@@ -1,7 +1,8 @@
 """Confines the reading process before it parses untrusted bytes.
 
 After `confine` it has little time and memory and can open no file, connection or process; whatever
-would run code ends the reading.
+would run code ends the reading. Python's audit events hold what is written in Python; the limits,
+Landlock and the filter of system calls also hold what a fault in C code lets in.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ import os
 import sys
 from pathlib import Path
 
+from dgn_engine.confinement import Layer
+from dgn_engine.confinement.landlock import lock_paths
+from dgn_engine.confinement.seccomp import filter_system_calls
+
 _NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000  # of unshare(2)
 CODINGS = ("cp437", "latin-1", "raw_unicode_escape", "unicode_escape", "utf-8")
 # Prefixes of Python's audit events, which are raised before the thing itself happens.
 _RUNS = ("exec", "import", "marshal.", "pickle.", "code.", "function.", "cpython.run_")
 _REACHES = ("open", "os.", "subprocess.", "socket.", "ctypes.", "shutil.", "tempfile.", "mmap.")
+
+
+class Forbidden(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
+    """The file made its reader do what reading needs not; the end of a sentence."""
 
 
 def cut_off() -> bool:
@@ -33,29 +42,46 @@ def cut_off() -> bool:
         return False
 
 
-class Forbidden(Exception):  # noqa: N818 - a verdict about a file, not a fault of ours
-    """The file made its reader do what reading needs not; the end of a sentence."""
-
-
 def confine(seconds: int, memory: int) -> None:
     """Bound seconds and further bytes of memory; nothing can be opened any more."""
     for coding in CODINGS:
         codecs.lookup(coding)  # imports the codec now, because later nothing may be imported
-    if sys.platform != "win32":
-        import resource
+    confine_c_code(seconds, memory)
+    forbid_in_python()
 
-        _limit_memory(memory)
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+
+def forbid_in_python() -> None:
+    """End with `Forbidden` whatever would reach out or run code, before it does."""
     sys.addaudithook(_forbid)
 
 
-def _limit_memory(more: int) -> None:
+def confine_c_code(seconds: int, memory: int) -> dict[str, Layer]:
+    """The layers of `confine` below Python, by their names; whichever is missing, the others
+    hold."""
+    if sys.platform == "win32":
+        missing = Layer(False, "Windows has it not")
+        return dict.fromkeys(("limits", "memory", "Landlock", "seccomp"), missing)
+    import resource
+
+    within = _limit_memory(memory)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    locked = lock_paths()  # opens a file for a moment
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+    limits = Layer(True, f"{seconds} s of computing, no further open file, no byte more in a file")
+    return {
+        "limits": limits,
+        "memory": within,
+        "Landlock": locked,
+        "seccomp": filter_system_calls(),
+    }
+
+
+def _limit_memory(more: int) -> Layer:
     """Bound the address space to what is mapped now and `more` bytes."""
-    if sys.platform != "linux":  # macOS does not honour the limit
-        return
+    if sys.platform != "linux":
+        return Layer(False, "only Linux honours the limit")
     import resource
 
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -63,6 +89,7 @@ def _limit_memory(more: int) -> None:
     soft = pages * os.sysconf("SC_PAGE_SIZE") + more
     if hard == resource.RLIM_INFINITY or soft <= hard:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    return Layer(True, f"{more >> 20:,} MB more than the program itself")
 
 
 def _forbid(event: str, _arguments: object) -> None:

@@ -12,7 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.storage.checkpoints import checkpoint_reader, wire
+from dgn_engine.confinement.child import child_environment
+from dgn_engine.storage.checkpoints import wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +95,7 @@ class Sandbox:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    environment = checkpoint_reader._child_environment()
+    environment = child_environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment["PYTHONPATH"]])
     return subprocess.Popen(
         [sys.executable, "-s", "-P", "-m", "tests.faults.sandbox_worker"],

@@ -84,7 +84,7 @@ class Reader:
         patched.setattr(
             checkpoint_reader,
             "child_command",
-            lambda seconds: [*worker, str(self.report), str(int(seconds))],
+            lambda seconds, _: [*worker, str(self.report), str(int(seconds))],
         )
         patched.setattr(checkpoint_reader.subprocess, "Popen", _Patient)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import math
 import os
 import subprocess
 import sys
@@ -13,13 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, TypeVar
 
-import dgn_engine
+from dgn_engine.confinement.child import child_command, child_environment
 from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile, plain
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 
+READER = "dgn_engine.storage.checkpoints.reader_child"
 TIMEOUT = 60.0
 TICK = 0.05  # seconds between two checks of the deadline
 Answer = TypeVar("Answer")
@@ -46,17 +46,9 @@ def read_tensors(
     def receive(pipe: IO[bytes], size: int) -> CheckpointContents:
         return wire.receive(pipe, limits.expanded(size), name)
 
-    command = [*child_command(timeout), *([part] if part else [])]
+    command = [*child_command(timeout, READER), *([part] if part else [])]
     found = ask_child(path, command, receive, timeout, cancelled)
     return found if as_saved else laid_out(found)
-
-
-def child_command(
-    timeout: float, module: str = "dgn_engine.storage.checkpoints.reader_child"
-) -> list[str]:
-    """The command of the reading process: no user site, no current folder on its path."""
-    seconds = str(max(1, math.ceil(timeout)))
-    return [sys.executable, "-s", "-P", "-m", module, seconds]
 
 
 def ask_child(
@@ -80,7 +72,7 @@ def ask_child(
                 stdin=file,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=_child_environment(),
+                env=child_environment(),
                 cwd=Path(sys.executable).parent,
             )
         except OSError as error:
@@ -88,22 +80,6 @@ def ask_child(
                 f"{name} was not read: no process could be started ({error})."
             ) from None
     return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
-
-
-def _child_environment() -> dict[str, str]:
-    """A small environment: where modules lie, one thread, no GPU."""
-    kept = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "TMP", "HOME")
-    engine = str(Path(dgn_engine.__file__).resolve().parents[1])
-    places = [engine, *(place for place in sys.path if Path(place).is_absolute())]
-    return {
-        **{key: os.environ[key] for key in kept if key in os.environ},
-        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
 
 
 def _opened(path: Path, name: str) -> tuple[IO[bytes], int]:

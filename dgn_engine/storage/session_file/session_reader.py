@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from dgn_engine.confinement.child import child_command
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import PART, make_folders, sync_folder, sync_tree, write_file
-from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child, child_command
+from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.wire import read_head
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular

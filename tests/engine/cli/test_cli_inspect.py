@@ -59,3 +59,23 @@ def test_a_refusal_is_one_sentence_on_stderr(
         "dgn inspect: page.pt is text, perhaps a web page that was saved instead of the file "
         "behind it.\n"
     )
+
+
+def test_what_confines_the_reader_is_said_and_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["inspect", "--confinement", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["layers"]) >= {"seccomp", "Landlock", "limits", "memory", "audit hook"}
+    assert code == (0 if all(one["refused"] for one in found["attempts"].values()) else 1)
+    assert main(["inspect", "--confinement"]) == code
+    lines = capsys.readouterr().out.splitlines()
+    held = "holds" if found["layers"]["seccomp"]["holds"] else "missing"
+    assert any(line.split()[:2] == ["seccomp", held] for line in lines)
+    assert len(lines) == 2 + len(found["layers"]) + len(found["attempts"])
+
+
+@pytest.mark.parametrize("asked", [[], ["x.pt", "--confinement"], ["--confinement", "--data", "x"]])
+def test_a_file_or_the_confinement_is_asked(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", *asked]) == 2
+    assert "confinement" in capsys.readouterr().err

@@ -174,8 +174,8 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def instead(code: str) -> Callable[[float], list[str]]:
-    return lambda _timeout: [sys.executable, "-c", code]
+def instead(code: str) -> Callable[[float, str], list[str]]:
+    return lambda _timeout, _module: [sys.executable, "-c", code]
 
 
 def test_a_hanging_child_is_ended(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

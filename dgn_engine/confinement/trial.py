@@ -1,0 +1,124 @@
+"""Says what confines a reading process here, and tries from C what must be refused.
+
+`python -m dgn_engine.confinement.trial` is the child: it confines itself as a reader does, tries
+everything, and answers one line of JSON. Nothing that it tries does harm where it is not refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dgn_engine.confinement import Layer, process
+from dgn_engine.confinement.child import child_command, child_environment
+from dgn_engine.errors import UserError
+
+_SECONDS = 30
+_MEMORY = 512 << 20
+_NOBODY = 1 << 30  # no process has this number
+_NOWHERE = b"/nowhere/at/all"
+_REFUSED = (errno.EPERM, errno.EACCES, errno.EMFILE, errno.ENOSYS)
+
+
+def confinement_here() -> dict[str, Any]:
+    """What a confined child found out about itself, as plain data.
+
+    `layers`: by name, whether each `holds` and in words what it is `about`; `attempts`: by name,
+    whether each was `refused`, with the `error`. Raises `UserError` where no child answers.
+    """
+    command = child_command(_SECONDS, "dgn_engine.confinement.trial")
+    try:
+        done = subprocess.run(
+            command,
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=2 * _SECONDS,
+            check=False,
+        )
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"No confined process could be tried here: {error}") from None
+    return answer
+
+
+def _main() -> None:
+    alone = process.cut_off()
+    layers = {
+        "network": Layer(alone, "a namespace of its own" if alone else "no namespace is given"),
+        **process.confine_c_code(_SECONDS, _MEMORY),
+    }
+    attempts = _tried() if sys.platform != "win32" else {}
+    process.forbid_in_python()
+    try:
+        next(Path().iterdir())
+        audit = Layer(False, "it was not asked")
+    except process.Forbidden:
+        audit = Layer(True, "in Python nothing is opened, imported, run or started")
+    answer = {
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "layers": {name: asdict(layer) for name, layer in layers.items()}
+        | {"audit hook": asdict(audit)},
+        "attempts": attempts,
+    }
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+def _tried() -> dict[str, dict[str, Any]]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    found: dict[str, dict[str, Any]] = {}
+    for name, attempt in _ATTEMPTS.items():
+        try:
+            ctypes.set_errno(0)
+            result, code = attempt(libc), ctypes.get_errno()
+        except AttributeError:  # this C library has no such call
+            continue
+        refused = result == -1 and code in _REFUSED
+        found[name] = {
+            "refused": refused,
+            "error": errno.errorcode.get(code, "") if refused else "",
+        }
+    return found
+
+
+def _forked(libc: ctypes.CDLL) -> int:
+    made = int(libc.fork())
+    if made == 0:
+        os._exit(0)
+    return made
+
+
+def _mapped(libc: ctypes.CDLL) -> int:
+    libc.mmap.restype = ctypes.c_long
+    nothing, size = ctypes.c_void_p(None), ctypes.c_size_t(4096)
+    anonymous = 0x1000 if sys.platform == "darwin" else 0x20
+    return int(libc.mmap(nothing, size, 1 | 4, 2 | anonymous, -1, ctypes.c_long(0)))
+
+
+_ATTEMPTS: dict[str, Callable[[ctypes.CDLL], int]] = {
+    "open a file for writing": lambda libc: libc.open(b"/dev/null", os.O_WRONLY),
+    "open a file for reading": lambda libc: libc.open(os.fsencode(sys.executable), os.O_RDONLY),
+    "make a folder": lambda libc: libc.mkdir(b"/", 0o700),
+    "remove a file": lambda libc: libc.unlink(_NOWHERE),
+    "open a connection": lambda libc: libc.socket(2, 1, 0),
+    "start a process": _forked,
+    "start a program": lambda libc: libc.execve(_NOWHERE, None, None),
+    "signal another process": lambda libc: libc.kill(os.getppid(), 0),
+    "trace another process": lambda libc: libc.ptrace(16, _NOBODY, None, None),
+    "mount a file system": lambda libc: libc.mount(None, _NOWHERE, None, 0, None),
+    "make memory executable": _mapped,
+    "raise a limit": lambda libc: libc.setrlimit(7, (ctypes.c_ulong * 2)(64, 64)),
+}
+
+
+if __name__ == "__main__":
+    _main()
