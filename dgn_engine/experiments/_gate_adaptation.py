@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments import Claim
+from dgn_engine.experiments._accuracy_designs import of_printed
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import with_training
-from dgn_engine.experiments._dual_designs import of_printed
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import printed

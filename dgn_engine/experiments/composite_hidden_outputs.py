@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request
-from dgn_engine.experiments import _dual_designs as designs
+from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import (
     base,

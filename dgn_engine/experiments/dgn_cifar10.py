@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dgn_engine.config import NetConfig, RunConfig
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
+from dgn_engine.experiments._accuracy_designs import CNN
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in, with_training
-from dgn_engine.experiments._dual_designs import CNN
 from dgn_engine.experiments._gate_adaptation import (
     adaptation_cells,
     adaptation_claims,

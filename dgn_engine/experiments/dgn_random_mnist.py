@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import product
 
 from dgn_engine.experiments import Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._accuracy_designs import FC, of_regimes
 from dgn_engine.experiments._claims import above, judge
 from dgn_engine.experiments._configurations import base, data_of, dense, stands_in
-from dgn_engine.experiments._dual_designs import FC, of_regimes
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, minus, training
 from dgn_engine.experiments._power import Design
 from dgn_engine.sweep.unit_results import UnitResults

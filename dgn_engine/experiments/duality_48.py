@@ -17,7 +17,7 @@ from dgn_engine.experiments import (
     Request,
     Row,
 )
-from dgn_engine.experiments import _dual_designs as designs
+from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._accuracy_figures import model_boxes, model_curves
 from dgn_engine.experiments._claims import UNMEASURED, Sample, above, below, judge, within
 from dgn_engine.experiments._configurations import (

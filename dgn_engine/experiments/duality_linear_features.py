@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
-from dgn_engine.experiments import _dual_designs as designs
+from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
 from dgn_engine.experiments._grid import Grid, contrast, gate_source, training

@@ -18,7 +18,7 @@ from dgn_engine.experiments import (
     Request,
     Row,
 )
-from dgn_engine.experiments import _dual_designs as designs
+from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._claims import UNMEASURED, Sample, above, judge, within
 from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
 from dgn_engine.experiments._grid import (

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from dgn_engine.experiments import Experiment, Findings, Plan, Request
-from dgn_engine.experiments import _dual_designs as designs
+from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._claims import judge, within
 from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
 from dgn_engine.experiments._grid import Grid, contrast, gate_source, training

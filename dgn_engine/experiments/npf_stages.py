@@ -16,6 +16,7 @@ from dgn_engine.experiments import (
     Printed,
     Request,
 )
+from dgn_engine.experiments._accuracy_designs import of_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     base,
@@ -25,7 +26,6 @@ from dgn_engine.experiments._configurations import (
     stands_in,
     with_training,
 )
-from dgn_engine.experiments._dual_designs import of_printed
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, averaged, contrast, training
 from dgn_engine.experiments._published import comparable, printed

@@ -8,6 +8,7 @@ from itertools import product
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
 from dgn_engine.experiments import Claim, Experiment, Figure, Findings, Plan, Request, Row
+from dgn_engine.experiments._accuracy_designs import of_printed
 from dgn_engine.experiments._accuracy_figures import beside_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
@@ -21,7 +22,6 @@ from dgn_engine.experiments._configurations import (
     step_remark,
     with_training,
 )
-from dgn_engine.experiments._dual_designs import of_printed
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, learning_curves
 from dgn_engine.experiments._power import Design

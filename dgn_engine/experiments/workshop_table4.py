@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.config import NetConfig, Optimiser, RunConfig
 from dgn_engine.experiments import Claim, Experiment, Findings, Plan, Request, Row
+from dgn_engine.experiments._accuracy_designs import of_printed
 from dgn_engine.experiments._claims import UNMEASURED, above, judge, within
 from dgn_engine.experiments._configurations import (
     BEST_STEP,
@@ -19,7 +20,6 @@ from dgn_engine.experiments._configurations import (
     step_remark,
     with_training,
 )
-from dgn_engine.experiments._dual_designs import of_printed
 from dgn_engine.experiments._experiment import NOTEBOOKS
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, five_regimes, training
 from dgn_engine.experiments._power import Design

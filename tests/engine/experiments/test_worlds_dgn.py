@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.experiments import (
-    _dual_designs,
+    _accuracy_designs,
     _gate_adaptation,
     dgn_adaptable_gates,
     dgn_frg_convergence,
@@ -49,7 +49,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainedCell, "loss_line", lambda *_: nothing)
     monkeypatch.setattr(dgn_frg_spectrum, "_lines", lambda *_: (nothing, nothing))
     monkeypatch.setattr(dgn_frg_spectrum, "DEPTHS", (2,))  # the mean over them is judged
-    monkeypatch.setattr(_dual_designs, "ALONE", 0.0)
+    monkeypatch.setattr(_accuracy_designs, "ALONE", 0.0)
     for module in (
         dgn_adaptable_gates, dgn_frg_convergence, dgn_galu_relu, theory_depth,
         theory_infinite_width, theory_ntk_npk,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dgn_engine.experiments import Request, _dual_designs, duality_48
+from dgn_engine.experiments import Request, _accuracy_designs, duality_48
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.results import PlottedLine
 from dgn_engine.sweep.unit_results import Answers
@@ -29,8 +29,8 @@ NOTHING: Values = {}
 @pytest.fixture(autouse=True)
 def endless_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chance error of test sets has tests of its own."""
-    monkeypatch.setattr(_dual_designs, "ALONE", 0.0)
-    monkeypatch.setattr(_dual_designs, "TEST_EXAMPLES", 10**12)
+    monkeypatch.setattr(_accuracy_designs, "ALONE", 0.0)
+    monkeypatch.setattr(_accuracy_designs, "TEST_EXAMPLES", 10**12)
 
 
 @pytest.fixture(autouse=True)
@@ -128,13 +128,18 @@ def test_networks_as_good_as_the_cntk_are_seldom_judged_to_be_above_or_below() -
 @pytest.mark.usefixtures("only_claims")
 @pytest.mark.parametrize(
     ("only", "prefix", "printed", "network"),
-    [("FC", "fc", FC_PRINTED, _dual_designs.FC), ("CNN", "cnn", CNN_PRINTED, _dual_designs.CNN)],
+    [
+        ("FC", "fc", FC_PRINTED, _accuracy_designs.FC),
+        ("CNN", "cnn", CNN_PRINTED, _accuracy_designs.CNN),
+    ],
 )
 def test_the_48_models_as_printed_are_held_as_often_as_the_power_says_or_more(
     only: str, prefix: str, printed: dict[str, float], network: str
 ) -> None:
     """More, because the models of a seed may vary together less than a design must allow for."""
-    spreads = {regime: _dual_designs.of_regimes(0, network, regime).spread for regime in printed}
+    spreads = {
+        regime: _accuracy_designs.of_regimes(0, network, regime).spread for regime in printed
+    }
     draw = models(prefix, lambda regime, *_: printed[regime], printed["ReLU"], spreads)
     rates, claims = judged("duality-48", Request(scale="full", only=only), draw)
     measured = [claim for claim in claims if claim.n]
@@ -209,7 +214,7 @@ def test_equal_networks_are_held_equal_as_often_as_the_power_says(
     for cell in world:
         (regime,) = [r for r in ("FR", "FL", "DL", "ReLU", "reversed") if cell.startswith(r)]
         regime = {"reversed": "FL", "FR": "FR-II"}.get(regime, regime)
-        spreads[cell] = _dual_designs.of_regimes(0, _dual_designs.CNN, regime).spread
+        spreads[cell] = _accuracy_designs.of_regimes(0, _accuracy_designs.CNN, regime).spread
     rates, claims = judged(name, FULL, cells(world, spreads, 5))
     for claim in claims:
         rate = rates[f"{claim.id} {claim.statistic}"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dgn_engine.experiments import Request, _grid, npf_nu
-from dgn_engine.experiments._dual_designs import ALONE, TEST_EXAMPLES
+from dgn_engine.experiments._accuracy_designs import ALONE, TEST_EXAMPLES
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.experiments._published import printed
 from dgn_engine.protocol.results import PlottedLine, Printed

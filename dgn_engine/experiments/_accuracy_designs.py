@@ -1,4 +1,4 @@
-"""How sharply claims about accuracies can be decided, said before any run.
+"""Designs of contrasts of accuracies: what is expected, and the spread, said before any run.
 
 [NPF] and [WS] print a ± of every cell (`of_printed`). [DUAL] and [COMP] print none of most: there
 the spread of one network is taken from the ± of [NPF] Table 2, whose networks are nearly the same
