@@ -64,31 +64,6 @@ def with_training(config: RunConfig, **training: object) -> RunConfig:
     return replace(config, training=replace(config.training, **training))  # type: ignore[arg-type]
 
 
-def dual_config(request: Request, quick_epochs: int, full_epochs: int) -> RunConfig:
-    """Return the CNN of [DUAL] on CIFAR-10 (4 × 128 channels, β = 10).
-
-    On the quick scale it is a dense network of four gate layers of 64 units on the digits, with
-    Adam 1e-3; `dual_scaled_down` says so.
-    """
-    if request.quick:
-        net, paper = dense(64, 5), "mnist"
-    else:
-        net, paper = NetConfig("cnn4", (("channels", 128),)), "cifar10"
-    epochs = request.epochs_or(quick_epochs, full_epochs)
-    config = with_gating(base(request, net, data_of(request, paper), epochs), beta=10.0)
-    # so few steps an epoch that little is learnt with 3e-4
-    return with_training(config, learning_rate=1e-3) if request.quick else config
-
-
-def dual_scaled_down(request: Request) -> tuple[str, ...]:
-    """Return how the quick scale of `dual_config` differs from the CNN of [DUAL]."""
-    return (
-        *stands_in(request, "CIFAR-10"),
-        "a dense network of 4 × 64 units stands for the CNN of 4 × 128 channels",
-        "Adam's step is 1e-3 instead of 3e-4",
-    )
-
-
 def stands_in(request: Request, paper: str) -> tuple[str, ...]:
     """Say what the quick scale trains on instead of the paper's data set ('MNIST')."""
     if _plain(request.data) == _plain(paper):

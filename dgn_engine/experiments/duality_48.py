@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from itertools import permutations, product
 
-from dgn_engine.config import NetConfig, RunConfig
+from dgn_engine.config import RunConfig
 from dgn_engine.experiments import (
     Claim,
     Experiment,
@@ -29,6 +29,17 @@ from dgn_engine.experiments._configurations import (
     with_gating,
     with_training,
 )
+from dgn_engine.experiments._dual_networks import (
+    CNN,
+    CNN_EPOCHS,
+    DESIGNS,
+    FC,
+    MARGIN,
+    WIDTH,
+    dual_config,
+    fc_on_mnist,
+    until_learnt,
+)
 from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import comparable, printed
@@ -48,12 +59,9 @@ EIGHT = tuple(
 IDENTITY = ORDERS[0]
 INPUTS = {"image": "x", "ones": "1"}
 REGIMES = ("FR-II", "FR-DI", "FL", "DL")
-FC, CNN = "FC/MNIST", "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
-DESIGNS = {FC: designs.FC, CNN: designs.CNN}
 TABLE, CNTK, CHANCE = "duality_experiment1", 77.43, 10.0
 COLUMNS = ("FR-II", "FR-DI", "DL", "FL", "ReLU")  # as printed
 SEEDS = (3, 3)
-MARGIN = {FC: 1.0, CNN: 2.0}  # points that count as no difference: chosen here, not printed
 UNSEEN = (
     "small networks on the digits differ by as much as the margin from seed to seed, which hides "
     "a single bad order: --full decides"
@@ -89,7 +97,7 @@ def plan(request: Request) -> Plan:
             "the CNN on CIFAR-10 is left out",
         ),
         (
-            "the width of the MNIST network is not printed: 128",
+            f"the width of the MNIST network is not printed: {WIDTH}",
             "a run's number is its best test accuracy; the models of one seed share its draw of "
             "gates and weights, so that their mean is one value, and n counts seeds: each of the "
             "48 is run once for each of three seeds, where the paper runs it once",
@@ -343,15 +351,12 @@ def _cell(prefix: str, regime: str, seen: str, order: Order) -> str:
 
 def _config(request: Request, row: str) -> RunConfig:
     if row == CNN:
-        net, epochs = NetConfig("cnn4", (("channels", 128),)), 100
-        data = data_of(request, "cifar10")
-    else:
-        net = dense(32 if request.quick else 128, 5)
-        data, epochs = data_of(request, "mnist"), 60
-    config = with_gating(base(request, net, data, request.epochs_or(20, epochs)), beta=10.0)
-    if request.quick:  # fewer steps an epoch: a larger one, or nothing is learnt in time
-        return with_training(config, learning_rate=1e-3)
-    return config if request.epochs else with_training(config, until=0.999)
+        return until_learnt(request, dual_config(request, 0, CNN_EPOCHS))
+    if not request.quick:
+        return fc_on_mnist(request)
+    config = base(request, dense(32, 5), data_of(request, "mnist"), request.epochs or 20)
+    # fewer steps an epoch: a larger one, or nothing is learnt in time
+    return with_training(with_gating(config, beta=10.0), learning_rate=1e-3)
 
 
 EXPERIMENT = Experiment(

@@ -20,7 +20,7 @@ from dgn_engine.experiments import (
 )
 from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._claims import UNMEASURED, Sample, above, judge, within
-from dgn_engine.experiments._configurations import dual_config, dual_scaled_down
+from dgn_engine.experiments._dual_networks import dual_config, dual_scaled_down
 from dgn_engine.experiments._grid import (
     BAND,
     Grid,

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from dgn_engine.config import DataConfig, NetConfig, RunConfig
 from dgn_engine.experiments import Request
 from dgn_engine.sweep.unit import Calculation, Training, Unit
+from dgn_engine.sweep.workers.batched_workers import find_stacks
 from tests.engine.experiments.forty_eight import ALL, EIGHT
 from tests.engine.experiments.made_up import FULL, QUICK
 from tests.engine.experiments.planned import (
@@ -258,18 +260,42 @@ def dual(quick_epochs: int, full_epochs: int = 100) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(("request_", "seeds", "config"), dual(25))
-def test_duality_linear_features(request_: Request, seeds: int, config: RunConfig) -> None:
+def networks(quick_epochs: int) -> list[Any]:
+    """Those of the claims that are tried on both networks of [DUAL], with the prefixes of cells.
+
+    The dense one ends when it has learnt almost all, as in duality-48, or as was asked for.
+    """
+    quick = run("digits", fc(64, 5), quick_epochs, beta=10, step=1e-3)
+    dense = run("mnist", fc(128, 5), 60, beta=10, until=0.999)
+    cnn = run("cifar10", CNN4, 100, beta=10)
+    return [
+        (QUICK, 3, {"": quick}),
+        (Request(only="FC"), 3, {"": quick}),
+        (FULL, 5, {"fc-": dense, "": cnn}),
+        (Request(scale="full", only="FC"), 5, {"fc-": dense}),
+        (Request(scale="full", only="CNN"), 5, {"": cnn}),
+        (
+            Request(scale="full", only="MNIST", epochs=3, seeds=1),
+            1,
+            {"fc-": run("mnist", fc(128, 5), 3, beta=10)},
+        ),
+        (Request(scale="full", only="VGG"), 5, {}),
+        (Request(only="VGG"), 3, {}),
+    ]
+
+
+@pytest.mark.parametrize(("request_", "seeds", "rows"), networks(25))
+def test_duality_linear_features(request_: Request, seeds: int, rows: dict[str, RunConfig]) -> None:
     expected = []
-    for s in range(seeds):
+    for (cell, config), s in product(rows.items(), range(seeds)):
         expected += [
-            unit(config, "ReLU", "ReLU", s, best=True),
-            unit(config, "DL-linear", "DL-linear", s, best=True),
-            unit(config, "FR-II", "FR-II", s),
-            unit(config, "FR-linear", "FR-linear", s),
-            unit(config, "DL", "DL", s),
-            unit(config, "FL", "FL", s, (f"ReLU-s{s}", BEST)),
-            unit(config, "FL-linear", "FL-linear", s, (f"DL-linear-s{s}", BEST)),
+            unit(config, f"{cell}ReLU", "ReLU", s, best=True),
+            unit(config, f"{cell}DL-linear", "DL-linear", s, best=True),
+            unit(config, f"{cell}FR-II", "FR-II", s),
+            unit(config, f"{cell}FR-linear", "FR-linear", s),
+            unit(config, f"{cell}DL", "DL", s),
+            unit(config, f"{cell}FL", "FL", s, (f"{cell}ReLU-s{s}", BEST)),
+            unit(config, f"{cell}FL-linear", "FL-linear", s, (f"{cell}DL-linear-s{s}", BEST)),
         ]
     assert units("duality-linear-features", request_) == expected
 
@@ -298,12 +324,12 @@ def test_duality_noise(request_: Request, seeds: int, config: RunConfig) -> None
     assert units("duality-noise", request_) == expected
 
 
-@pytest.mark.parametrize(("request_", "seeds", "config"), dual(20))
-def test_duality_tiling(request_: Request, seeds: int, config: RunConfig) -> None:
+@pytest.mark.parametrize(("request_", "seeds", "rows"), networks(20))
+def test_duality_tiling(request_: Request, seeds: int, rows: dict[str, RunConfig]) -> None:
     """The rotations are drawn by the wiring's name and the seed, the same for all regimes."""
     expected = []
-    for s in range(seeds):
-        expected.append(unit(config, "ReLU", "ReLU", s, best=True))
+    for (cell, config), s in product(rows.items(), range(seeds)):
+        expected.append(unit(config, f"{cell}ReLU", "ReLU", s, best=True))
         for name, tiling, turns in (
             ("identity", (), False),
             ("rotated", (), True),
@@ -315,16 +341,23 @@ def test_duality_tiling(request_: Request, seeds: int, config: RunConfig) -> Non
             if turns:
                 draw = random.Random(f"{name} {s}")
                 gating["rotation"] = tuple(draw.randint(1, 63) for _ in range(4))
-                if request_ == FULL:
+                if config.net.name == "cnn4":
                     gating["shift"] = tuple(draw.randint(1, 4) for _ in range(4))
             expected += [
                 unit(
-                    config, f"{regime}-{name}", regime, s,
-                    (f"ReLU-s{s}", BEST) if regime == "FL" else None, **gating,
+                    config, f"{cell}{regime}-{name}", regime, s,
+                    (f"{cell}ReLU-s{s}", BEST) if regime == "FL" else None, **gating,
                 )
                 for regime in ("FR-II", "FL", "DL")
             ]  # fmt: skip
     assert units("duality-tiling", request_) == expected
+
+
+@pytest.mark.parametrize("name", ["duality-linear-features", "duality-tiling"])
+def test_dense_networks_of_both_claims_train_in_stacks(name: str, tmp_path: Path) -> None:
+    planned = units(name, Request(scale="full", only="FC"))
+    stacked = set().union(*find_stacks(planned, tmp_path, 1))
+    assert stacked == {one.id for one in planned}
 
 
 @pytest.mark.parametrize(

@@ -38,38 +38,75 @@ from tests.engine.experiments.made_up import (
     unmeasured,
 )
 
+CNN = "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
+ADDED = "FC on MNIST is an addition: the paper prints no number for it to compare with"
+# Prefixes of cells, of rows and of statistics; margin and remark of the claims; of each network.
+BARE = ("", "", "", 2, "")
+ON_MNIST = ("fc-", "FC/MNIST ", "FC/MNIST: ", 1, ADDED)
+ON_CIFAR = ("", f"{CNN} ", f"{CNN}: ", 2, "")
+NETWORKS = pytest.mark.parametrize(
+    ("request_", "networks", "seeds"),
+    [
+        (QUICK, [BARE], 3),
+        (Request(only="FC"), [BARE], 3),
+        (FULL, [ON_MNIST, ON_CIFAR], 5),
+        (Request(scale="full", only="FC"), [ON_MNIST], 5),
+        (Request(scale="full", only="CIFAR"), [ON_CIFAR], 5),
+    ],
+)
 
-def test_duality_linear_features() -> None:
+
+@NETWORKS
+def test_duality_linear_features(request_: Request, networks: list[tuple], seeds: int) -> None:
     names = ("ReLU", "FR-II", "FR-linear", "FL", "FL-linear", "DL", "DL-linear")
-    runs = made_runs(names)
-    found = read("duality-linear-features", QUICK, runs)
-    assert rows(found) == [cell_row(runs, name, name) for name in names]
-    assert claims(found) == [
-        claim("dual-8", f"{a} − {b}; within ±2", percents(runs, a) - percents(runs, b))
-        for a, b in (("FR-II", "FR-linear"), ("FL", "FL-linear"), ("DL", "DL-linear"))
-    ]
-
-
-def test_duality_tiling_compares_each_wiring_with_identity() -> None:
-    wirings = ("identity", "rotated", "tiled-2", "tiled-2-rotated", "tiled-1321-rotated")
-    regimes = ("FR-II", "FL", "DL")
-    runs = made_runs(["ReLU", *(f"{r}-{w}" for r in regimes for w in wirings)])
-    found = read("duality-tiling", QUICK, runs)
+    runs = made_runs([network[0] + name for network in networks for name in names], seeds)
+    found = read("duality-linear-features", request_, runs)
     assert rows(found) == [
-        cell_row(runs, "ReLU", "ReLU"),
-        *(cell_row(runs, f"{r}-{w}", f"{r} {w}") for r in regimes for w in wirings),
+        cell_row(runs, f"{cell}{name}", f"{label}{name}", seeds)
+        for cell, label, *_ in networks
+        for name in names
     ]
     assert claims(found) == [
         claim(
-            "dual-7", f"{r}: {w} − identity; within ±2",
-            percents(runs, f"{r}-{w}") - percents(runs, f"{r}-identity"),
+            "dual-8", f"{words}{a} − {b}; within ±{margin}",
+            percents(runs, f"{cell}{a}", seeds) - percents(runs, f"{cell}{b}", seeds), remark,
         )
-        for r in regimes
-        for w in wirings[1:]
+        for cell, _, words, margin, remark in networks
+        for a, b in (("FR-II", "FR-linear"), ("FL", "FL-linear"), ("DL", "DL-linear"))
     ]  # fmt: skip
 
 
-CNN = "CNN (4 conv x128, 3x3, stride 1, GAP, dense)/CIFAR-10"
+@NETWORKS
+def test_duality_tiling_compares_each_wiring_with_identity(
+    request_: Request, networks: list[tuple], seeds: int
+) -> None:
+    wirings = ("identity", "rotated", "tiled-2", "tiled-2-rotated", "tiled-1321-rotated")
+    regimes = ("FR-II", "FL", "DL")
+    names = ["ReLU", *(f"{r}-{w}" for r in regimes for w in wirings)]
+    runs = made_runs([network[0] + name for network in networks for name in names], seeds)
+    found = read("duality-tiling", request_, runs)
+    assert rows(found) == [
+        one
+        for cell, label, *_ in networks
+        for one in (
+            cell_row(runs, f"{cell}ReLU", f"{label}ReLU", seeds),
+            *(
+                cell_row(runs, f"{cell}{r}-{w}", f"{label}{r} {w}", seeds)
+                for r in regimes
+                for w in wirings
+            ),
+        )
+    ]
+    assert claims(found) == [
+        claim(
+            "dual-7", f"{words}{r}: {w} − identity; within ±{margin}",
+            percents(runs, f"{cell}{r}-{w}", seeds) - percents(runs, f"{cell}{r}-identity", seeds),
+            remark,
+        )
+        for cell, _, words, margin, remark in networks
+        for r in regimes
+        for w in wirings[1:]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

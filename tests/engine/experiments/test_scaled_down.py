@@ -83,6 +83,18 @@ def test_a_quick_plan_says_how_it_is_scaled_down(name: str, said: tuple[str, ...
     assert find(name).plan(QUICK).scaled_down == said
 
 
+@pytest.mark.parametrize("name", ["duality-linear-features", "duality-tiling"])
+def test_a_small_network_stands_for_the_one_that_is_asked_for(name: str) -> None:
+    def said(**asked: str) -> tuple[str, ...]:
+        return find(name).plan(Request(**asked)).scaled_down  # type: ignore[arg-type]
+
+    adam = "Adam's step is 1e-3 instead of 3e-4"
+    dense = "64 units a layer instead of 128"
+    assert said(only="FC") == (f"{DIGITS}MNIST", dense, adam)
+    assert said(only="FC", data="mnist") == (dense, adam)
+    assert said(only="CNN") == said() == (f"{DIGITS}CIFAR-10", *CNN_FOR_DENSE)
+
+
 @pytest.mark.parametrize(
     ("data", "first"),
     [

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dgn_engine.experiments import Request, _accuracy_designs, duality_48
+from dgn_engine.experiments import Request, duality_48
+from dgn_engine.experiments import _accuracy_designs as designs
 from dgn_engine.experiments._grid import TrainedCell
 from dgn_engine.protocol.results import PlottedLine
 from dgn_engine.sweep.unit_results import Answers
@@ -29,8 +30,8 @@ NOTHING: Values = {}
 @pytest.fixture(autouse=True)
 def endless_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The chance error of test sets has tests of its own."""
-    monkeypatch.setattr(_accuracy_designs, "ALONE", 0.0)
-    monkeypatch.setattr(_accuracy_designs, "TEST_EXAMPLES", 10**12)
+    monkeypatch.setattr(designs, "ALONE", 0.0)
+    monkeypatch.setattr(designs, "TEST_EXAMPLES", 10**12)
 
 
 @pytest.fixture(autouse=True)
@@ -129,17 +130,15 @@ def test_networks_as_good_as_the_cntk_are_seldom_judged_to_be_above_or_below() -
 @pytest.mark.parametrize(
     ("only", "prefix", "printed", "network"),
     [
-        ("FC", "fc", FC_PRINTED, _accuracy_designs.FC),
-        ("CNN", "cnn", CNN_PRINTED, _accuracy_designs.CNN),
+        ("FC", "fc", FC_PRINTED, designs.FC),
+        ("CNN", "cnn", CNN_PRINTED, designs.CNN),
     ],
 )
 def test_the_48_models_as_printed_are_held_as_often_as_the_power_says_or_more(
     only: str, prefix: str, printed: dict[str, float], network: str
 ) -> None:
     """More, because the models of a seed may vary together less than a design must allow for."""
-    spreads = {
-        regime: _accuracy_designs.of_regimes(0, network, regime).spread for regime in printed
-    }
+    spreads = {regime: designs.of_regimes(0, network, regime).spread for regime in printed}
     draw = models(prefix, lambda regime, *_: printed[regime], printed["ReLU"], spreads)
     rates, claims = judged("duality-48", Request(scale="full", only=only), draw)
     measured = [claim for claim in claims if claim.n]
@@ -173,49 +172,67 @@ TILED = ("ReLU", *(f"{r}-{w}" for r in ("FR-II", "FL", "DL") for w in WIRINGS))
 DAVIDNET = ("ReLU", "FR-II-image", "FL-image")
 
 
-def of_tiling(side: int) -> dict[str, float]:
-    return {name: 70.0 - 2 * side * name.endswith("identity") for name in TILED}
+ON_MNIST = Request(scale="full", only="FC")
+ON_CIFAR = Request(scale="full", only="CNN")
 
 
-def of_linear(side: int) -> dict[str, float]:
-    return {name: 70.0 - 2 * side * name.endswith("linear") for name in LINEAR}
+def of_tiling(shift: float, prefix: str = "") -> dict[str, float]:
+    return {prefix + name: 70.0 - shift * name.endswith("identity") for name in TILED}
+
+
+def of_linear(shift: float, prefix: str = "") -> dict[str, float]:
+    return {prefix + name: 70.0 - shift * name.endswith("linear") for name in LINEAR}
 
 
 @pytest.mark.parametrize("side", [1, -1])
 @pytest.mark.parametrize(
-    ("name", "world"),
+    ("name", "request_", "world", "seeds"),
     [
-        ("duality-tiling", of_tiling),
-        ("duality-linear-features", of_linear),
-        ("composite-hidden-outputs", lambda side: {"ReLU": 70.0, "reversed": 70.0 + 3 * side}),
-        ("composite-davidnet", lambda _: dict.fromkeys(DAVIDNET, 38.75)),
+        ("duality-tiling", QUICK, lambda side: of_tiling(2 * side), 3),
+        ("duality-tiling", ON_MNIST, lambda side: of_tiling(side, "fc-"), 5),
+        ("duality-linear-features", QUICK, lambda side: of_linear(2 * side), 3),
+        ("duality-linear-features", ON_MNIST, lambda side: of_linear(side, "fc-"), 5),
+        (
+            "composite-hidden-outputs",
+            QUICK,
+            lambda side: {"ReLU": 70.0, "reversed": 70.0 + 3 * side},
+            3,
+        ),
+        ("composite-davidnet", QUICK, lambda _: dict.fromkeys(DAVIDNET, 38.75), 3),
     ],
 )
 def test_claims_about_differences_where_they_are_just_false(
-    name: str, world: Callable[[int], dict[str, float]], side: int
+    name: str,
+    request_: Request,
+    world: Callable[[int], dict[str, float]],
+    seeds: int,
+    side: int,
 ) -> None:
-    rates, _ = judged(name, QUICK, cells(world(side), 0.5, 3))
+    rates, _ = judged(name, request_, cells(world(side), 0.5, seeds))
     assert too_often(rates) == {}
     assert any(rates.values()), "at the edge, some are held by chance"
 
 
 @pytest.mark.parametrize(
-    ("name", "world"),
+    ("name", "request_", "world", "network"),
     [
-        ("duality-tiling", of_tiling(0)),
-        ("duality-linear-features", of_linear(0)),
-        ("composite-hidden-outputs", {"ReLU": 80.0, "reversed": 80.0}),
+        ("duality-tiling", ON_CIFAR, of_tiling(0), designs.CNN),
+        ("duality-tiling", ON_MNIST, of_tiling(0, "fc-"), designs.FC),
+        ("duality-linear-features", ON_CIFAR, of_linear(0), designs.CNN),
+        ("duality-linear-features", ON_MNIST, of_linear(0, "fc-"), designs.FC),
+        ("composite-hidden-outputs", FULL, {"ReLU": 80.0, "reversed": 80.0}, designs.CNN),
     ],
 )
 def test_equal_networks_are_held_equal_as_often_as_the_power_says(
-    name: str, world: dict[str, float]
+    name: str, request_: Request, world: dict[str, float], network: str
 ) -> None:
     spreads = {}
     for cell in world:
-        (regime,) = [r for r in ("FR", "FL", "DL", "ReLU", "reversed") if cell.startswith(r)]
+        kinds = ("FR", "FL", "DL", "ReLU", "reversed")
+        (regime,) = [r for r in kinds if cell.removeprefix("fc-").startswith(r)]
         regime = {"reversed": "FL", "FR": "FR-II"}.get(regime, regime)
-        spreads[cell] = _accuracy_designs.of_regimes(0, _accuracy_designs.CNN, regime).spread
-    rates, claims = judged(name, FULL, cells(world, spreads, 5))
+        spreads[cell] = designs.of_regimes(0, network, regime).spread
+    rates, claims = judged(name, request_, cells(world, spreads, 5))
     for claim in claims:
         rate = rates[f"{claim.id} {claim.statistic}"]
         assert abs(apart(rate, claim.power)) < 3.5, (claim, rate)
