@@ -11,7 +11,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from dgn_engine.config import SETTINGS, with_places_as
-from dgn_engine.protocol import events
+from dgn_engine.protocol import engine_events, events
 from dgn_engine.protocol.file_events import TrainedOn
 from dgn_engine.protocol.run_list import RunExported
 from dgn_engine.protocol.run_state import RunState
@@ -92,8 +92,10 @@ def notice_of(event: events.Event) -> Notice | None:
                 f"Diverged at step {step:,}: the loss is no longer finite, and the run stands. "
                 "Reset it, or begin a new one with a smaller learning rate.",
             )
-        case events.EngineRestarted():
+        case engine_events.EngineRestarted():
             return Notice("failed", event.sentence)
+        case engine_events.EngineSilent() | engine_events.EngineAnswered():
+            return Notice("info", event.sentence)
         case events.Finished(step=step):
             return Notice("info", f"The run is finished at step {step:,}. Run goes on for more.")
         case RunExported(what=what):

@@ -454,27 +454,5 @@ class HistoryReplayed(Event):
 
 
 @dataclass(frozen=True)
-class EngineRestarted(Event):
-    """The engine's process died, and another goes on with the recorded run from `step`."""
-
-    how: str  # 'signal 9'
-    died_at: int  # the last step that was heard of
-    step: int
-    undone: tuple[str, ...] = ()  # what was changed after that: 'regime FL'
-
-    @property
-    def sentence(self) -> str:
-        lost = max(0, self.died_at - self.step)
-        where = f"from the checkpoint of step {self.step:,}" if self.step else "from its seed"
-        steps = "1 step is" if lost == 1 else f"{lost:,} steps are"
-        again = f"{steps} taken again" if lost else "no step is lost"
-        change = f" To be changed again: {', '.join(self.undone)}." if self.undone else ""
-        return (
-            f"The engine process died ({self.how}) at step {self.died_at:,}; it was started "
-            f"again and the run goes on {where}: {again}.{change}"
-        )
-
-
-@dataclass(frozen=True)
 class Stopped(Event):
     """The thread has ended; nothing comes after this."""

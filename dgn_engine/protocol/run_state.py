@@ -13,6 +13,7 @@ from typing import Literal
 
 from dgn_engine.config import RunConfig
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
 from dgn_engine.protocol.events import (
     ComparisonClosed,
     ComparisonOpened,
@@ -62,6 +63,7 @@ class RunState:
     probe_examples: int = 0  # that were asked for
     scored: FileScored | None = None  # how good the network is that is inspected
     training: TrainingOffered | None = None  # in which regimes that can be trained on
+    silent: bool = False  # the engine's process does not answer
 
     @property
     def regime_entry(self) -> RegimeEntry | None:
@@ -172,8 +174,10 @@ class RunState:
                 return state
             case Working():
                 return dataclasses.replace(self, working=event.sentence)
+            case EngineSilent() | EngineAnswered():
+                return dataclasses.replace(self, silent=isinstance(event, EngineSilent))
             case Stopped():
-                return dataclasses.replace(self, phase="stopped")
+                return dataclasses.replace(self, phase="stopped", silent=False)
             case _:
                 return self
 

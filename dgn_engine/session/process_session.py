@@ -12,28 +12,35 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import NoReturn
 
 from dgn_engine.protocol.commands import Command, Shutdown
-from dgn_engine.protocol.events import EngineReady, Event, Stopped, Working
+from dgn_engine.protocol.events import EngineReady, Event, Failed, Refused, Stopped, Working
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.session.answer_watch import AnswerWatch
+from dgn_engine.session.command_sender import MOST, CommandSender
 from dgn_engine.session.mailbox import Mailbox
 from dgn_engine.session.restart import EngineRestart, poisons
 from dgn_engine.session.thread_session import ThreadSession
 
 POLL = 0.01  # seconds between two polls of the child
+BEAT = 1.0  # seconds after which a child says at least that it lives
+LEAVE = 20.0  # seconds that a child has to end after it closed its end of the pipe
+HANG_UP = 1.0  # seconds that a child has to read what is being written to it
 POISONED = 86  # exit code of a child that CUDA has left
+IGNORED = ("SIGINT", "SIGHUP", "SIGUSR1")  # sent to the whole group; the parent acts on them
 Serve = Callable[[Connection, str, str], None]
-TAKEN = "taken"  # parent → child: the last frame was taken, another may be sent
 
 
 class ProcessSession:
     """Has the methods of `ThreadSession`; the child sends a frame only when the last was taken.
 
     A child that dies is started again, once a minute at most, where a recorded run can go on.
+    Nothing here waits for the child but `close`, and that for as long as it is told.
     """
 
     def __init__(
@@ -45,43 +52,64 @@ class ProcessSession:
         self._serve = serve or serve_engine
         self._mailbox = Mailbox()
         self._restart = EngineRestart(runs_root, time.monotonic)
-        self._sending = threading.Lock()  # of what follows, too
+        self._watch = AnswerWatch(time.monotonic)
+        self._starting = threading.Lock()  # held while a process is started
+        self._sending = threading.Lock()  # held while a command is queued: never for long
         self._closing = False
+        self._stopped = False  # the engine said its last word
         self._ours, self._process, self._theirs = self._prepared()
+        self._sender = CommandSender(self._ours)
         self._relay = threading.Thread(target=self._receive, name="dgn-relay", daemon=True)
 
     def start(self) -> None:
         """Spawn the process; `EngineReady` follows when torch is loaded there."""
-        self._process.start()
+        try:
+            self._process.start()
+        except OSError as error:
+            self._mailbox.emit(
+                Failed(f"The engine process cannot be started: {error}.", traceback.format_exc())
+            )
+            self._mailbox.emit(Stopped())
+            return
         self._theirs.close()
+        self._watch.begin()
+        self._sender.start()
         self._relay.start()
 
     def send(self, command: Command) -> None:
+        """Queue a command; where too many wait for the engine, it is refused with an event."""
         self._restart.on_command(command)
-        self._put(command)
+        with self._sending:
+            queued = self._sender.put(command)
+        if not queued:
+            reason = f"the engine does not keep up, and {MOST:,} commands wait for it."
+            self._mailbox.emit(Refused(command.in_words(), reason))
 
     def drain(self) -> list[Event]:
+        change = self._watch.look() if self._relay.is_alive() else None
+        if change is not None:
+            self._mailbox.emit(change)
         return self._mailbox.drain()
 
     def latest(self) -> Frame | None:
         frame = self._mailbox.latest()
         if frame is not None:
-            self._put(TAKEN)
+            self._sender.frame_taken()
         return frame
 
     def close(self, timeout: float = 10.0) -> bool:
         """End the process; it is killed if it does not end in time. True if it ended by itself."""
-        with self._sending:
+        with self._starting:
             self._closing = True  # nothing is started any more
         if not self._relay.is_alive():
             return True
-        self._put(Shutdown())
-        self._process.join(timeout)
-        ended = not self._process.is_alive()
+        with self._sending:
+            self._sender.put(Shutdown())
+        self._relay.join(timeout)
+        ended = not self._relay.is_alive()
         if not ended:
             self._process.kill()
-            self._process.join()
-        self._relay.join(timeout)
+            self._relay.join()
         self._process.close()
         return ended
 
@@ -97,54 +125,86 @@ class ProcessSession:
         )
         return ours, process, theirs
 
-    def _put(self, message: Command | str) -> None:
-        with self._sending, contextlib.suppress(OSError):  # the relay notices a broken pipe
-            self._ours.send(message)
-
     def _receive(self) -> None:
-        while not self._relayed():
-            self._process.join()
-            how = _how(self._process.exitcode)
-            commands = self._restart.after_death(how)
-            if not commands or not self._started_again(commands):
-                self._mailbox.emit(self._restart.final_failure(how))
+        """The relay's thread: messages of the child, and what follows its death."""
+        try:
+            while not self._relayed():
+                unanswered = self._hang_up()
+                how = _how(self._process.exitcode)
+                commands = self._restart.after_death(how, unanswered)
+                if not commands or not self._started_again(commands, unanswered):
+                    self._mailbox.emit(self._restart.final_failure(how, unanswered))
+                    break
+        except Exception as error:  # the thread's last line of defence
+            self._mailbox.emit(self._restart.broken(error, traceback.format_exc()))
+        finally:
+            with contextlib.suppress(ValueError, AssertionError):  # it was never started
+                self._hang_up()
+            if not self._stopped:
                 self._mailbox.emit(Stopped())
-                break
-        self._ours.close()
 
     def _relayed(self) -> bool:
         """Relay everything from one process; whether it ended because it was asked to."""
-        stopped = False
+        self._stopped = False
         pid = self._process.pid or 0
         while True:
             try:
-                message: Event | Frame = self._ours.recv()
+                message: Event | Frame | int = self._ours.recv()
             except (EOFError, OSError):
-                return stopped
+                return self._stopped
+            self._watch.heard(ready=isinstance(message, EngineReady))
+            if isinstance(message, int):
+                self._sender.on_obeyed(message)
+                continue
             if isinstance(message, Frame):
                 self._restart.on_frame(message)
                 self._mailbox.publish(_read_only(message))
                 continue
             restarted = self._restart.on_event(message, pid)
-            stopped = stopped or isinstance(message, Stopped)
+            self._stopped = self._stopped or isinstance(message, Stopped)
             self._mailbox.emit(message)
             if restarted is not None:
                 self._mailbox.emit(restarted)
 
-    def _started_again(self, commands: tuple[Command, ...]) -> bool:
-        """Start another process in the place of a dead one; False where the session is closed."""
+    def _hang_up(self) -> tuple[Command, ...]:
+        """Close our end and wait for the end of the process; what it had not obeyed.
+
+        A child that finds the pipe closed saves its run; one that does not read is killed.
+        """
+        unanswered = self._sender.close()
+        if not self._sender.join(HANG_UP):
+            self._process.kill()  # or the pipe would be closed under who writes to it
+            self._sender.join()
+        self._ours.close()
+        self._process.join(LEAVE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        return unanswered
+
+    def _started_again(
+        self, commands: tuple[Command, ...], unanswered: tuple[Command, ...]
+    ) -> bool:
+        """Start another process in the place of a dead one; False where the session is closed.
+
+        What was asked since then follows the `commands`; what is `unanswered` does not.
+        """
         self._mailbox.emit(Working("The engine process died; starting it again"))
-        with self._sending:
+        self._mailbox.latest()  # of the dead one, and of no run that is shown
+        with self._starting:
             if self._closing:
                 return False
-            self._mailbox.latest()  # of the dead one, and of no run that is shown
-            self._ours.close()
             self._process.close()
             self._ours, self._process, self._theirs = self._prepared()
+            sender = CommandSender(self._ours, commands)
+            with self._sending:
+                for command in self._sender.close()[len(unanswered) :]:
+                    sender.put(command)
+                self._sender = sender
             self._process.start()
-            self._theirs.close()
-        for command in commands:
-            self._put(command)
+        self._theirs.close()
+        self._watch.begin()
+        self._sender.start()
         return True
 
 
@@ -164,39 +224,50 @@ def _read_only(frame: Frame) -> Frame:
 
 def serve_engine(pipe: Connection, data_root: str, runs_root: str) -> None:
     """In the child: a session, and a loop that carries its messages."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its parent ends it
+    for name in IGNORED:
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     session = ThreadSession(data_root, runs_root)
     session.start()
-    ready, may_send = False, True
-    waiting: Frame | None = None
     try:
-        while True:
-            if pipe.poll(POLL):
-                message: Command | str = pipe.recv()
-                if isinstance(message, str):
-                    may_send = True
-                elif isinstance(message, Shutdown) and not ready:
-                    pipe.send(Stopped())  # nothing was begun; torch need not be waited for
-                    _leave(pipe)
-                else:
-                    session.send(message)
-            events = session.drain()
-            for event in events:
-                pipe.send(event)
-                ready = ready or isinstance(event, EngineReady)
-                if poisons(event):
-                    pipe.close()
-                    os._exit(POISONED)  # CUDA would refuse everything from here on
-            waiting = session.latest() or waiting
-            if may_send and waiting is not None:
-                pipe.send(waiting)
-                may_send, waiting = False, None
-            if any(isinstance(event, Stopped) for event in events):
-                _leave(pipe)
-    except (EOFError, OSError):
+        _carry(pipe, session)
+    except (EOFError, OSError):  # the parent is gone
         session.close()
     finally:
         pipe.close()
+
+
+def _carry(pipe: Connection, session: ThreadSession) -> NoReturn:
+    """Carry messages until the session has stopped; raises `EOFError`, `OSError`."""
+    ready, may_send, told, beat = False, True, 0, time.monotonic()
+    waiting: Frame | None = None
+    while True:
+        if pipe.poll(POLL):
+            message: Command | str = pipe.recv()
+            if isinstance(message, str):
+                may_send = True
+            elif isinstance(message, Shutdown) and not ready:
+                pipe.send(Stopped())  # nothing was begun; torch need not be waited for
+                _leave(pipe)
+            else:
+                session.send(message)
+        obeyed = session.obeyed  # before their events are drained
+        events = session.drain()
+        for event in events:
+            pipe.send(event)
+            ready = ready or isinstance(event, EngineReady)
+            if poisons(event):
+                pipe.close()
+                os._exit(POISONED)  # CUDA would refuse everything from here on
+        if obeyed > told or time.monotonic() - beat > BEAT:
+            pipe.send(obeyed - told)
+            told, beat = obeyed, time.monotonic()
+        waiting = session.latest() or waiting
+        if may_send and waiting is not None:
+            pipe.send(waiting)
+            may_send, waiting = False, None
+        if any(isinstance(event, Stopped) for event in events):
+            _leave(pipe)
 
 
 def _leave(pipe: Connection) -> NoReturn:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dgn_engine.protocol import events
-from dgn_engine.protocol.commands import Command, ContinueRun, Watch
+from dgn_engine.protocol import engine_events, events
+from dgn_engine.protocol.commands import Command, ContinueRun, Shutdown, Watch
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.storage.lock import last_holder
@@ -41,11 +40,18 @@ def changes_undone(before: RunState, now: RunState) -> tuple[str, ...]:
     return tuple(undone)
 
 
+def in_words(commands: Sequence[Command]) -> tuple[str, ...]:
+    """What was asked, once each, but for what another process is asked anyway."""
+    asked = [one.in_words() for one in commands if not isinstance(one, Watch | Shutdown)]
+    return tuple(dict.fromkeys(asked))
+
+
 @dataclass(frozen=True)
 class _Death:
     how: str
     step: int
     state: RunState
+    unanswered: tuple[str, ...]
 
 
 class EngineRestart:
@@ -75,7 +81,7 @@ class EngineRestart:
         """Keep the step that the run has reached."""
         self._step = max(self._step, frame.step)
 
-    def on_event(self, event: events.Event, pid: int) -> events.EngineRestarted | None:
+    def on_event(self, event: events.Event, pid: int) -> engine_events.EngineRestarted | None:
         """Take in an event of process `pid`; returns one once the run goes on after a death."""
         self._state = self._state.after(event)
         match event:
@@ -94,34 +100,50 @@ class EngineRestart:
                 self._faulty = True
         return None
 
-    def after_death(self, how: str) -> tuple[Command, ...]:
-        """The commands for another process; none where it should not be started."""
+    def after_death(self, how: str, unanswered: Sequence[Command] = ()) -> tuple[Command, ...]:
+        """The commands for another process; none where it should not be started.
+
+        `unanswered`: what the dead one was asked and had not done. It is named and not asked
+        again: one of these commands may have been what it died of.
+        """
         now = self._clock()
         again, self._last = now - self._last < AT_MOST_EVERY, now
         if again or self._folder is None:
             return ()
-        self._died, self._continued = _Death(how, self._step, self._state), None
+        self._died, self._continued = (
+            _Death(how, self._step, self._state, in_words(unanswered)),
+            None,
+        )
         watch = () if self._watch is None else (self._watch,)
         trains = self._state.running and not self._faulty
         return (*watch, ContinueRun(str(self._folder), paused=not trains))
 
-    def _restarted(self) -> events.EngineRestarted | None:
+    def _restarted(self) -> engine_events.EngineRestarted | None:
         death, step = self._died, self._continued
         if death is None or step is None:
             return None
         self._died = None
-        return events.EngineRestarted(
-            death.how, death.step, step, changes_undone(death.state, self._state)
+        return engine_events.EngineRestarted(
+            death.how,
+            death.step,
+            step,
+            changes_undone(death.state, self._state),
+            death.unanswered,
         )
 
-    def final_failure(self, how: str) -> events.Failed:
+    def final_failure(self, how: str, unanswered: Sequence[Command] = ()) -> events.Failed:
         """The event for a process that is not restarted."""
-        kept = ""
-        if self._folder is not None:
-            kept = f" What it recorded is kept in {self._folder}."
-        return events.Failed(
-            f"The engine process died ({how}) at step {self._step:,}.{kept} {_WHAT}", ""
-        )
+        died = f"The engine process died ({how}) at step {self._step:,}."
+        return self._final(f"{died}{engine_events.not_done(in_words(unanswered))}", "")
+
+    def broken(self, error: Exception, traceback: str) -> events.Failed:
+        """The event for a fault of ours between the process and the window."""
+        what = f"{type(error).__name__}: {error}".rstrip(": .")
+        return self._final(f"The connection to the engine process broke ({what}).", traceback)
+
+    def _final(self, what: str, traceback: str) -> events.Failed:
+        kept = "" if self._folder is None else f" What it recorded is kept in {self._folder}."
+        return events.Failed(f"{what}{kept} {_WHAT}", traceback)
 
     @property
     def left(self) -> str:
@@ -131,10 +153,9 @@ class EngineRestart:
         """The newest folder whose lock this process holds or held to its end."""
         if self._root is None or not self._root.is_dir():
             return None
-        ours = (pid, platform.node())
         for folder in sorted(self._root.iterdir(), reverse=True):
             owner = last_holder(folder / folder_layout.LOCK)
-            if owner is not None and (owner.pid, owner.host) == ours:
+            if owner is not None and owner.is_process(pid):
                 return folder
         return None
 

@@ -28,6 +28,7 @@ class ThreadSession:
         self._mailbox = Mailbox()
         self._data_root = data_root
         self._runs_root = runs_root
+        self.obeyed = 0  # commands so far; their events were emitted before they were counted
         self._thread = threading.Thread(target=self._serve, name="dgn-engine", daemon=True)
 
     def start(self) -> None:
@@ -75,6 +76,7 @@ class ThreadSession:
             command = self._next_command(IDLE if wait is None else wait)
             while command is not None:
                 engine.obey(command)
+                self.obeyed += 1
                 if isinstance(command, Shutdown):
                     return
                 command = self._next_command(0.0)

@@ -28,6 +28,10 @@ class LockHolder:
     boot: str
     inode: int
 
+    def is_process(self, pid: int) -> bool:
+        """Whether it is this process of this machine, since that was started: numbers recur."""
+        return (self.pid, self.host, self.boot) == (pid, platform.node(), boot_id())
+
 
 class LockHeldError(UserError):
     """Another process writes. `elsewhere`: the process of another machine that wrote the lock; it
@@ -59,7 +63,7 @@ class Lock:
                     owner if elsewhere else None,
                 )
             _require_not_elsewhere(self._path, owner)
-            ours = LockHolder(os.getpid(), platform.node(), _boot(), os.fstat(handle).st_ino)
+            ours = LockHolder(os.getpid(), platform.node(), boot_id(), os.fstat(handle).st_ino)
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(to_plain(ours)).encode(), 0)
         except BaseException:
@@ -171,7 +175,7 @@ def _seize(handle: int, owner: LockHolder | None) -> bool:
 
 def _alive(owner: LockHolder) -> bool:
     """Whether the process lives, on this machine and since it was started: numbers are reused."""
-    if owner.host != platform.node() or owner.boot != _boot():
+    if owner.host != platform.node() or owner.boot != boot_id():
         return False
     try:
         os.kill(owner.pid, 0)
@@ -202,8 +206,8 @@ def _read_owner(handle: int) -> LockHolder | None:
     return owner
 
 
-def _boot() -> str:
-    """Differs after each start of the machine, where the system tells it."""
+def boot_id() -> str:
+    """A name that differs after each start of the machine, where the system tells it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:

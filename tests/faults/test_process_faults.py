@@ -16,6 +16,7 @@ import torch
 from dgn_engine.config import NetConfig, RunConfig, TrainingConfig
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineRestarted, EngineSilent
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -26,6 +27,7 @@ from tests.faults.faulty_engine import BREAKS_AT, serve_until_cuda_breaks
 from tests.faults.tables import Table
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+STANDS = 60.0  # seconds
 CONFIG = RunConfig(
     net=NetConfig(options=(("width", 16), ("depth", 4))),
     training=TrainingConfig(learning_rate=1e-3, epochs=0, pace=100.0),
@@ -120,7 +122,7 @@ def test_a_killed_engine_process_is_replaced_once_a_minute(
     heard.wait_for_step(90)
     kill()
     row.injected += 1
-    restarted = heard.wait_for(told.EngineRestarted)
+    restarted = heard.wait_for(EngineRestarted)
     assert restarted.how == "signal 9"
     assert restarted.undone == ("regime FR-II",) or restarted.step > 40
     assert 40 <= restarted.step <= restarted.died_at
@@ -148,7 +150,7 @@ def test_a_fault_of_cuda_costs_the_process_and_not_the_run(
     row = table.row("a fault of CUDA in the engine's process")
     begin(heard)
     row.injected += 1
-    restarted = heard.wait_for(told.EngineRestarted)
+    restarted = heard.wait_for(EngineRestarted)
     assert restarted.how == "a fault of CUDA"
     assert "device-side assert" in heard.wait_for(told.Failed).what
     row.lost = max(0, BREAKS_AT - restarted.step)
@@ -156,3 +158,43 @@ def test_a_fault_of_cuda_costs_the_process_and_not_the_run(
     assert_undisturbed(heard, tmp_path)
     row.survived += 1
     row.remark = "another process goes on from the checkpoint, bit for bit"
+
+
+@pytest.mark.parametrize("heard", [None], indirect=True, ids=["real"])
+def test_an_engine_that_stands_still_for_a_minute_goes_on_with_all_it_was_asked(
+    heard: Heard, tmp_path: Path, table: Table
+) -> None:
+    row = table.row("SIGSTOP of the engine's process for a minute, then SIGCONT")
+    begin(heard)
+    heard.wait_for_step(60)
+    (child,) = multiprocessing.active_children()
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    row.injected += 1
+    until = time.monotonic() + STANDS
+    longest = 0.0  # that giving a command took
+    for turn in range(500):  # more than a pipe holds
+        before = time.monotonic()
+        heard.session.send(do.SetLearningRate(1e-3 / (1 + turn)))
+        longest = max(longest, time.monotonic() - before)
+    heard.session.send(do.SwapRegime("DL"))
+    heard.wait_for(EngineSilent)
+    while time.monotonic() < until:
+        heard.all_of(told.Event)
+        time.sleep(0.05)
+    os.kill(child.pid, signal.SIGCONT)
+    answered = heard.wait_for(EngineAnswered)
+    assert STANDS - 5.0 < answered.seconds < STANDS + 30.0
+    swapped = heard.wait_for(told.RegimeSwapped, 2)
+    assert swapped.after == "DL"
+    assert heard.all_of(told.SettingChanged)[-1].learning_rate == pytest.approx(1e-3 / 500)
+    heard.wait_for_step(swapped.step + 20)
+    assert not heard.all_of(told.Failed)
+    assert heard.session.close(60.0)
+    (folder,) = tmp_path.iterdir()
+    assert [str(one) for one in verify(folder) if not one.harmless] == []
+    row.survived += 1
+    row.remark = (
+        f"told after {heard.all_of(EngineSilent)[0].seconds:.0f} s; 501 commands given meanwhile "
+        f"({longest * 1000:.0f} ms at most) are obeyed afterwards; no step is lost"
+    )

@@ -196,7 +196,7 @@ class StatusBar(QStatusBar):
             "speed": _speed(frame, standing if stands else 0.0) if going and frame else "",
             "viewer": f"viewer {100 * share:.0f} % of a core" if share is not None else "",
             "eta": f"ETA {duration(eta)}" if eta is not None else "",
-            "phase": now.working or _phase(now),
+            "phase": "not answering" if now.silent else now.working or _phase(now),
             "step": f"step {step:,}" if now.run else "",
             "epoch": f"epoch {frame.epoch:.1f}" if frame and not now.inspected else "",
         }

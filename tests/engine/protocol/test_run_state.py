@@ -10,6 +10,7 @@ import pytest
 from dgn_engine.config import GatingConfig, RunConfig
 from dgn_engine.protocol import events as told
 from dgn_engine.protocol.catalogue import Catalogue, RegimeEntry
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
 from dgn_engine.protocol.run_state import RunState
 
 REGIMES = (
@@ -47,6 +48,9 @@ def test_commands_are_obeyed_once_the_engine_is_ready() -> None:
     assert not RunState().ready
     assert after(READY).ready
     assert not after(READY, told.Stopped()).ready
+    assert after(READY, EngineSilent(12.0)).silent
+    assert not after(READY, EngineSilent(12.0), EngineAnswered(60.0)).silent
+    assert not after(READY, EngineSilent(12.0), told.Stopped()).silent
 
 
 def test_a_run_begins_with_the_settings_of_its_configuration() -> None:

@@ -11,10 +11,18 @@ import pytest
 
 from dgn_engine.config import DataConfig, RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.protocol import catalogue, commands, events, file_events, frames, results
+from dgn_engine.protocol import (
+    catalogue,
+    commands,
+    engine_events,
+    events,
+    file_events,
+    frames,
+    results,
+)
 from dgn_engine.protocol.commands import Command, UndoPolicy
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineRestarted, EngineSilent
 from dgn_engine.protocol.events import (
-    EngineRestarted,
     Failed,
     FileUseCheck,
     RegimeSwapped,
@@ -96,6 +104,18 @@ from dgn_engine.protocol.file_events import CheckProgress, FileScored, TrainedOn
             "The engine process died (exit 3) at step 2,001; it was started again and the run "
             "goes on from the checkpoint of step 1: 2,000 steps are taken again.",
         ),
+        (
+            EngineRestarted("x", 5, 5, ("β",), ("swap to FL", "pause", "reset", "undo", "redo")),
+            "The engine process died (x) at step 5; it was started again and the run goes on from "
+            "the checkpoint of step 5: no step is lost. To be changed again: β. Not done: swap to "
+            "FL, pause, reset and 2 more.",
+        ),
+        (
+            EngineSilent(12.4),
+            "The engine has not answered for 12 s: it was stopped, or the machine has no time for "
+            "it. What is asked now is done when it answers.",
+        ),
+        (EngineAnswered(61.7), "The engine answers again, after 62 s; nothing was lost."),
     ],
 )  # fmt: skip
 def test_an_event_in_a_sentence(event: Any, sentence: str) -> None:
@@ -222,7 +242,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     events.RecordingPaused: {"step": 0},
     events.RecordingResumed: {"lost": 0},
     events.RunContinued: {"remark": "", "folder": ""},
-    events.EngineRestarted: {"undone": ()},
+    engine_events.EngineRestarted: {"undone": (), "unanswered": ()},
     file_events.CheckProgress: {"fraction": None},
     file_events.FileScored: {"unknown": ""},
     frames.Reading: {
@@ -306,7 +326,9 @@ def test_a_field_that_is_left_out_means_this(kind: type[Any]) -> None:
         assert type(found[name]) is type(value), name
 
 
-@pytest.mark.parametrize("module", [commands, events, file_events, frames, catalogue, results])
+@pytest.mark.parametrize(
+    "module", [commands, events, engine_events, file_events, frames, catalogue, results]
+)
 def test_what_crosses_to_the_window_is_frozen(module: Any) -> None:
     kinds = [
         kind

@@ -18,9 +18,11 @@ import pytest
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.engine_events import EngineRestarted
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.session import process_session
-from dgn_engine.session.process_session import TAKEN, ProcessSession, serve_engine
+from dgn_engine.session.command_sender import MOST, TAKEN
+from dgn_engine.session.process_session import ProcessSession, serve_engine
 from dgn_engine.session.thread_session import ThreadSession
 
 READY = told.EngineReady(None, "2.13")  # type: ignore[arg-type]
@@ -48,13 +50,18 @@ class Child:
 
     def session(self, data_root: str, runs_root: str) -> Any:
         assert (data_root, runs_root) == ("data", "runs")
-        return SimpleNamespace(
-            start=self.start, send=self.commands.append, drain=self.drain, latest=self.latest,
-            close=self.close_session,
+        self.made = SimpleNamespace(
+            start=self.start, send=self.obey, drain=self.drain, latest=self.latest,
+            close=self.close_session, obeyed=0,
         )  # fmt: skip
+        return self.made
 
     def start(self) -> None:
         self.started = True
+
+    def obey(self, command: do.Command) -> None:
+        self.commands.append(command)
+        self.made.obeyed += 1
 
     def close_session(self) -> None:
         self.session_closed = True
@@ -83,6 +90,11 @@ class Child:
     def recv(self) -> Any:
         return self.told.pop(0)
 
+    @property
+    def answers(self) -> list[Any]:
+        """What was sent, but for how many commands were obeyed."""
+        return [one for one in self.sent if not isinstance(one, int)]
+
     def send(self, message: Any) -> None:
         self.sent.append(message)
 
@@ -95,7 +107,8 @@ class Child:
             serve_engine(pipe, "data", "runs")
         assert self.closed
         assert self.started
-        assert self.signals == [(signal.SIGINT, signal.SIG_IGN)]
+        ignored = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+        assert self.signals == [(one, signal.SIG_IGN) for one in ignored]
         assert all(0 < seconds <= 0.05 for seconds in self.polled)  # commands are obeyed at once
 
 
@@ -121,7 +134,8 @@ def test_events_are_sent_in_order_and_commands_handed_on(child: Child) -> None:
     child.told = [do.Pause(), do.Resume()]
     child.serve()
     assert child.commands == [do.Pause(), do.Resume()]
-    assert child.sent == [READY, told.Running(1), told.Paused(2), frame(2)]
+    first, second = (READY, told.Running(1)), (told.Paused(2), frame(2))
+    assert child.sent == [*first, 1, second[0], 1, second[1]]  # events, then what was obeyed
     assert child.session_closed  # its parent is gone, and the run is saved
 
 
@@ -138,9 +152,19 @@ def test_a_shutdown_of_a_ready_engine_waits_for_it(child: Child) -> None:
     child.told = [None, do.Shutdown()]
     child.serve()
     assert child.commands == [do.Shutdown()]
-    assert child.sent == [READY, told.Paused(3), told.Stopped(), frame(3)]
+    assert child.answers == [READY, told.Paused(3), told.Stopped(), frame(3)]
     assert child.code == 0
     assert not child.session_closed
+
+
+def test_a_process_that_has_nothing_to_say_says_every_second_that_it_lives(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([0.0, *(0.4 * turn for turn in range(1, 40))])
+    monkeypatch.setattr(process_session, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    child.told = [None] * 12
+    child.serve()
+    assert child.sent.count(0) == len(child.sent) >= 2
 
 
 def test_a_fault_of_cuda_is_told_and_ends_the_process(child: Child) -> None:
@@ -281,8 +305,8 @@ def test_a_process_that_does_not_end_is_killed_and_that_is_told(processes: Proce
     assert not session.close(0.01)
     assert process.killed
     assert process.closed
-    assert 0.01 in process.joined
     assert process.pipe.closed
+    assert session._sender.join(0)
     assert session.close(0.01)
 
 
@@ -329,11 +353,123 @@ def test_a_recorded_run_goes_on_in_another_process_and_old_frames_are_forgotten(
     second.pipe.send(told.RunContinued(390, "", "/runs/a"))
     second.pipe.send(told.SettingChanged(390, 1e-3, 8.0, "image", 0.0))
     *_, restarted = listen(session, 3)
-    assert isinstance(restarted, told.EngineRestarted)
+    assert isinstance(restarted, EngineRestarted)
     assert (restarted.how, restarted.died_at, restarted.step) == ("signal 9", 400, 390)
     second.die(1)  # within a minute: the last
     failed, stopped = listen(session, 2)
     assert isinstance(failed, told.Failed)
     assert "died (exit code 1) at step 390. What it recorded is kept in /runs/a." in failed.what
     assert isinstance(stopped, told.Stopped)
+    assert session.close(1.0)
+
+
+def test_a_command_that_the_engine_does_not_take_is_refused_and_nobody_waits(
+    processes: Processes,
+) -> None:
+    session = ProcessSession()
+    session.start()
+    process = processes.made[0]  # it reads nothing
+    big = do.OpenFile("x" * 10_000)
+    for _ in range(MOST + 3):
+        session.send(big)
+    refused = listen(session, 3)
+    words = "the engine does not keep up, and 1,000 commands wait for it."
+    assert refused == [told.Refused(big.in_words(), words)] * 3
+    for _ in range(2):
+        assert process.pipe.recv() == big
+    process.pipe.send(2)  # it has obeyed two
+    process.pipe.send(READY)
+    assert listen(session, 1) == [READY]
+    session.send(do.Pause())
+    assert session.drain() == []
+    assert not session.close(0.01)
+    assert process.killed
+
+
+def test_what_is_asked_while_a_process_is_replaced_is_asked_of_the_next(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = ProcessSession()
+    session.start()
+    first = processes.made[0]
+    first.pipe.send(told.RunContinued(380, "", "/runs/a"))
+    first.pipe.send(told.Running(380))
+    listen(session, 2)
+    session.send(do.SwapRegime("FL"))  # read, and not obeyed
+
+    def die_slowly(timeout: float | None = None) -> None:
+        if not asked:
+            asked.append(timeout)
+            session.send(do.Undo())
+
+    asked: list[float | None] = []
+    monkeypatch.setattr(first, "join", die_slowly)
+    assert first.pipe.recv() == do.SwapRegime("FL")
+    first.die(-9)
+    assert listen(session, 1) == [told.Working("The engine process died; starting it again")]
+    until = time.monotonic() + 60
+    while len(processes.made) < 2 or not hasattr(processes.made[1], "pipe"):
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    second = processes.made[1]
+    assert second.pipe.recv() == do.ContinueRun("/runs/a", paused=False)
+    assert second.pipe.recv() == do.Undo()
+    second.pipe.send(told.RunContinued(380, "", "/runs/a"))
+    second.pipe.send(told.SettingChanged(380, 1e-3, 8.0, "image", 0.0))
+    *_, restarted = listen(session, 3)
+    assert isinstance(restarted, EngineRestarted)
+    assert restarted.unanswered == ("swap to FL",)
+    second.pipe.send(1)  # ours, which nobody asked
+    second.pipe.send(told.Paused(1))
+    listen(session, 1)
+    second.die(3)
+    failed, stopped = listen(session, 2)
+    assert isinstance(failed, told.Failed)
+    assert "Not done: undo." in failed.what
+    assert stopped == told.Stopped()
+    assert session.close(1.0)
+
+
+class Crooked:
+    """Cannot be unpickled on the other side."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return int, ("crooked",)
+
+
+def test_a_fault_between_process_and_window_is_told_with_its_traceback(
+    processes: Processes,
+) -> None:
+    session = ProcessSession()
+    session.start()
+    process = processes.made[0]
+    process.pipe.send(told.RunContinued(380, "", "/runs/a"))
+    listen(session, 1)
+    process.pipe.send(Crooked())
+    failed, stopped = listen(session, 2)
+    assert isinstance(failed, told.Failed)
+    assert failed.what.startswith("The connection to the engine process broke (ValueError: inv")
+    assert "is kept in /runs/a. Run ▸ Start the engine again" in failed.what
+    assert "Traceback" in failed.traceback
+    assert "crooked" in failed.traceback
+    assert stopped == told.Stopped()
+    assert process.killed  # it did not end by itself
+    assert session.close(1.0)
+    session.send(do.Pause())  # nobody is there, and nobody waits
+    assert session.drain() == []
+
+
+def test_a_process_that_cannot_be_started_is_told(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: MadeUpProcess) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(MadeUpProcess, "start", start)
+    session = ProcessSession()
+    session.start()
+    failed, stopped = session.drain()
+    assert isinstance(failed, told.Failed)
+    assert "cannot be started: [Errno 11] Resource temporarily unavailable." in failed.what
+    assert stopped == told.Stopped()
     assert session.close(1.0)

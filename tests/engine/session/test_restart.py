@@ -11,10 +11,12 @@ import pytest
 
 from dgn_engine.protocol import commands as do
 from dgn_engine.protocol import events as told
+from dgn_engine.protocol.engine_events import EngineRestarted
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.protocol.run_state import RunState
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.restart import AT_MOST_EVERY, EngineRestart, changes_undone, poisons
+from dgn_engine.storage import lock
 from tests.engine.session.conftest import STARTED
 
 DIALS = told.SettingChanged(0, 1e-3, 8.0, "image", 0.0)
@@ -33,8 +35,8 @@ def folder(tmp_path: Path) -> Path:
     """Written by process 77 of this machine, beside one of somebody else."""
     for name, pid in (("20260101-a", 5), ("20260101-b", 77), ("20260101-c", 5)):
         (tmp_path / name).mkdir()
-        lock = {"pid": pid, "host": platform.node(), "boot": "", "inode": 0}
-        (tmp_path / name / "lock").write_text(json.dumps(lock))
+        left = {"pid": pid, "host": platform.node(), "boot": lock.boot_id(), "inode": 0}
+        (tmp_path / name / "lock").write_text(json.dumps(left))
     (tmp_path / "20260102-d").mkdir()
     return tmp_path / "20260101-b"
 
@@ -55,7 +57,7 @@ def test_the_run_that_the_dead_process_recorded_goes_on_with_what_was_watched(fo
     assert restart.on_event(told.RunContinued(380, "", str(folder)), 78) is None
     restarted = restart.on_event(replace(DIALS, learning_rate=0.1), 78)
     undone = ("regime DL", "learning rate 0.001")
-    assert restarted == told.EngineRestarted("signal 9", 412, 380, undone)
+    assert restarted == EngineRestarted("signal 9", 412, 380, undone)
     assert restarted.sentence == (
         "The engine process died (signal 9) at step 412; it was started again and the run goes on "
         "from the checkpoint of step 380: 32 steps are taken again. "
@@ -166,3 +168,30 @@ def test_a_run_that_goes_on_after_a_fault_trains_again_after_a_death(folder: Pat
     poisoned.on_event(told.Failed("x: CUDA error: y", ""), 77)
     # CUDA ended it, not the run; and nothing was watched
     assert poisoned.after_death("x") == (do.ContinueRun(str(folder), paused=False),)
+
+
+def test_a_lock_from_before_the_machine_was_started_again_is_not_this_process(
+    folder: Path,
+) -> None:
+    file = folder / "lock"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "boot": "another"}))
+    restart = EngineRestart(str(folder.parent), Clock())
+    training(restart)
+    assert restart.left == ""
+    assert restart.after_death("signal 9") == ()
+
+
+def test_what_the_dead_process_had_not_done_is_named_and_not_asked_again(folder: Path) -> None:
+    restart = EngineRestart(str(folder.parent), Clock())
+    training(restart)
+    asked = [do.SwapRegime("FL"), WATCH, do.Pause(), do.Pause(), do.Shutdown()]
+    assert restart.after_death("signal 9", asked) == (
+        WATCH, do.ContinueRun(str(folder), paused=False),
+    )  # fmt: skip
+    restart.on_event(told.RunContinued(380, "", str(folder)), 78)
+    restarted = restart.on_event(DIALS, 78)
+    assert restarted is not None
+    assert restarted.unanswered == ("swap to FL", "pause")
+    assert restarted.sentence.endswith(" Not done: swap to FL, pause.")
+    said = restart.final_failure("signal 9", [do.Undo()]).what
+    assert said.startswith("The engine process died (signal 9) at step 380. Not done: undo. What")

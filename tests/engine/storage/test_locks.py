@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 def left(path: Path, **given: Any) -> LockHolder:
     """A lock that somebody wrote and did not release."""
     path.touch()
-    fields = {"pid": 2**22 + 5, "host": HERE, "boot": lock._boot(), "inode": path.stat().st_ino}
+    fields = {"pid": 2**22 + 5, "host": HERE, "boot": lock.boot_id(), "inode": path.stat().st_ino}
     owner = LockHolder(**{**fields, **given})
     path.write_text(json.dumps(vars(owner)))
     return owner
@@ -46,7 +46,7 @@ def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lock_names_its_holder_until_it_is_released(path: Path) -> None:
     held = Lock(path)
     held.take()
-    owner = LockHolder(os.getpid(), HERE, lock._boot(), path.stat().st_ino)
+    owner = LockHolder(os.getpid(), HERE, lock.boot_id(), path.stat().st_ino)
     assert holder(path) == last_holder(path) == owner
     held.retake()  # the same file
     with pytest.raises(LockHeldError) as refused:

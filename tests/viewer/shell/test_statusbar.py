@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from pytestqt.qtbot import QtBot
 
+from dgn_engine.protocol.engine_events import EngineAnswered, EngineSilent
 from dgn_engine.protocol.events import (
     Diverged,
     EngineReady,
@@ -93,6 +94,8 @@ STANDING = {name: text for name, text in RUNNING.items() if name not in ("speed"
         ((), {"phase": "loading torch"}),
         ((READY,), IDLE),
         ((READY, Working("Reading mnist", 0.4)), {"phase": "Reading mnist, 40 %"}),
+        ((READY, Working("Reading mnist"), EngineSilent(12.0)), {"phase": "not answering"}),
+        ((READY, EngineSilent(12.0), EngineAnswered(60.0)), {"phase": "ready"}),
         (
             (READY, BEGUN),
             {"device": "cpu", "regime": "DL", "phase": "running", "step": "step 0"},

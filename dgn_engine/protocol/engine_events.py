@@ -1,0 +1,63 @@
+"""Events of an engine in a process of its own: it does not answer, answers again, was replaced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dgn_engine.protocol.events import Event
+
+
+@dataclass(frozen=True)
+class EngineSilent(Event):
+    """Nothing was heard of the engine's process for this long; it is not dead."""
+
+    seconds: float
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"The engine has not answered for {self.seconds:.0f} s: it was stopped, or the machine "
+            "has no time for it. What is asked now is done when it answers."
+        )
+
+
+@dataclass(frozen=True)
+class EngineAnswered(Event):
+    """The engine's process is heard of again, after this long."""
+
+    seconds: float
+
+    @property
+    def sentence(self) -> str:
+        return f"The engine answers again, after {self.seconds:.0f} s; nothing was lost."
+
+
+@dataclass(frozen=True)
+class EngineRestarted(Event):
+    """The engine's process died, and another goes on with the recorded run from `step`."""
+
+    how: str  # 'signal 9'
+    died_at: int  # the last step that was heard of
+    step: int
+    undone: tuple[str, ...] = ()  # what was changed after that: 'regime FL'
+    unanswered: tuple[str, ...] = ()  # what it was asked and had not done: 'swap to FL'
+
+    @property
+    def sentence(self) -> str:
+        lost = max(0, self.died_at - self.step)
+        where = f"from the checkpoint of step {self.step:,}" if self.step else "from its seed"
+        steps = "1 step is" if lost == 1 else f"{lost:,} steps are"
+        again = f"{steps} taken again" if lost else "no step is lost"
+        change = f" To be changed again: {', '.join(self.undone)}." if self.undone else ""
+        return (
+            f"The engine process died ({self.how}) at step {self.died_at:,}; it was started "
+            f"again and the run goes on {where}: {again}.{change}{not_done(self.unanswered)}"
+        )
+
+
+def not_done(commands: tuple[str, ...], shown: int = 3) -> str:
+    """' Not done: swap to FL, pause.', for the end of a sentence; '' where there is nothing."""
+    if not commands:
+        return ""
+    more = f" and {len(commands) - shown:,} more" if len(commands) > shown else ""
+    return f" Not done: {', '.join(commands[:shown])}{more}."
