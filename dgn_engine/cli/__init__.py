@@ -20,6 +20,11 @@ OFFERED = "dgn.commands"  # the entry points by which other packages add command
 DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
 
 
+def ended_by_signal(code: int) -> bool:
+    """Whether this is the exit code 128 + n of a command that a signal stopped: it can go on."""
+    return 128 < code <= 128 + 64
+
+
 @dataclass(frozen=True)
 class Subcommand:
     """A command. `run` returns the exit code and imports torch itself: `dgn --help` is quick."""

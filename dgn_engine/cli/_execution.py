@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from dgn_engine.cli import FAILED, INTERRUPTED
+from dgn_engine.cli import FAILED
+from dgn_engine.cli._stop_signals import StopSignals
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import Document
     from dgn_engine.experiments.report.write_report import ReproductionTask
     from dgn_engine.sweep.scheduler import Executor
     from dgn_engine.sweep.unit import Unit
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_executor_options(
@@ -52,10 +50,11 @@ def add_reproduction_options(parser: argparse.ArgumentParser) -> None:
 def carry_out(
     arguments: argparse.Namespace,
     task: ReproductionTask,
+    stop: StopSignals,
     show: Callable[[Document, Path, TextIO], None] | None = None,
 ) -> Document:
     """Carry an experiment out with progress, and print its report, or `show` it otherwise."""
-    from dgn_engine.cli._progress_bar import Interrupt, UnitProgressBar
+    from dgn_engine.cli._progress_bar import UnitProgressBar
     from dgn_engine.experiments.report.cost import cost_in_words
     from dgn_engine.experiments.report.reproduce import plan_of, report_again, reproduce
     from dgn_engine.experiments.report.terminal import print_document
@@ -71,11 +70,8 @@ def carry_out(
             for sentence in notices(task):
                 print(f"{task.name}: {sentence}", file=sys.stderr)
             print(cost_in_words(task), file=sys.stderr)
-        with (
-            Interrupt(*STOP_SIGNALS) as interrupt,
-            UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar,
-        ):
-            document = reproduce(task, executor, bar.show, interrupt.requested)
+        with stop, UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar:
+            document = reproduce(task, executor, bar.show, stop.requested)
     (show or print_document)(document, task.folder, sys.stdout)
     if document.state == "interrupted":
         print(
@@ -86,6 +82,6 @@ def carry_out(
     return document
 
 
-def exit_code(document: Document) -> int:
-    """0 when done, 3 when a run failed for good, 130 when it was interrupted."""
-    return {"done": 0, "failed": FAILED}.get(document.state, INTERRUPTED)
+def exit_code(document: Document, stop: StopSignals) -> int:
+    """0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it."""
+    return {"done": 0, "failed": FAILED}.get(document.state, stop.exit_code)

@@ -1,11 +1,9 @@
-"""Progress bars on a terminal, and Ctrl-C as a request to stop that long work can ask for."""
+"""Progress bars on a terminal."""
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from rich.console import Console
@@ -25,30 +23,6 @@ if TYPE_CHECKING:
     from dgn_engine.sweep.schedule import UnitProgress
 
 REFRESH = 0.2  # seconds
-
-
-class Interrupt:
-    """The first of these signals is remembered, a second one ends the program."""
-
-    def __init__(self, *signals: signal.Signals) -> None:
-        self._signals = signals
-        self._requested = False
-
-    def requested(self) -> bool:
-        return self._requested
-
-    def __enter__(self) -> Interrupt:
-        self._before = {one: signal.signal(one, self._on_signal) for one in self._signals}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for one, before in self._before.items():
-            signal.signal(one, before)
-
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self._requested:
-            raise KeyboardInterrupt
-        self._requested = True
 
 
 class _ProgressBar:

@@ -20,6 +20,7 @@ from dgn_engine.cli._options import (
     typed_places,
 )
 from dgn_engine.cli._reader_options import IF_NOT, add_expected, check_expected
+from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.config import TrainingConfig
 from dgn_engine.errors import UserError
 
@@ -59,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 130 when interrupted; it can go on."""
+    """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
+    can go on.
+    """
     for name in _FIXED:
         if getattr(arguments, name) is not None:
             raise UserError(f"Leave out --{name.replace('_', '-')}: it follows from the measure.")
@@ -96,9 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
         _check_accuracy(file.name, found, examples, arguments.expect_accuracy)
         for sentence in _ignored(arguments, config, examples):
             print(f"dgn gate-information: {sentence}", file=sys.stderr)
-    document = carry_out(arguments, task, _print_json if arguments.json else None)
+    stop = StopSignals()
+    document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
     _write_arrays(document, folder)
-    return exit_code(document)
+    return exit_code(document, stop)
 
 
 def _check_accuracy(

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from dgn_engine.cli import FAILED, INTERRUPTED, Subcommand
+from dgn_engine.cli import FAILED, Subcommand
 from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_code
+from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
 
@@ -52,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 130 when interrupted; it can go on."""
+    """Exit 0 when done, 3 when a run failed for good, 128 + n when the signal n interrupted it; it
+    can go on.
+    """
     if arguments.list:
         return _print_list()
     if not arguments.name:
@@ -67,7 +70,9 @@ def run(arguments: argparse.Namespace) -> int:
         return print_rows(task_of(arguments, arguments.name, arguments.out), arguments.json)
     if arguments.name == ALL:
         return _reproduce_all(arguments)
-    return exit_code(carry_out(arguments, task_of(arguments, arguments.name, arguments.out)))
+    stop = StopSignals()
+    task = task_of(arguments, arguments.name, arguments.out)
+    return exit_code(carry_out(arguments, task, stop), stop)
 
 
 def task_of(
@@ -199,24 +204,25 @@ def _reproduce_all(arguments: argparse.Namespace) -> int:
     from dgn_engine.experiments import all_experiments
 
     ends: list[_End] = []
+    stop = StopSignals()
     for name, experiment in all_experiments().items():
         if arguments.protocol and arguments.protocol not in experiment.protocols:
             continue
-        ends.append(_reproduce_one(arguments, name))
+        ends.append(_reproduce_one(arguments, name, stop))
         if ends[-1].state == "interrupted":
             break
     _print_ends(ends)
     states = {end.state for end in ends}
-    return INTERRUPTED if "interrupted" in states else FAILED if states - {"done"} else 0
+    return stop.exit_code if "interrupted" in states else FAILED if states - {"done"} else 0
 
 
-def _reproduce_one(arguments: argparse.Namespace, name: str) -> _End:
+def _reproduce_one(arguments: argparse.Namespace, name: str, stop: StopSignals) -> _End:
     from dgn_engine.experiments.report.formatting import verdicts
 
     began = time.monotonic()
     try:
         out = arguments.out / name if arguments.out else None
-        document = carry_out(arguments, task_of(arguments, name, out, among_others=True))
+        document = carry_out(arguments, task_of(arguments, name, out, among_others=True), stop)
     except UserError as refusal:
         print(f"dgn reproduce: {name}: {refusal}", file=sys.stderr)
         return _End(name, "refused", time.monotonic() - began)

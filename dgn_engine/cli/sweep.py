@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli import FAILED, INTERRUPTED, Subcommand
-from dgn_engine.cli._execution import STOP_SIGNALS, add_executor_options
+from dgn_engine.cli import FAILED, Subcommand
+from dgn_engine.cli._execution import add_executor_options
+from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import results_root
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit 0 when done, 3 when a run failed for good, 130 after Ctrl-C: the same command goes on
-    with what is left.
+    """Exit 0 when done, 3 when a run failed for good, 128 + n after the signal n: the same command
+    goes on with what is left.
     """
     from dgn_engine.sweep.sweep_file import read_sweep
 
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
-    from dgn_engine.cli._progress_bar import Interrupt, UnitProgressBar
+    from dgn_engine.cli._progress_bar import UnitProgressBar
     from dgn_engine.experiments.report.reproduction_progress import ProgressTally
     from dgn_engine.sweep.checks import check_folder, check_start, ignored_in
     from dgn_engine.sweep.schedule import OVER, UnitProgress
@@ -60,16 +61,14 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
         print(f"dgn sweep: {sentence}", file=sys.stderr)
     tally = ProgressTally("sweep", units)
-    with (
-        Interrupt(*STOP_SIGNALS) as interrupt,
-        UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar,
-    ):
+    stop = StopSignals()
+    with stop, UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar:
 
         def update(progress: UnitProgress) -> None:
             tally.add(progress)
             bar.show(tally.progress(), progress)
 
-        states = executor.run(units, root, update, interrupt.requested)
+        states = executor.run(units, root, update, stop.requested)
     rows = rows_of(sweep, states, tally.last, root)
     over = all(state in OVER for state in states.values())
     _write_report(arguments, sweep, rows, "done" if over else "interrupted", root)
@@ -79,7 +78,7 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
         print(f"Results in {root}.", file=sys.stderr)
     if not over:
         print("dgn sweep: interrupted; the same command goes on with it.", file=sys.stderr)
-        return INTERRUPTED
+        return stop.exit_code
     return FAILED if failed else 0
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dgn_engine.cli import FAILED, INTERRUPTED, UNSAVED, Subcommand
+from dgn_engine.cli import FAILED, UNSAVED, Subcommand
 from dgn_engine.cli._options import (
     PLACES,
     SHORT,
@@ -75,7 +74,7 @@ def _probes(text: str) -> list[str]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train; exit 0 when done, 3 when the loss diverged, 4 when the result could not be written,
-    130 after Ctrl-C (saved all the same).
+    128 + n after the signal n (Ctrl-C, SIGTERM, SIGHUP, SIGUSR1), saved all the same.
     """
     every = arguments.checkpoint_every
     if not (math.isfinite(every) and every >= 0):
@@ -169,10 +168,11 @@ def _train(
     folder: RunFolder | None,
     work: Callable[[HeadlessRun], Outcome],
 ) -> int:
-    from dgn_engine.cli._progress_bar import Interrupt, TrainProgressBar
+    from dgn_engine.cli._progress_bar import TrainProgressBar
+    from dgn_engine.cli._stop_signals import StopSignals
     from dgn_engine.training.headless_run import HeadlessRun
 
-    stop = Interrupt(signal.SIGINT)
+    stop = StopSignals()
     probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
     def warn(sentence: str) -> None:
@@ -193,7 +193,7 @@ def _train(
     if stop.requested():
         saved = f"; saved in {folder.path}" if folder else ""
         print(f"dgn train: interrupted at step {outcome.step:,}{saved}.", file=sys.stderr)
-        return INTERRUPTED
+        return stop.exit_code
     return 0
 
 

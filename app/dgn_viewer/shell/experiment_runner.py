@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, QUrl, Signal
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMainWindow
 
+from dgn_engine.cli import ended_by_signal
 from dgn_engine.errors import UserError
 from dgn_engine.experiments.report import document
 from dgn_engine.experiments.report.result_layout import REPORT, measurement_folder
@@ -29,7 +30,6 @@ from dgn_viewer.settings import Settings
 from dgn_viewer.shell.file_dialogs import CHECKPOINTS, ask_file, ask_folder
 
 BUSY = "An experiment is running; stop it, or wait for its end."
-_INTERRUPTED = 130
 
 
 class ExperimentRunner(QObject):
@@ -180,7 +180,8 @@ class ExperimentRunner(QObject):
             self._start(self._command, self._folder, self._title, self._panel.paper.text())
 
     def _on_ended(self, code: int, said: str) -> None:
-        trouble = "" if code in (0, _INTERRUPTED) else said or f"It ended with exit code {code}."
+        fault = bool(code) and not ended_by_signal(code)
+        trouble = (said or f"It ended with exit code {code}.") if fault else ""
         trouble = trouble.strip().splitlines()[-1] if trouble else ""
         try:
             result = document.read(self._folder)

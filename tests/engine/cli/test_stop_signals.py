@@ -1,0 +1,200 @@
+"""SIGINT, SIGTERM, SIGHUP and SIGUSR1: what runs is saved, the exit code is 128 + n."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from dgn_engine.cli import _stop_signals, ended_by_signal, main
+from dgn_engine.cli._stop_signals import StopSignals
+from dgn_engine.storage.runs.manifest import verify
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.training.trainer import Trainer
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+SMALL = ["--width", "8", "--depth", "3", "--epochs", "2", "--train-limit", "200", "--quiet"]
+
+
+def signal_at(step: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent by the training itself, which waits until it has arrived."""
+    take = Trainer.step
+
+    def taken(trainer: Trainer) -> None:
+        take(trainer)
+        if trainer.step_count == step:
+            os.kill(os.getpid(), number)
+            time.sleep(0.05)
+
+    monkeypatch.setattr(Trainer, "step", taken)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody stopped."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    assert main(["train", *SMALL, "--out", str(path)]) == 0
+    return path
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_a_run_that_a_signal_stopped_goes_on_bit_for_bit(
+    number: signal.Signals,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopped = tmp_path / "stopped"
+    before = [signal.getsignal(one) for one in SIGNALS]
+    with monkeypatch.context() as patch:
+        signal_at(5, number, patch)
+        assert main(["train", *SMALL, "--out", str(stopped)]) == 128 + number
+    assert [signal.getsignal(one) for one in SIGNALS] == before
+    assert "saved in" in capsys.readouterr().err
+    step = RunReader(stopped).checkpoints[-1].step
+    assert 5 <= step < RunReader(whole).checkpoints[-1].step
+    assert [str(one) for one in verify(stopped)] == []
+    assert main(["train", "--resume", str(stopped), "--quiet"]) == 0
+    ends = [load_file(path / "weights.safetensors") for path in (whole, stopped)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0] | ends[1])
+    assert RunReader(whole).measured == RunReader(stopped).measured
+
+
+SWEEP = """
+[base]
+device = "cpu"
+[base.data]
+train_limit = 200
+[base.net.options]
+width = 8
+depth = 3
+[base.training]
+epochs = 2
+[grid]
+seed = [0, 1]
+"""
+
+
+def test_a_stopped_sweep_keeps_what_is_done_and_saves_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    command = ["sweep", str(tmp_path / "sweep.toml"), "--executor", "serial", "--quiet"]
+    seen: list[Trainer] = []
+    take = Trainer.step
+
+    def taken(trainer: Trainer) -> None:
+        take(trainer)
+        if trainer not in seen:
+            seen.append(trainer)
+        if len(seen) == 2 and trainer.step_count == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.05)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", taken)
+        assert main([*command, "--out", str(tmp_path / "out")]) == 128 + signal.SIGTERM
+    assert "the same command goes on" in capsys.readouterr().err
+    done, begun = (RunReader(tmp_path / "out" / "units" / f"seed={n}") for n in (0, 1))
+    assert done.checkpoints[-1].finished
+    assert 3 <= begun.checkpoints[-1].step < done.checkpoints[-1].step
+    assert main([*command, "--out", str(tmp_path / "out")]) == 0
+
+
+# A command that waits for ever, and what is sent to it.
+WAITS = """
+import os, signal, sys, time
+from dgn_engine.cli import _stop_signals
+_stop_signals.SAME = float(sys.argv[1])
+with _stop_signals.StopSignals() as stop:
+    print("ready", flush=True)
+    while not stop.requested():
+        time.sleep(0.01)
+    print("asked", flush=True)
+    if len(sys.argv) > 2:
+        time.sleep(float(sys.argv[2]))
+        sys.exit(stop.exit_code)
+    while True:
+        sum(range(10**6))  # no time for signals in between
+"""
+
+
+def waiting(*arguments: str, ignored: int | None = None) -> subprocess.Popen[str]:
+    def ignore() -> None:
+        if ignored is not None:
+            signal.signal(ignored, signal.SIG_IGN)
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=ignore,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    with waiting("0") as process:
+        assert process.stdout is not None
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(60) == 128 + signal.SIGHUP
+
+
+def test_ctrl_c_is_a_second_signal_however_soon_it_comes() -> None:
+    with waiting("3600") as process:
+        assert process.stdout is not None
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == "asked\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 128 + signal.SIGINT
+
+
+def test_a_storm_of_signals_within_a_moment_is_one_request() -> None:
+    """A terminal that is closed sends SIGHUP twice; some supervisors send SIGTERM and SIGHUP."""
+    with waiting("3600", "0.3") as process:
+        for _ in range(50):
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in (128 + signal.SIGHUP, 128 + signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stdout.read() == "asked\n"
+
+
+def test_what_is_ignored_stays_ignored_as_nohup_wants_it() -> None:
+    with waiting("0", "0", ignored=signal.SIGHUP) as process:
+        for _ in range(3):
+            process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(60) == 128 + signal.SIGUSR1
+
+
+def test_without_a_signal_nothing_is_left_behind() -> None:
+    before, woken = signal.getsignal(signal.SIGTERM), signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(woken)
+    with StopSignals() as stop:
+        assert not stop.requested()
+        assert stop.exit_code == 130
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.set_wakeup_fd(woken) == woken
+    assert not stop._thread.is_alive()
+    assert stop._ours.fileno() == stop._theirs.fileno() == -1
+
+
+def test_exit_codes_of_signals_are_told_from_others() -> None:
+    assert [code for code in (0, 1, 3, 127, 128, 130, 143, 255) if ended_by_signal(code)] == [
+        130, 143,
+    ]  # fmt: skip
+    assert set(_stop_signals.STOPPING) == {one.name for one in SIGNALS}
