@@ -6,11 +6,21 @@ import difflib
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from dgn_engine.text.printable import printable
+
+MOST = 4000  # letters of a sentence
 ALIKE = 0.6  # difflib's ratio from which a name is near enough to be offered
 
 
 class UserError(Exception):
-    """What was refused, where, and what to do; shown as a notice or on stderr with exit code 2."""
+    """What was refused, where, and what to do; shown as a notice or on stderr with exit code 2.
+
+    The sentence is made printable, whatever names and values from files it quotes; one of more
+    than `MOST` letters is cut in its middle.
+    """
+
+    def __init__(self, sentence: object = "", *more: object) -> None:
+        super().__init__(_cut(printable(str(sentence))), *more)
 
 
 class ArgumentError(UserError, ValueError):
@@ -31,6 +41,12 @@ def did_you_mean(
         by_letters.setdefault(_letters(typed), offer)
     near = difflib.get_close_matches(_letters(name), by_letters, n=1, cutoff=ALIKE)
     return f" Did you mean '{by_letters[near[0]]}'?" if near else ""
+
+
+def _cut(sentence: str) -> str:
+    if len(sentence) <= MOST:
+        return sentence
+    return f"{sentence[: MOST - 1000]}…{sentence[-999:]}"
 
 
 def _letters(name: str) -> str:

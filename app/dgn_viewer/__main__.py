@@ -15,6 +15,7 @@ from pathlib import Path
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_engine.text.printable import complain
 from dgn_viewer import system_libraries
 from dgn_viewer.interruption import held_back
 
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _check(given)
         return _open(given)
     except UserError as refusal:
-        print(f"dgn-viewer: {refusal}", file=sys.stderr)
+        complain(f"dgn-viewer: {refusal}")
         return REFUSED
     except KeyboardInterrupt:  # before the window was there to be closed by it
         return INTERRUPTED

@@ -19,6 +19,7 @@ from dgn_engine.protocol.commands import ContinueLast, ContinueRun, StartRun
 from dgn_engine.protocol.events import Event, Failed
 from dgn_engine.session.process_session import ProcessSession
 from dgn_engine.session.thread_session import ThreadSession
+from dgn_engine.text.printable import complain, say_lines
 from dgn_viewer.faults import Faults
 from dgn_viewer.interruption import held_back, interrupted_by
 from dgn_viewer.notices import Notice
@@ -179,7 +180,7 @@ def build(options: Options) -> Viewer:
 
 def leave(code: int) -> NoReturn:
     """End the process now: a daemon thread inside torch must not meet a dying interpreter."""
-    print("dgn-viewer: the engine did not end in time and was left.", file=sys.stderr)
+    complain("dgn-viewer: the engine did not end in time and was left.")
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -187,4 +188,5 @@ def leave(code: int) -> NoReturn:
 
 def _print_failure(event: Event) -> None:
     if isinstance(event, Failed):
-        print(f"{event.what}\n{event.traceback}", file=sys.stderr)
+        complain(event.what)
+        say_lines(event.traceback, stream=sys.stderr)

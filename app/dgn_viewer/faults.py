@@ -9,6 +9,8 @@ from types import TracebackType
 
 from PySide6.QtCore import QMessageLogContext, QObject, QtMsgType, Signal, qInstallMessageHandler
 
+from dgn_engine.text.printable import complain
+
 _CHATTER = ("This plugin does not support propagateSizeHints()",)  # every window, offscreen
 
 
@@ -71,7 +73,7 @@ class Faults(QObject):
         if callable(self._message_handler):
             self._message_handler(kind, context, message)
         else:
-            print(f"Qt: {message}", file=sys.stderr)
+            complain(f"Qt: {message}")
         if kind in (QtMsgType.QtCriticalMsg, QtMsgType.QtFatalMsg):
             self.caught.emit(f"Qt: {message}", f"{context.file}:{context.line}\n{message}\n")
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dgn_engine.cli import Subcommand
 from dgn_engine.errors import UserError, did_you_mean
+from dgn_engine.text.printable import say
 
 if TYPE_CHECKING:
     from dgn_engine.storage.session_file.loaded_run import LoadedRun
@@ -70,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         style = _with_legend(style, panels, arguments.legend)
         path = _path(arguments, panels)
         for file in save_panels(panels, path, style):
-            print(file)
+            say(str(file))
     return 0
 
 

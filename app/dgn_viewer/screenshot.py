@@ -18,6 +18,7 @@ from PySide6.QtCore import QEventLoop
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.commands import Advance
 from dgn_engine.protocol.events import Diverged, Event, Failed, Finished, Paused, Refused, Stopped
+from dgn_engine.text.printable import complain, say, say_lines
 from dgn_viewer.application import Options, Viewer, build, leave
 from dgn_viewer.docks.panel_dock import PanelDock
 from dgn_viewer.interruption import interrupted_by
@@ -85,11 +86,11 @@ class Screenshot:
             self._viewer.pump.send(Advance(self._shot.steps))
             self._wait_until(lambda: self._arrived and self._complete())
         if self._interrupted:
-            print("dgn-viewer: interrupted; nothing was written.", file=sys.stderr)
+            complain("dgn-viewer: interrupted; nothing was written.")
             return INTERRUPTED
         self._save()
         picture, facts = self._shot.picture, self._shot.facts
-        print(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
+        say(f"{picture}: step {self._viewer.window.history.step:,}, facts in {facts.name}")
         return 0
 
     def _wait_until(self, done: Callable[[], bool]) -> None:
@@ -115,7 +116,7 @@ class Screenshot:
             case Refused(what=what, reason=reason):
                 self._trouble = f"Cannot {what}: {reason}"
             case Failed(what=what, traceback=traceback):
-                print(traceback, file=sys.stderr)
+                say_lines(traceback, stream=sys.stderr)
                 self._trouble = what
             case Stopped():
                 self._trouble = "The engine stopped before the picture was taken."

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from dgn_engine import __version__
 from dgn_engine.errors import UserError, did_you_mean
 from dgn_engine.plugins import discover
+from dgn_engine.text.printable import complain, printable
 
 OFFERED = "dgn.commands"  # the entry points by which other packages add commands
 DAMAGED, REFUSED, FAILED, UNSAVED, INTERRUPTED = 1, 2, 3, 4, 130  # exit codes
@@ -40,10 +41,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return commands[arguments.command].run(arguments)
     except UserError as refusal:
-        print(f"dgn {arguments.command}: {refusal}", file=sys.stderr)
+        complain(f"dgn {arguments.command}: {refusal}")
         return REFUSED
     except KeyboardInterrupt:
-        print(f"dgn {arguments.command}: interrupted.", file=sys.stderr)
+        complain(f"dgn {arguments.command}: interrupted.")
         return INTERRUPTED
     except BrokenPipeError:  # of `dgn … | head`
         sys.stderr.close()
@@ -100,7 +101,7 @@ class _Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(REFUSED, f"{self.prog}: {message}\n")
+        self.exit(REFUSED, f"{self.prog}: {printable(message)}\n")
 
 
 def _parser() -> tuple[_Parser, dict[str, Subcommand]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from dgn_engine.cli import FAILED
 from dgn_engine.cli._stop_signals import StopSignals
+from dgn_engine.text.printable import complain
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import Document
@@ -68,16 +69,15 @@ def carry_out(
         executor = checked_executor(arguments, plan_of(task).units, task.folder)
         if not arguments.quiet:
             for sentence in notices(task):
-                print(f"{task.name}: {sentence}", file=sys.stderr)
-            print(cost_in_words(task), file=sys.stderr)
+                complain(f"{task.name}: {sentence}")
+            complain(cost_in_words(task))
         with stop, UnitProgressBar(task.name, sys.stderr, arguments.quiet) as bar:
             document = reproduce(task, executor, bar.show, stop.requested)
     (show or print_document)(document, task.folder, sys.stdout)
     if document.state == "interrupted":
-        print(
+        complain(
             f"dgn {arguments.command}: interrupted; the same command goes on with it in "
-            f"{task.folder}.",
-            file=sys.stderr,
+            f"{task.folder}."
         )
     return document
 

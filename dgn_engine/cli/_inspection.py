@@ -17,6 +17,7 @@ from dgn_engine.cli._reader_options import (
     normalised_when_trained,
 )
 from dgn_engine.errors import UserError
+from dgn_engine.text.printable import console
 
 if TYPE_CHECKING:
     from dgn_engine.config import DataConfig
@@ -264,24 +265,24 @@ def print_inspection(inspection: dict[str, Any]) -> None:
     import sys
 
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     data, network, kernels = inspection["data"], inspection["network"], inspection["kernels"]
     sides = "×".join(str(side) for side in data["input_shape"])
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    out = console(sys.stdout, soft_wrap=True)
     title, regime = network["understood_as"], network["regime"]
     named = title.endswith(f"regime {regime}")  # files of this program name it
     assuming = f", assuming {network['assuming']}" if network["assuming"] else ""
-    console.print(
+    out.print(
         f"It is {title}." if named or title.startswith("taken as") else f"It is {title}, {regime}."
     )
     for remark in network["remarks"]:
-        console.print(remark)
-    console.print(
+        out.print(remark)
+    out.print(
         f"On {data['examples']} training examples of {data['name']}, balanced over "
-        f"{data['classes']} classes, {sides} ({data['preparation']}); {data['test']}:\n"
+        f"{data['classes']} classes, {sides} ({data['preparation']}); {data['test']}:"
     )
+    out.print()
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in _COLUMNS:
         table.add_column(column, no_wrap=True)
@@ -290,13 +291,13 @@ def print_inspection(inspection: dict[str, Any]) -> None:
         units = [f"{layer[name]:,}" for name in ("never", "always")]
         means = [*_pair(layer["overlap"]), *_pair(layer["sensitive"])]
         table.add_row(layer["name"], shape, f"{layer['open']:.1%}", *units, *means)
-    console.print(table)
-    console.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
-    console.print(_overlaps(kernels, assuming))
-    console.print(_spectrum(kernels, assuming))
+    out.print(table)
+    out.print("Means over pairs of one class and of two, each kernel with unit diagonal.")
+    out.print(_overlaps(kernels, assuming))
+    out.print(_spectrum(kernels, assuming))
     for sentence in contradiction_in_words(kernels):
-        console.print(sentence)
-    console.print(_scored(inspection["accuracy"], assuming))
+        out.print(sentence)
+    out.print(_scored(inspection["accuracy"], assuming))
 
 
 def _pair(likeness: dict[str, float | None]) -> list[str]:

@@ -6,17 +6,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self, TextIO
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from dgn_engine.protocol import events
+from dgn_engine.text.printable import console, printable
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.reproduction_progress import ReproductionProgress
@@ -25,16 +27,23 @@ if TYPE_CHECKING:
 REFRESH = 0.2  # seconds
 
 
+class _Words(TextColumn):
+    """Text of a bar as it is: names of others are no markup."""
+
+    def render(self, task: Task) -> Text:
+        return Text(printable(self.text_format.format(task=task)), no_wrap=True)
+
+
 class _ProgressBar:
     """A bar where there is a terminal; nothing when quiet."""
 
     def __init__(
         self, stream: TextIO, quiet: bool, *columns: ProgressColumn, soft_wrap: bool = False
     ) -> None:
-        self._console = Console(file=stream, quiet=quiet, highlight=False, soft_wrap=soft_wrap)
+        self._console = console(stream, quiet=quiet, soft_wrap=soft_wrap)
         self._live = self._console.is_terminal and not quiet
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            _Words("{task.description}"),
             BarColumn(bar_width=28),
             *columns,
             console=self._console,
@@ -59,11 +68,11 @@ class TrainProgressBar(_ProgressBar):
         super().__init__(
             stream,
             quiet,
-            TextColumn("{task.percentage:>3.0f}%  {task.fields[rate]:,.0f} steps/s"),
+            _Words("{task.percentage:>3.0f}%  {task.fields[rate]:,.0f} steps/s"),
             TimeElapsedColumn(),
-            TextColumn("left"),
+            _Words("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[scores]}"),
+            _Words("{task.fields[scores]}"),
         )
         self._task = self._bar.add_task("reading data", total=None, rate=0.0, scores="")
         self._began = self._shown = time.monotonic()
@@ -120,7 +129,7 @@ class UnitProgressBar(_ProgressBar):
     """Many runs: one bar for all of them and a line for each that ended."""
 
     def __init__(self, name: str, stream: TextIO, quiet: bool) -> None:
-        percent = TextColumn("{task.percentage:>3.0f}%  {task.fields[words]}")
+        percent = _Words("{task.percentage:>3.0f}%  {task.fields[words]}")
         super().__init__(stream, quiet, percent, soft_wrap=True)
         self._task = self._bar.add_task(name, total=1.0, words="")
 
@@ -132,8 +141,7 @@ class UnitProgressBar(_ProgressBar):
         score = "" if changed.score is None else f" {100 * changed.score:.2f} %"
         self._console.print(
             f"{now.done + now.failed:>4}/{now.total} {changed.unit}: {changed.state}{score}"
-            + ("" if self._live else f"   {words}"),
-            markup=False,
+            + ("" if self._live else f"   {words}")
         )
 
 

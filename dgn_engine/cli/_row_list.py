@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
+
+from dgn_engine.text.printable import console, say, say_json
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.row_costs import RowCost
@@ -28,17 +29,16 @@ def print_rows(task: ReproductionTask, as_json: bool) -> int:
             "rows": [_plain(line) for line in lines[:-1]],
             "all": _plain(lines[-1]),
         }
-        print(json.dumps(tree, ensure_ascii=False, indent=1, allow_nan=False))
+        say_json(tree, indent=1)
         return 0
-    print(f"{task.name}, {scale}, {task.request.protocol} (estimated; nothing is run)")
+    say(f"{task.name}, {scale}, {task.request.protocol} (estimated; nothing is run)")
     if len(lines) == 1:
-        print("It has no rows that --only chooses among.")
+        say("It has no rows that --only chooses among.")
     _print_table(lines)
     return 0
 
 
 def _print_table(lines: list[RowCost]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -48,7 +48,7 @@ def _print_table(lines: list[RowCost]) -> None:
     for line in lines:
         table.add_row(*_cells(line))
     width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, markup=False, width=width).print(table)
+    console(sys.stdout, width=width).print(table)
 
 
 def _cells(line: RowCost) -> tuple[str, ...]:

@@ -9,14 +9,14 @@ from dgn_engine.protocol import events
 from dgn_engine.storage.runs.run_reader import RunReader, frames_in_words
 
 
-def describe(folder: Path) -> str:
-    """Some lines; raises `UserError` where there is no run."""
+def describe(folder: Path, name: str) -> list[str]:
+    """Some lines on the run, called so; raises `UserError` where there is no run."""
     reader = RunReader(folder)
     config, info = reader.config, reader.info
     versions = ", ".join(f"{name} {word}" for name, word in info.get("versions", {}).items())
     options = ", ".join(f"{name} {value}" for name, value in config.net.options)
-    lines = [
-        f"{folder}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
+    return [
+        f"{name}: {reader.status}, step {reader.step:,}{_of_total(reader)}",
         f"  {config.gating.regime} · {config.net.short} ({options}) · {_data(config.data)} · "
         f"seed {config.seed}",
         f"  begun {info.get('created', 'at an unknown time')} on "
@@ -27,7 +27,6 @@ def describe(folder: Path) -> str:
         *_checkpoints(reader),
         _frames(reader),
     ]
-    return "\n".join(lines)
 
 
 def _data(data: DataConfig) -> str:

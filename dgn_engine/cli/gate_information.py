@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +21,7 @@ from dgn_engine.cli._reader_options import IF_NOT, add_expected, check_expected
 from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.config import TrainingConfig
 from dgn_engine.errors import UserError
+from dgn_engine.text.printable import complain, say_json
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = network_for(file, config.net, examples)  # refuse it before it begins
         _check_accuracy(file.name, found, examples, arguments.expect_accuracy)
         for sentence in _ignored(arguments, config, examples):
-            print(f"dgn gate-information: {sentence}", file=sys.stderr)
+            complain(f"dgn gate-information: {sentence}")
     stop = StopSignals()
     document = carry_out(arguments, task, stop, _print_json if arguments.json else None)
     _write_arrays(document, folder)
@@ -120,7 +119,7 @@ def _check_accuracy(
     check_expected(name, share, expected, on, "it has other outputs")
     if found.assuming:
         right = "" if share is None else f" {share:.1%} of the {on} are right. {IF_NOT}"
-        print(f"{name} is {found.title}. {found.assumption}{right}", file=sys.stderr)
+        complain(f"{name} is {found.title}. {found.assumption}{right}")
 
 
 def _config(arguments: argparse.Namespace, file: Path) -> RunConfig:
@@ -188,8 +187,7 @@ def _print_json(document: Document, folder: Path, stream: TextIO) -> None:
         "choices": document.choices,
         "folder": str(folder),
     }
-    text = json.dumps(to_plain(told, nonfinite="null"), ensure_ascii=False, allow_nan=False)
-    print(text, file=stream)
+    say_json(to_plain(told, nonfinite="null"), stream=stream)
 
 
 def _write_arrays(document: Document, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from dgn_engine.cli._inspection import (
 )
 from dgn_engine.cli._reader_options import add_part, part_in_words
 from dgn_engine.errors import UserError
+from dgn_engine.text.printable import printable_name, say, say_json
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.contents import Array, CheckpointContents
@@ -47,17 +47,18 @@ def _run(arguments: argparse.Namespace) -> int:
     tree = contents_of(listing)
     if arguments.data is None:
         if arguments.json:
-            print(json.dumps(tree, ensure_ascii=False, indent=1))
+            say_json(tree, indent=1)
         else:
-            print(_lines(tree, part_in_words(listing)))
+            for line in _lines(tree, part_in_words(listing)):
+                say(line)
         return 0
     inspection = inspect_network(listing, arguments)
     if arguments.json:
-        print(json.dumps(tree | {"inspection": inspection}, ensure_ascii=False, allow_nan=False))
+        say_json(tree | {"inspection": inspection})
     else:
-        print(_head(tree))
+        say(_head(tree))
         if said := part_in_words(listing):
-            print(said)
+            say(said)
         print_inspection(inspection)
     return 0
 
@@ -70,15 +71,15 @@ def _print_confinement(arguments: argparse.Namespace) -> int:
         raise UserError("--confinement is asked alone, without a file and without --data.")
     found = confinement_here()
     if arguments.json:
-        print(json.dumps(found, ensure_ascii=False, indent=1))
+        say_json(found, indent=1)
     else:
-        print(f"{found['system']}: what confines the process that reads files")
+        say(f"{found['system']}: what confines the process that reads files")
         for name, layer in found["layers"].items():
-            print(f"  {name:10}  {'holds' if layer['holds'] else 'missing':7}  {layer['about']}")
-        print("tried there in C")
+            say(f"  {name:10}  {'holds' if layer['holds'] else 'missing':7}  {layer['about']}")
+        say("tried there in C")
         for name, attempt in found["attempts"].items():
             refused = f"refused ({attempt['error']})" if attempt["refused"] else "NOT refused"
-            print(f"  {name:23}  {refused}")
+            say(f"  {name:23}  {refused}")
     return 0 if all(attempt["refused"] for attempt in found["attempts"].values()) else 1
 
 
@@ -116,17 +117,18 @@ def _finite(array: Array) -> bool:
     return bool(np.isfinite(array).all())
 
 
-def _lines(tree: dict[str, Any], part: str) -> str:
+def _lines(tree: dict[str, Any], part: str) -> list[str]:
     tensors = tree["tensors"]
+    names = [printable_name(tensor["name"]) for tensor in tensors]
     shapes = ["×".join(str(side) for side in t["shape"]) or "scalar" for t in tensors]
-    wide = min(max(len(t["name"]) for t in tensors), 60)
+    wide = min(max(map(len, names)), 60)
     shaped = max(len(shape) for shape in shapes)
     title = tree["understood_as"]
     guess = title.startswith("taken as")
     lines = [_head(tree), title if guess else f"understood as {title}", *filter(None, [part]), ""]
-    for tensor, shape in zip(tensors, shapes, strict=True):
+    for name, tensor, shape in zip(names, tensors, shapes, strict=True):
         finite = "" if tensor["finite"] else "  not finite"
-        lines.append(f"  {tensor['name']:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
+        lines.append(f"  {name:{wide}}  {shape:{shaped}}  {tensor['dtype']}{finite}")
     if tree["layers"]:
         named = max(len(layer["name"]) for layer in tree["layers"])
         lines += ["", "its layers, as it states them"]
@@ -134,7 +136,7 @@ def _lines(tree: dict[str, Any], part: str) -> str:
     lines.append("")
     lines.append("all finite" if tree["finite"] else "some values are not finite")
     lines.extend(f"ignored: {name}" for name in tree["ignored"])
-    return "\n".join(lines)
+    return lines
 
 
 def _head(tree: dict[str, Any]) -> str:

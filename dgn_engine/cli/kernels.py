@@ -19,6 +19,7 @@ from dgn_engine.cli._user_model import (
     check_model_options,
     model_kernels,
 )
+from dgn_engine.text.printable import console, say_json
 
 if TYPE_CHECKING:
     from dgn_engine.protocol.frames import Array
@@ -148,27 +149,26 @@ def _report(
         tree |= nu
         eigenvalues = f"eigenvalues{mark}"
         tree[eigenvalues] = [float(v) for v in arrays.get(eigenvalues, ())]
-        print(json.dumps(tree, ensure_ascii=False, allow_nan=False))
+        say_json(tree)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("kernel", "trace", "Frobenius norm", "smallest", "largest")
     for name, row in figures.items():
         cells = (row[key] for key in ("trace", "norm", "min", "max"))
         table.add_row(name, *("–" if cell is None else f"{cell:.6g}" for cell in cells))
-    console = Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=True)
-    console.print(table)
+    out = console(sys.stdout, soft_wrap=True)
+    out.print(table)
     assuming = f", assuming {settings['assuming']}" if settings.get("assuming") else ""
     if assuming:
-        console.print(f"Every kernel is that of the network as it was taken{assuming}.")
+        out.print(f"Every kernel is that of the network as it was taken{assuming}.")
     if f"nu{mark}" in nu:
         cut = {name.removeprefix("nu_").removesuffix(mark): value for name, value in nu.items()}
-        console.print(f"ν = {nu[f'nu{mark}']:.6g} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
+        out.print(f"ν = {nu[f'nu{mark}']:.6g} ({of} at trace 1{assuming}; {cut_in_words(cut)})")
         for sentence in contradiction_in_words(cut):
-            console.print(sentence)
+            out.print(sentence)
     for note in notes:
-        console.print(note)
+        out.print(note)
 
 
 def _figures(kernel: Array) -> dict[str, float | None]:

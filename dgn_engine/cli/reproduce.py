@@ -15,6 +15,7 @@ from dgn_engine.cli._execution import add_reproduction_options, carry_out, exit_
 from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.config import MOST_SEED, Augmentation, Device
 from dgn_engine.errors import UserError
+from dgn_engine.text.printable import complain, console
 
 if TYPE_CHECKING:
     from dgn_engine.experiments import Request
@@ -169,7 +170,6 @@ def _floats(text: str) -> tuple[float, ...]:
 
 def _print_list() -> int:
     """Print name, paper, estimated cost at both scales, and the state of the user's results."""
-    from rich.console import Console
     from rich.table import Table
 
     from dgn_engine.experiments import Request, all_experiments
@@ -187,7 +187,7 @@ def _print_list() -> int:
             full_words(experiment), there[1], experiment.title,
         )  # fmt: skip
     width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, markup=False, width=width).print(table)
+    console(sys.stdout, width=width).print(table)
     return 0
 
 
@@ -224,7 +224,7 @@ def _reproduce_one(arguments: argparse.Namespace, name: str, stop: StopSignals) 
         out = arguments.out / name if arguments.out else None
         document = carry_out(arguments, task_of(arguments, name, out, among_others=True), stop)
     except UserError as refusal:
-        print(f"dgn reproduce: {name}: {refusal}", file=sys.stderr)
+        complain(f"dgn reproduce: {name}: {refusal}")
         return _End(name, "refused", time.monotonic() - began)
     except Exception:  # the experiments that follow are not lost to one fault
         traceback.print_exc()
@@ -234,7 +234,6 @@ def _reproduce_one(arguments: argparse.Namespace, name: str, stop: StopSignals) 
 
 
 def _print_ends(ends: list[_End]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from dgn_engine.experiments.report.formatting import duration
@@ -246,7 +245,7 @@ def _print_ends(ends: list[_End]) -> None:
         table.add_row(end.name, end.state, duration(end.seconds), end.verdicts)
     total = sum(end.seconds for end in ends)
     table.add_row(f"{len(ends)} experiments", "", duration(total), "")
-    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120).print(table)
+    console(sys.stdout, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 COMMAND = Subcommand("Reproduce an experiment of the papers.", add_arguments, run)

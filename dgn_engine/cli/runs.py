@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from dgn_engine.cli import DAMAGED, Subcommand
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.text.printable import printable, printable_name, say, say_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,15 +75,17 @@ def _list(root: Path) -> int:
 
     runs = list_runs(str(root)).runs
     if not runs:
-        print(f"There are no runs in {root}.")
+        say(f"There are no runs in {root}.")
         return 0
-    width = max(len(run.name) for run in runs)
-    print(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
+    names = {run.folder: printable_name(run.name) for run in runs}
+    width = max(map(len, names.values()))
+    say(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
     for run in sorted(runs, key=lambda one: (one.created, one.name)):
         best = f"{run.best:.2%}" if run.best == run.best else ""
-        what = f"{run.regime} {run.net} {run.data} seed {run.seed}" if run.net else ""
-        called = f" · {run.given_name}" if run.given_name else ""
-        print(f"{run.name:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}{called}")
+        parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
+        parts += ["·", run.given_name] if run.given_name else []
+        what = " ".join(map(printable_name, parts))
+        say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")
     return 0
 
 
@@ -93,7 +95,7 @@ def _list_json(root: Path) -> int:
     from dgn_engine.storage.runs.index import list_runs
 
     rows = [to_plain(run, "null") for run in list_runs(str(root)).runs]
-    print(json.dumps(rows, ensure_ascii=False, indent=2, allow_nan=False))
+    say_json(rows, indent=2)
     return 0
 
 
@@ -101,7 +103,8 @@ def _show(folder: Path, _: argparse.Namespace) -> int:
     from dgn_engine.cli._run_summary import describe
 
     if not folder.is_file():
-        print(describe(folder))
+        for line in describe(folder, str(folder)):
+            say(line)
         return 0
     from dgn_engine.storage.checkpoints.contents import plain
     from dgn_engine.storage.session_file.session_reader import unpack
@@ -109,8 +112,8 @@ def _show(folder: Path, _: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as place:
         session = unpack(folder, Path(place))
         saved = f"{folder}: a session, saved {session.saved} at step {session.step:,}"
-        words = describe(session.folder).replace(str(session.folder), session.name)
-        print("\n".join(plain(line, 2000) for line in (saved, *words.splitlines())))
+        for line in (saved, *describe(session.folder, session.name)):
+            say(plain(line, 2000))
     return 0
 
 
@@ -119,7 +122,7 @@ def _import(file: Path, name: str) -> int:
 
     with tempfile.TemporaryDirectory() as place:
         session = unpack(file, Path(place))
-        print(adopt(session.folder, folder_layout.runs_root(), name or session.name))
+        say(str(adopt(session.folder, folder_layout.runs_root(), name or session.name)))
     return 0
 
 
@@ -128,13 +131,13 @@ def _verify(folder: Path, _: argparse.Namespace) -> int:
 
     found = verify(folder)
     for finding in found:
-        print(f"{finding}{' (harmless)' if finding.harmless else ''}")
+        say(f"{finding}{' (harmless)' if finding.harmless else ''}")
     damaged = sum(not finding.harmless for finding in found)
     if not damaged:
         why = why_uncertain(folder)
-        print(f"{folder} is sound" + (f", as far as can be told: {why}." if why else "."))
+        say(f"{folder} is sound" + (f", as far as can be told: {why}." if why else "."))
         return 0
-    print(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
+    say(f"{folder}: {damaged} damaged; 'dgn runs repair {folder}' keeps what is sound.")
     return DAMAGED
 
 
@@ -142,8 +145,8 @@ def _repair(folder: Path, _: argparse.Namespace) -> int:
     from dgn_engine.storage.runs.repair import repair
 
     for sentence in repair(folder):
-        print(sentence)
-    print(f"{folder} is sound.")
+        say(sentence)
+    say(f"{folder} is sound.")
     return 0
 
 
@@ -159,14 +162,14 @@ def _keep(folder: Path, arguments: argparse.Namespace) -> int:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
         raise UserError(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
     (found[-1].path / folder_layout.KEEP).touch()
-    print(f"{found[-1].path} is kept.")
+    say(f"{found[-1].path} is kept.")
     return 0
 
 
 def _export(folder: Path, arguments: argparse.Namespace) -> int:
     from dgn_engine.storage.session_file.session_writer import export_run
 
-    print(export_run(folder, arguments.out))
+    say(export_run(folder, arguments.out))
     return 0
 
 
@@ -178,12 +181,14 @@ def _delete(folder: Path, arguments: argparse.Namespace) -> int:
         if not sys.stdin.isatty():
             raise UserError(f"say --yes to delete {folder} for good.")
         RunReader(folder)
-        answer = input(f"Delete {folder} with all its checkpoints and frames? [y/N] ")
+        answer = input(
+            f"Delete {printable(str(folder))} with all its checkpoints and frames? [y/N] "
+        )
         if answer.strip().lower() not in ("y", "yes"):
-            print("Nothing was deleted.")
+            say("Nothing was deleted.")
             return 0
     delete_run(folder)
-    print(f"{folder} is deleted.")
+    say(f"{folder} is deleted.")
     return 0
 
 

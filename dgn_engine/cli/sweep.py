@@ -13,6 +13,7 @@ from dgn_engine.cli import FAILED, Subcommand
 from dgn_engine.cli._execution import add_executor_options
 from dgn_engine.cli._stop_signals import StopSignals
 from dgn_engine.storage.runs.folder_layout import results_root
+from dgn_engine.text.printable import complain, console, say
 
 if TYPE_CHECKING:
     from dgn_engine.experiments.report.document import State
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     sweep = read_sweep(arguments.sweep)
     if arguments.list:
-        print("\n".join(run.unit.id for run in sweep.runs))
+        for each in sweep.runs:
+            say(each.unit.id)
         return 0
     root = (arguments.out or results_root() / f"sweep-{arguments.sweep.stem}").absolute()
     return _carry_out(arguments, sweep, root)
@@ -59,7 +61,7 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     sizes = check_start(units, root, works_here(arguments.cluster))
     executor = find_executor(arguments.executor, units, arguments.cluster, arguments.workers)
     for sentence in ignored_in(sweep.runs, sweep.fields, sizes):
-        print(f"dgn sweep: {sentence}", file=sys.stderr)
+        complain(f"dgn sweep: {sentence}")
     tally = ProgressTally("sweep", units)
     stop = StopSignals()
     with stop, UnitProgressBar("sweep", sys.stderr, arguments.quiet) as bar:
@@ -75,9 +77,9 @@ def _carry_out(arguments: argparse.Namespace, sweep: Sweep, root: Path) -> int:
     _print_groups(sweep, rows)
     failed = _print_failures(rows, root)
     if not arguments.quiet:
-        print(f"Results in {root}.", file=sys.stderr)
+        complain(f"Results in {root}.")
     if not over:
-        print("dgn sweep: interrupted; the same command goes on with it.", file=sys.stderr)
+        complain("dgn sweep: interrupted; the same command goes on with it.")
         return stop.exit_code
     return FAILED if failed else 0
 
@@ -103,7 +105,6 @@ def _write_report(
 
 def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
     """Print a line for each setting: n runs (seeds), mean ± half-width of its 95 % interval."""
-    from rich.console import Console
     from rich.table import Table
 
     from dgn_engine.experiments.report.formatting import NOTHING, duration
@@ -123,7 +124,7 @@ def _print_groups(sweep: Sweep, rows: Sequence[SummaryRow]) -> None:
         scores = [_score(pair) for pair in (group.best, group.last, group.train)]
         table.add_row(*settings, str(group.n), *scores, duration(group.seconds))
     width = None if sys.stdout.isatty() else WIDE
-    Console(highlight=False, markup=False, width=width).print(table)
+    console(sys.stdout, width=width).print(table)
 
 
 def _print_failures(rows: Sequence[SummaryRow], root: Path) -> int:
@@ -132,9 +133,9 @@ def _print_failures(rows: Sequence[SummaryRow], root: Path) -> int:
 
     failed = [row for row in rows if row.state == "failed"]
     for row in failed:
-        print(f"{row.id} failed; its log is {log_path(root, row.id)}:", file=sys.stderr)
+        complain(f"{row.id} failed; its log is {log_path(root, row.id)}:")
         for line in row.trouble.splitlines():
-            print(f"    {line}", file=sys.stderr)
+            complain(f"    {line}")
     return len(failed)
 
 

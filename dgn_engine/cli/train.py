@@ -21,6 +21,7 @@ from dgn_engine.cli._options import (
 )
 from dgn_engine.errors import UserError
 from dgn_engine.storage.runs.folder_layout import runs_root
+from dgn_engine.text.printable import complain, say, say_lines
 
 if TYPE_CHECKING:
     from dgn_engine.config import RunConfig
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--no-record writes nothing of the run, and {other}; leave one out.")
     config = run_config(arguments)
     if arguments.print_config:
-        print(config.to_toml(), end="")
+        say_lines(config.to_toml().removesuffix("\n"))
         return 0
 
     folder = _new_folder(arguments, config)
@@ -119,7 +120,7 @@ def _new_folder(arguments: argparse.Namespace, config: RunConfig) -> RunFolder |
     try:
         return create_named(runs_root(), config)
     except UserError as refusal:
-        print(f"dgn train: {refusal} The run is not recorded.", file=sys.stderr)
+        complain(f"dgn train: {refusal} The run is not recorded.")
         return None
 
 
@@ -150,12 +151,12 @@ def _resume(arguments: argparse.Namespace) -> int:
     diverged_at = RunReader(arguments.resume).diverged_at
     if newest is not None and newest.finished:
         folder.close()
-        print(f"{folder.path} is finished: {newest.step:,} steps.")
+        say(f"{folder.path} is finished: {newest.step:,} steps.")
         return 0
     if diverged_at is not None:
         folder.close()
         kept = f"; the last finite checkpoint is of step {newest.step:,}" if newest else ""
-        print(f"dgn train: the loss diverged at step {diverged_at:,}{kept}.", file=sys.stderr)
+        complain(f"dgn train: the loss diverged at step {diverged_at:,}{kept}.")
         return FAILED
     try:
         return _train(arguments, folder, lambda headless: headless.go_on(folder))
@@ -176,23 +177,23 @@ def _train(
     probes, every, named = arguments.record, arguments.checkpoint_every, typed_places(arguments)
 
     def warn(sentence: str) -> None:
-        print(f"dgn train: {as_typed(sentence, arguments)}", file=sys.stderr)
+        complain(f"dgn train: {as_typed(sentence, arguments)}")
 
     with TrainProgressBar(sys.stderr, quiet=arguments.quiet, warn=warn) as progress, stop:
         frames = arguments.record_every or 0
         outcome = work(HeadlessRun(progress, stop.requested, probes, every, named, frames))
-    print(outcome.summary)
+    say(outcome.summary)
     if folder is not None and not arguments.quiet and not outcome.unsaved:
-        print(f"Recorded in {folder.path}.{_frames_in_words(folder)}", file=sys.stderr)
+        complain(f"Recorded in {folder.path}.{_frames_in_words(folder)}")
     if outcome.unsaved:
-        print(f"dgn train: {outcome.unsaved}", file=sys.stderr)
+        complain(f"dgn train: {outcome.unsaved}")
         return UNSAVED
     if outcome.diverged:
-        print(f"dgn train: the loss diverged at step {outcome.step:,}.", file=sys.stderr)
+        complain(f"dgn train: the loss diverged at step {outcome.step:,}.")
         return FAILED
     if stop.requested():
         saved = f"; saved in {folder.path}" if folder else ""
-        print(f"dgn train: interrupted at step {outcome.step:,}{saved}.", file=sys.stderr)
+        complain(f"dgn train: interrupted at step {outcome.step:,}{saved}.")
         return stop.exit_code
     return 0
 

@@ -19,6 +19,7 @@ from dgn_engine.sweep.schedule import SOUND, UnitProgress, UnitState
 from dgn_engine.sweep.sweep_file import Sweep, SweepRun
 from dgn_engine.sweep.unit import UNITS
 from dgn_engine.sweep.unit_results import UnitResults
+from dgn_engine.text.printable import csv_cell
 
 JSON, CSV = "results.json", "results.csv"
 FORMAT = "dgn-viewer sweep 1"
@@ -140,12 +141,13 @@ def _mean(values: Any) -> tuple[float, float]:
 def _csv(sweep: Sweep, lines: Sequence[SummaryRow]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["run", *sweep.fields, "state", *NUMBERS, "trouble"])
+    writer.writerow(map(csv_cell, ["run", *sweep.fields, "state", *NUMBERS, "trouble"]))
     for line in lines:
         settings = [_cell(line.settings.get(field, "")) for field in sweep.fields]
         numbers = ["" if math.isnan(getattr(line, n)) else repr(getattr(line, n)) for n in NUMBERS]
         trouble = line.trouble.splitlines()[-1] if line.trouble else ""
-        writer.writerow([line.id, *settings, line.state, *numbers, trouble])
+        texts = map(csv_cell, [line.id, *settings, line.state])
+        writer.writerow([*texts, *numbers, csv_cell(trouble)])
     return text.getvalue()
 
 

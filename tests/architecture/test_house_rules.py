@@ -209,3 +209,31 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 def test_packaging_is_a_folder_and_not_a_package() -> None:
     """A package of that name would hide the library `packaging`."""
     assert not (ROOT / "packaging" / "__init__.py").exists()
+
+
+# Who may write on a terminal by other means than `dgn_engine.text.printable`, and why.
+PRINTS = {
+    "dgn_engine/text/printable.py": "it is the way out",
+    "dgn_engine/confinement/trial.py": "a child answers its parent by one line of JSON",
+    "app/dgn_viewer/system_libraries.py": "it is run before anything is installed; its own words",
+}
+STYLED = {
+    "dgn_engine/text/printable.py": "it makes the console",
+    "dgn_engine/cli/_progress_bar.py": "its column makes text of `printable` words",
+}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name)
+def test_text_is_printed_in_one_way_only(module: Path) -> None:
+    calls = [n.func for n in nodes(module, ast.Call) if isinstance(n, ast.Call)]
+    printed = [f for f in calls if isinstance(f, ast.Name) and f.id == "print"]
+    written = [f for f in calls if ast.unparse(f) in ("sys.stdout.write", "sys.stderr.write")]
+    assert name(module) in PRINTS or not printed + written
+    imported = {
+        f"{n.module}.{alias.name}"
+        for n in nodes(module, ast.ImportFrom)
+        if isinstance(n, ast.ImportFrom)
+        for alias in n.names
+    }
+    console = {"rich.console.Console", "rich.text.Text", "rich.print", "rich.markup.render"}
+    assert name(module) in STYLED or not console & imported

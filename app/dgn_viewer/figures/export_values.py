@@ -6,12 +6,15 @@ import csv
 import errno
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.text.printable import csv_cell
 from dgn_viewer.figures.provenance import Provenance
 from dgn_viewer.scene.elements import Array, Chart, Curve, Empty, Matrix, Scene, Shown
 from dgn_viewer.scene.ticks import axis_label
@@ -80,26 +83,30 @@ def raw_curves(chart: Chart) -> tuple[Curve, ...]:
 def csv_text(chart: Chart, between: str = ",") -> str:
     """A matrix with its headings, or curves one after the other: name, x, y."""
     text = io.StringIO()
-    out = csv.writer(text, delimiter=between, lineterminator="\n")
+    table = csv.writer(text, delimiter=between, lineterminator="\n")
     if chart.matrix is not None:
         rows, columns = _headings(chart.matrix)
-        out.writerow([f"{chart.matrix.row_name} \\ {chart.matrix.column_name}", *columns])
+        _row(table, [f"{chart.matrix.row_name} \\ {chart.matrix.column_name}", *columns])
         for heading, values in zip(rows, chart.matrix.values.tolist(), strict=True):
-            out.writerow([heading, *values])
+            _row(table, [heading, *values])
         if chart.matrix.error is not None:
-            out.writerow([])
-            out.writerow(["standard error", *columns])
+            _row(table, [])
+            _row(table, ["standard error", *columns])
             for heading, values in zip(rows, chart.matrix.error.tolist(), strict=True):
-                out.writerow([heading, *values])
+                _row(table, [heading, *values])
         return text.getvalue()
     weights = sorted({curve.smoothed for curve in chart.curves if curve.smoothed})
     shown = f" (raw; shown smoothed {', '.join(f'{w:g}' for w in weights)})" if weights else ""
-    out.writerow(["curve", _name(chart, "x"), f"{_name(chart, 'y')}{shown}"])
+    _row(table, ["curve", _name(chart, "x"), f"{_name(chart, 'y')}{shown}"])
     for index, curve in enumerate(raw_curves(chart)):
         name = _curve_name(curve, index)
         for x, y in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
-            out.writerow([name, x, y])
+            _row(table, [name, x, y])
     return text.getvalue()
+
+
+def _row(table: Any, cells: Sequence[object]) -> None:
+    table.writerow([csv_cell(cell) for cell in cells])
 
 
 def _headings(matrix: Matrix) -> tuple[list[str], list[str]]:

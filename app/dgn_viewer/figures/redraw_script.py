@@ -23,6 +23,7 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator
 
+from dgn_engine.text.printable import printable
 from dgn_viewer.figures.figure_page import draw_page
 from dgn_viewer.figures.figure_style import FigureStyle
 from dgn_viewer.figures.paper import FRAME, SETTINGS, WHITE, print_style
@@ -32,8 +33,8 @@ from dgn_viewer.style.theme import LIGHT
 
 _START = '''"""{about}
 
-Redraws the figure with numpy and matplotlib alone: python {stem}.py [FIGURE.pdf]
-The numbers lie beside this file, in {stem}.npz.
+Redraws the figure with numpy and matplotlib alone: python {said}.py [FIGURE.pdf]
+The numbers lie beside this file, in {said}.npz.
 """
 
 import sys
@@ -50,8 +51,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
 here = Path(__file__).resolve().parent
-data = np.load(here / "{stem}.npz", allow_pickle=False)
-out = Path(sys.argv[1]) if len(sys.argv) > 1 else here / "{stem}.png"
+data = np.load(here / {npz!r}, allow_pickle=False)
+out = Path(sys.argv[1]) if len(sys.argv) > 1 else here / {png!r}
 
 plt.rcParams.update({settings!r})
 figure = plt.figure(figsize={size!r}, facecolor="{white}")
@@ -86,10 +87,11 @@ def script_files(
         figure = draw_page(panels, style)
         lines = [line for axes in figure.axes for line in _axes(axes, arrays)]
         lines += _words_of(figure)
-    about = "; ".join(panel.context.caption for panel in panels).replace('"', "'")
+    about = "; ".join(panel.context.caption for panel in panels)
     size = tuple(float(side) for side in figure.get_size_inches())
     start = _START.format(
-        about="\n".join(textwrap.wrap(about.replace("\\", "/"), 90)), stem=stem, size=size,
+        about="\n".join(textwrap.wrap(_in_docstring(about), 90)), said=_in_docstring(stem),
+        npz=f"{stem}.npz", png=f"{stem}.png", size=size,
         settings={name: SETTINGS[name] for name in _KEPT}, white=WHITE, frame=FRAME,
         small=style.small, muted=LIGHT.muted, line=LIGHT.line,
     )  # fmt: skip
@@ -97,6 +99,10 @@ def script_files(
     content = io.BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
     return [(f"{stem}.py", text.encode("utf-8")), (f"{stem}.npz", content.getvalue())]
+
+
+def _in_docstring(words: str) -> str:
+    return printable(words).replace("\\", "/").replace('"', "'")
 
 
 def _axes(axes: Axes, arrays: dict[str, Array]) -> Iterator[str]:

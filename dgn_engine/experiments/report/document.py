@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +19,23 @@ from dgn_engine.protocol.results import Claim, Figure, Printed
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
 from dgn_engine.sweep.summary import FORMAT as SWEEP_FORMAT
+from dgn_engine.text.printable import printable_tree
 
 FORMAT = "dgn-viewer result 1"
+_AS_IT_IS = frozenset(("command", "request", "details"))  # for the program; else shown escaped
+_FILE = re.compile(r"[\w.()+-]+")  # name of a figure's files
+# Commands that make a result, with the options that they write down.
+_MAKERS = {
+    "reproduce": frozenset(
+        f"--{name}"
+        for name in (
+            "quick", "full", "protocol", "seeds", "seed-start", "epochs", "only", "data",
+            "data-root", "train-limit", "test-limit", "steps", "augmentation", "device", "out",
+        )
+    ),
+    "sweep": frozenset(("--out",)),
+    "gate-information": frozenset(("--seeds", "--value-input", "--out")),
+}  # fmt: skip
 State = Literal["running", "done", "interrupted", "failed"]
 
 
@@ -57,7 +73,7 @@ class ReportUnit:
 
 @dataclass(frozen=True)
 class Document:
-    """The content of `results.json`.
+    """The content of `results.json`; its texts are made printable, whoever wrote the file.
 
     `scale`: 'quick', 'full', 'reduced' or 'changed' (`RunScale`); it and `protocol` are '' of what
     reproduces no paper. `notices`: sentences in its head, on data or a scale that are not the
@@ -92,10 +108,32 @@ class Document:
     columns: tuple[str, ...] = ()  # of the paper's table in its order; empty: as they come
     format: str = field(default=FORMAT)
 
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if item.name not in _AS_IT_IS:
+                value = getattr(self, item.name)
+                object.__setattr__(self, item.name, printable_tree(value, _AS_IT_IS))
+
 
 def to_bytes(document: Document) -> bytes:
     tree = to_plain(document, nonfinite="null")
     return (json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def goes_on_in(document: Document, folder: Path) -> bool:
+    """Whether the command of a result may be run to go on with it.
+
+    A file of others could name any command, so that only one which makes a result does, with
+    the options that this program writes down, and into the folder of the result itself.
+    """
+    if not document.command:
+        return False
+    maker, *words = document.command
+    options = [word.partition("=")[0] for word in words if word.startswith("-")]
+    if maker not in _MAKERS or not set(options) <= _MAKERS[maker] or options.count("--out") != 1:
+        return False
+    place = words.index("--out") + 1 if "--out" in words else len(words)
+    return place < len(words) and Path(words[place]).absolute() == folder.absolute()
 
 
 def read(folder: Path) -> Document:
@@ -117,4 +155,7 @@ def read(folder: Path) -> Document:
         document: Document = from_plain(Document, tree)
     except (TypeError, ValueError, KeyError) as error:
         raise UserError(f"{path} is damaged: {error}.") from None
+    for figure in document.figures:
+        if not _FILE.fullmatch(figure.name) or figure.name.startswith("."):
+            raise UserError(f"{path} is damaged: '{figure.name}' is no name of a figure.")
     return document

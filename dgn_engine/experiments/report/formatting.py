@@ -13,6 +13,7 @@ from typing import Any
 from dgn_engine.experiments._power import GOAL
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.protocol.results import PRINTED_SPREAD, Claim, Figure, Printed
+from dgn_engine.text.printable import printable
 
 NOTHING = "–"
 LEVEL = 0.025  # one-sided: the whole 95 % interval lies on one side
@@ -192,6 +193,10 @@ def caption(figure: Figure) -> str:
 
 def facts(document: Document) -> Iterator[tuple[str, str]]:
     """Yield what was asked, and where and with what the result was made."""
+    yield from ((name, printable(value)) for name, value in _facts(document))
+
+
+def _facts(document: Document) -> Iterator[tuple[str, str]]:
     yield "state", _state(document)
     if document.scale:
         yield "scale", document.scale

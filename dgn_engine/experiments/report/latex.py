@@ -10,6 +10,7 @@ from dgn_engine.experiments.report.document import Document
 from dgn_engine.experiments.report.formatting import ROW_HEADS, made_at, row_cells, rows_note, table
 from dgn_engine.experiments.report.mathematics import formulas
 from dgn_engine.experiments.report.paper_table import PaperTable
+from dgn_engine.text.printable import printable
 
 _HEAD, _LABEL = 14, 36  # letters of a line of a head and of a row's label
 _MANY, _SHORT = 6, 18  # where so many columns need room, labels are broken sooner
@@ -152,7 +153,7 @@ def _table(
     made = shlex.join(("dgn", *document.command)) if document.command else document.name
     label = re.sub(r"[^a-zA-Z0-9-]", "-", document.name) + suffix
     parts = (
-        f"% {' '.join(made.split())}, {document.made}",
+        f"% {' '.join(printable(made).split())}, {document.made}",
         r"% Needs \usepackage{booktabs}; table* instead of table sets it over two columns.",
         r"\begin{table}",
         r"  \centering",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from dgn_engine.experiments.report.document import Document
@@ -21,6 +22,11 @@ from dgn_engine.experiments.report.formatting import (
 )
 from dgn_engine.experiments.report.paper_table import GRID_TITLE, PaperTable, paper_table
 from dgn_engine.experiments.report.result_layout import FIGURES
+from dgn_engine.text.printable import printable
+
+# what begins a tag, an entity, a link, a picture, code or emphasis, divides cells, or is a formula
+_MARK = re.compile(r"[\\`*|$~]|<(?=[\w/!?])|&(?=[\w#])|\](?=[(\[:])|(?<!\w)_|_(?!\w)")
+_BLOCK = re.compile(r"^(\s*\d*)([#>+.)-])(?=\s|#|$)")  # a heading, a quotation, a list
 
 
 def markdown(document: Document) -> str:
@@ -28,11 +34,12 @@ def markdown(document: Document) -> str:
 
 
 def _lines(document: Document) -> Iterator[str]:
-    yield f"# {document.title}"
-    yield f"\n{document.paper} · `{document.name}`. {document.about}\n"
-    yield from (f"- {name}: {value}" for name, value in facts(document))
+    name = re.sub(r"[^\w.+-]", "-", document.name)
+    yield f"# {words(document.title)}"
+    yield f"\n{words(document.paper)} · `{name}`. {words(document.about)}\n"
+    yield from (f"- {fact}: {words(value)}" for fact, value in facts(document))
     for sentence in (*document.notices, *document.answer):
-        yield f"\n**{sentence}**"
+        yield f"\n**{words(sentence)}**"
     grid = paper_table(document)
     if grid is not None:
         yield f"\n## {GRID_TITLE}\n"
@@ -50,8 +57,8 @@ def _lines(document: Document) -> Iterator[str]:
         yield from markdown_table(*table(CLAIM_HEADS, claims))
         yield f"\n{CLAIM_NOTE}"
     for figure in document.figures:
-        yield f"\n![{_cell(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
-        yield caption(figure)
+        yield f"\n![{words(figure.title)}]({FIGURES}/{figure.name}.svg)\n"
+        yield words(caption(figure))
     yield from _list("Remarks", document.remarks)
     yield from _list("How it was scaled down", document.scaled_down)
     yield from _list("What was chosen", document.choices)
@@ -59,30 +66,38 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _list(
         "What failed", [f"{unit.id}: {unit.trouble.strip().splitlines()[-1]}" for unit in troubles]
     )
-    yield f"\nMade {document.made}; {duration(document.seconds)} of computing."
+    yield f"\nMade {words(document.made)}; {duration(document.seconds)} of computing."
 
 
 def markdown_grid(grid: PaperTable) -> Iterator[str]:
     """Yield the lines of the table in the paper's grid, and a line that says what a cell holds."""
     lines = [
-        (f"*{line.label}*" if line.of_paper else line.label, *line.cells) for line in grid.lines()
+        (f"*{words(line.label)}*" if line.of_paper else words(line.label), *map(words, line.cells))
+        for line in grid.lines()
     ]
-    yield from markdown_table(("", *grid.columns), lines)
-    yield f"\n{' '.join(grid.notes())}"
+    yield from _table(("", *map(words, grid.columns)), lines)
+    yield f"\n{words(' '.join(grid.notes()))}"
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(map(_cell, heads)) + " |"
+    """Yield the lines of a table of plain words."""
+    yield from _table(tuple(map(words, heads)), [tuple(map(words, row)) for row in rows])
+
+
+def words(text: str) -> str:
+    """Return plain words so that Markdown shows these letters: no link, no tag, no formula."""
+    said = _MARK.sub(r"\\\g<0>", printable(text))
+    return _BLOCK.sub(r"\1\\\2", said)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(heads) + " |"
     yield "|" + " --- |" * len(heads)
     for row in rows:
-        yield "| " + " | ".join(_cell(cell) for cell in row) + " |"
+        yield "| " + " | ".join(row) + " |"
 
 
 def _list(title: str, sentences: Sequence[str]) -> Iterator[str]:
     if sentences:
         yield f"\n## {title}\n"
-        yield from (f"- {sentence}" for sentence in sentences)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+        yield from (f"- {words(sentence)}" for sentence in sentences)

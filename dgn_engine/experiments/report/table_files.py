@@ -13,6 +13,7 @@ from dgn_engine.experiments.report.formatting import ROW_HEADS, row_cells, rows_
 from dgn_engine.experiments.report.latex import latex_grid, latex_rows
 from dgn_engine.experiments.report.markdown import markdown_grid, markdown_table
 from dgn_engine.experiments.report.paper_table import PaperTable, paper_table
+from dgn_engine.text.printable import csv_cell
 
 KINDS = ("md", "csv", "tex")
 CSV_HEADS = (
@@ -68,7 +69,8 @@ def _numbers(row: ReportRow) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+    nothing = value is None or (isinstance(value, float) and math.isnan(value))
+    return "" if nothing else csv_cell(value)
 
 
 def _in_order(grid: PaperTable) -> list[ReportRow]:

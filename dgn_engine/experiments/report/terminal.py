@@ -5,27 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
 from rich.table import Table
 
 from dgn_engine.experiments.report import formatting
 from dgn_engine.experiments.report.document import Document, ReportRow
 from dgn_engine.experiments.report.result_layout import REPORT
+from dgn_engine.text.printable import console, styled
 
 _HEADS = ("", "measured", "printed", "difference", "p (Welch)", "n", "epochs", "time")
 _STYLES = {"held": "green", "not held": "red"}
 
 
 def print_document(document: Document, folder: Path, stream: TextIO) -> None:
-    console = Console(file=stream, highlight=False, width=None if stream.isatty() else 180)
+    out = console(stream, width=None if stream.isatty() else 180)
     for sentence in (*document.notices, *document.answer):
-        console.print(sentence, markup=False, soft_wrap=True)
+        out.print(sentence, soft_wrap=True)
     if document.rows:
         heads, rows = formatting.table(_HEADS, [_cells(row) for row in document.rows])
         table = _table(*heads)
         for cells in rows:
             table.add_row(*cells)
-        console.print(table)
+        out.print(table)
     if document.claims:
         table = _table(
             "claim",
@@ -44,18 +44,18 @@ def print_document(document: Document, folder: Path, stream: TextIO) -> None:
             table.add_row(
                 f"{claim.id}: {claim.statement}", claim.statistic, formatting.number(claim.value),
                 formatting.interval(claim), formatting.replicates(claim.n, claim.of),
-                formatting.chance(claim.p), f"[{style}]{verdict}[/{style}]",
+                formatting.chance(claim.p), styled(verdict, style),
                 formatting.after_holm(claim, document.scale), formatting.power(claim),
             )  # fmt: skip
-        console.print(table)
+        out.print(table)
     if document.answer:  # how it came about is part of it
         for sentence in (*document.remarks, *document.choices):
-            console.print(sentence, markup=False, soft_wrap=True)
+            out.print(sentence, soft_wrap=True)
     for unit in document.units:
         if unit.trouble:
             last = unit.trouble.strip().splitlines()[-1]
-            console.print(f"{unit.id} failed: {last}", style="red", markup=False)
-    console.print(f"{document.state}: {folder / REPORT}.html", markup=False, soft_wrap=True)
+            out.print(f"{unit.id} failed: {last}", style="red")
+    out.print(f"{document.state}: {folder / REPORT}.html", soft_wrap=True)
 
 
 def _cells(row: ReportRow) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.text.printable import printable
 
 if TYPE_CHECKING:
     from dgn_engine.storage.checkpoints.stated_layers import StatedLayer
@@ -73,10 +74,7 @@ def plain(text: str, longest: int = limits.NAME) -> str:
 
     Line breaks and marks that change the direction of writing are escaped as well.
     """
-    shown = "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "replace").decode()
-        for c in text[: longest + 1]
-    )
+    shown = printable(text[: longest + 1])
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
 

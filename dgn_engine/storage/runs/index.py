@@ -229,8 +229,18 @@ def _write(path: Path, entries: list[IndexEntry]) -> None:
         index.execute("DROP TABLE IF EXISTS runs")
         index.execute(f"CREATE TABLE runs ({_COLUMNS})")
         marks = ",".join("?" * len(_NAMES))
-        index.executemany(f"INSERT INTO runs VALUES ({marks})", [astuple(e) for e in entries])
+        rows = [astuple(entry) for entry in entries if _is_text(entry.name)]
+        index.executemany(f"INSERT INTO runs VALUES ({marks})", rows)
         index.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def _is_text(name: str) -> bool:
+    """Whether a folder's name is Unicode: SQLite keeps no other, and it is read each time."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _NAMES = [item.name for item in fields(IndexEntry)]

@@ -121,7 +121,7 @@ def test_the_first_twenty_four_curves_look_different() -> None:
 def test_markdown_holds_every_part_in_its_order() -> None:
     figure = Figure("curve", "A | curve", "x", "y", (), note="What a point is.")
     assert markdown(result(figures=(figure,))).splitlines() == [
-        "# Gates & <regimes>",
+        "# Gates & \\<regimes>",
         "",
         "[NPF] Table 2 · `npf-table2`. Where it sits.",
         "",
@@ -155,7 +155,7 @@ def test_markdown_holds_every_part_in_its_order() -> None:
         "",
         "![A \\| curve](figures/curve.svg)",
         "",
-        "A | curve. What a point is.",
+        "A \\| curve. What a point is.",
         "",
         "## Remarks",
         "",
@@ -171,7 +171,7 @@ def test_markdown_holds_every_part_in_its_order() -> None:
         "",
         "## What failed",
         "",
-        "- b:   last <line>",
+        "- b:   last \\<line>",
         "",
         "Made 2026-11-22T10:00:00+00:00; 2.0 h of computing.",
     ]  # fmt: skip
