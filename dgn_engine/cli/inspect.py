@@ -59,6 +59,8 @@ def _run(arguments: argparse.Namespace) -> int:
         say(_head(tree))
         if said := part_in_words(listing):
             say(said)
+        for line in _warnings(tree):
+            say(line)
         print_inspection(inspection)
     return 0
 
@@ -105,6 +107,8 @@ def contents_of(listing: CheckpointContents) -> dict[str, Any]:
         "finite": all(tensor["finite"] for tensor in tensors),
         "tensors": tensors,
         "ignored": list(listing.ignored),
+        "would_call": list(listing.would_call),
+        "would_import": list(listing.would_import),
         "part": listing.part or None,
         "beside": list(listing.others),
         "layers": [{"name": layer.name, "is": in_words(layer)} for layer in listing.layers],
@@ -136,7 +140,15 @@ def _lines(tree: dict[str, Any], part: str) -> list[str]:
     lines.append("")
     lines.append("all finite" if tree["finite"] else "some values are not finite")
     lines.extend(f"ignored: {name}" for name in tree["ignored"])
+    lines.extend(_warnings(tree))
     return lines
+
+
+def _warnings(tree: dict[str, Any]) -> list[str]:
+    """One line for each thing that Python would run to load the file."""
+    acts = [f"call {name}" for name in tree["would_call"]]
+    acts += [f"import {name}" for name in tree["would_import"]]
+    return [f"warning: to load it, Python would {act}; nothing was run" for act in acts]
 
 
 def _head(tree: dict[str, Any]) -> str:

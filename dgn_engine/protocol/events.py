@@ -363,6 +363,8 @@ class FileListed(Event):
     purpose: Purpose = ""  # what it was opened for; empty: not said yet
     picked: bool = False  # the tensors are those that the user picked
     with_biases: bool = False  # of its gates, as in `FileUseCheck`
+    would_call: tuple[str, ...] = ()  # what Python would call to load it; nothing of it was run
+    would_import: tuple[str, ...] = ()  # modules, likewise
 
 
 @dataclass(frozen=True)

@@ -169,6 +169,8 @@ def listed(ticket: int, file: _File, target: FileTarget) -> events.FileListed:
         purpose=file.purpose,
         picked=bool(file.picked),
         with_biases=lacks and gates.fits and _biased(gates),
+        would_call=listing.would_call,
+        would_import=listing.would_import,
     )
 
 

@@ -28,8 +28,7 @@ class ParsedFile:
     """What a format's parser made of a file, within the child.
 
     The arrays are views on the bytes of the file, laid out as `LAYOUT` says; they are decoded when
-    they are sent. `calls`: the globals that Python would call to load the file; none was looked up.
-    The other fields as in `CheckpointContents`.
+    they are sent. The other fields as in `CheckpointContents`.
     """
 
     arrays: dict[str, Array]
@@ -37,10 +36,11 @@ class ParsedFile:
     ignored: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     kind: str = ""
-    calls: tuple[str, ...] = ()
     layers: tuple[StatedLayer, ...] = ()
     part: str = ""
     others: tuple[str, ...] = ()
+    would_call: tuple[str, ...] = ()
+    would_import: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class CheckpointContents:
     layers say nothing more. `layout`: how the arrays are not as the file has them, sentences or ''.
     `part`: the key of the file's dictionary that they were taken from, where `others` beside it
     hold the same network's averaged weights (ema), or where a user chose it; otherwise ''.
+    `would_call`: what Python would call to load the file, apart from what is known to be harmless,
+    `would_import`: the modules of other such names; nothing of it was looked up.
     """
 
     file_name: str
@@ -67,6 +69,8 @@ class CheckpointContents:
     layout: str = ""
     part: str = ""
     others: tuple[str, ...] = ()
+    would_call: tuple[str, ...] = ()
+    would_import: tuple[str, ...] = ()
 
 
 def plain(text: str, longest: int = limits.NAME) -> str:

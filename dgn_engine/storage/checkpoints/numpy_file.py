@@ -14,6 +14,8 @@ from typing import IO
 import numpy as np
 
 from dgn_engine.confinement.process import Forbidden
+from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import (
     LAYOUT,
     Array,
@@ -33,14 +35,14 @@ _SIDE = re.compile(r"[0-9]{1,15}")
 _NUMBER = re.compile(r"[<>|=]?(f[248]|[iu][1248]|b1)")
 
 
-def read_npy(content: bytes) -> ParsedFile:
-    array, dtype = _array("array", io.BytesIO(content), len(content))
+def read_npy(content: bytes, calls: CallRecorder) -> ParsedFile:
+    array, dtype = _array("array", io.BytesIO(content), len(content), calls)
     if array is None:
         raise UnreadableFile(f"holds {dtype}, which are not read")
     return ParsedFile({"array": array}, {"array": dtype}, kind="NumPy array")
 
 
-def read_npz(archive: ZipArchive) -> ParsedFile:
+def read_npz(archive: ZipArchive, calls: CallRecorder) -> ParsedFile:
     """Every array of numbers by its name; members that hold Python objects are ignored."""
     arrays: dict[str, Array] = {}
     dtypes: dict[str, str] = {}
@@ -52,7 +54,7 @@ def read_npz(archive: ZipArchive) -> ParsedFile:
             continue
         try:
             with archive.file.open(member) as stream:
-                array, dtype = _array(name, stream, member.file_size)
+                array, dtype = _array(name, stream, member.file_size, calls)
         except (UnreadableFile, Forbidden, MemoryError):
             raise
         except Exception as error:  # a broken archive fails in many types of exception
@@ -66,10 +68,16 @@ def read_npz(archive: ZipArchive) -> ParsedFile:
     return ParsedFile(arrays, dtypes, tuple(ignored), kind="NumPy arrays")
 
 
-def _array(name: str, stream: IO[bytes], size: int) -> tuple[Array | None, str]:
-    """The array, or None where it does not hold real numbers; and the type in words."""
+def _array(
+    name: str, stream: IO[bytes], size: int, calls: CallRecorder
+) -> tuple[Array | None, str]:
+    """The array, or None where it does not hold real numbers; and the type in words.
+
+    Python objects are a pickle behind the header, of which only the calls are looked for.
+    """
     shape, fortran, code = _header(name, stream)
     if "O" in code:
+        calls.look_through(stream.read(limits.PICKLE))
         return None, "Python objects"
     if not _NUMBER.fullmatch(code) or np.dtype(code).name not in LAYOUT:
         return None, f"numbers of type {plain(code, 60)}"

@@ -87,23 +87,49 @@ class InertObject:
     def __setitem__(self, key: Any, value: Any) -> None:
         self.pairs.append((key, value))
 
+    @staticmethod
+    def of(name: GlobalName, arguments: tuple[Any, ...]) -> InertObject:
+        """What stands for the result of any call."""
+        return InertObject(str(name), arguments)
+
+
+class NoCalls:
+    """Is told what loading a pickle would name, call and change; `CallRecorder` records it."""
+
+    def named(self, name: GlobalName) -> None:
+        """A global is named, and its module would be imported."""
+
+    def called(self, callee: Any, arguments: Any) -> None:
+        """Something would be called, with these arguments."""
+
+    def handed(self, arguments: Any) -> None:
+        """This is given to what looks up a reference out of the pickle."""
+
+    def state_set(self, target: GlobalName) -> None:
+        """A global itself would be given a state."""
+
 
 Build = Callable[[GlobalName, tuple[Any, ...]], Any]
 Persistent = Callable[[Any], Any]
 
 
 def read_pickle(
-    content: bytes, start: int, build: Build, persistent: Persistent
+    content: bytes,
+    start: int,
+    build: Build,
+    persistent: Persistent,
+    calls: NoCalls | None = None,
 ) -> tuple[Any, int]:
     """Read the pickle that begins at `start`; raises `UnreadableFile`.
 
     Args:
         build: gives what stands for the result of a call, from its name and arguments.
         persistent: gives what stands for a reference out of the pickle, from its id.
+        calls: is told of every call and name, also of those before a refusal.
 
     Returns: the tree, and the position behind the pickle.
     """
-    machine = InertUnpickler(content, start, build, persistent)
+    machine = InertUnpickler(content, start, build, persistent, calls or NoCalls())
     try:
         return machine.load(), machine.at
     except (
@@ -150,8 +176,9 @@ def _limited(code: int) -> Callable[[InertUnpickler], None]:
 class InertUnpickler(pickle._Unpickler):
     """The standard machine, with inert objects in the place of imported names and calls.
 
-    `build` and `persistent` as for `read_pickle`. `at`: the place of the next byte; `within`: the
-    code of the number or text that is being read, or 0; `text`: bytes of text up to now.
+    `build`, `persistent` and `calls` as for `read_pickle`. `at`: the place of the next byte;
+    `within`: the code of the number or text that is being read, or 0; `text`: bytes of text up to
+    now.
     """
 
     stack: list[Any]
@@ -159,11 +186,18 @@ class InertUnpickler(pickle._Unpickler):
     append: Callable[[Any], None]
     pop_mark: Callable[[], list[Any]]
 
-    def __init__(self, content: bytes, start: int, build: Build, persistent: Persistent) -> None:
+    def __init__(
+        self,
+        content: bytes,
+        start: int,
+        build: Build,
+        persistent: Persistent,
+        calls: NoCalls,
+    ) -> None:
         super().__init__(self, encoding="latin-1")  # text of Python 2 may be the bytes of an array
         self.content, self.at = content, start
         self.within, self.text = 0, 0
-        self.build, self.persistent = build, persistent
+        self.build, self.persistent, self.calls = build, persistent, calls
 
     def load(self) -> Any:
         """Everything up to the end of the pickle, in a limited number of steps."""
@@ -195,13 +229,17 @@ class InertUnpickler(pickle._Unpickler):
         return self.read(end - self.at)
 
     def find_class(self, module: str, name: str) -> GlobalName:
-        return GlobalName(module, name)
+        found = GlobalName(module, name)
+        self.calls.named(found)
+        return found
 
     def persistent_load(self, pid: Any) -> Any:
+        self.calls.handed(pid)
         return self.persistent(pid)
 
     def call(self, callee: Any, arguments: Any) -> Any:
         """What stands for the result of a call; nothing is called."""
+        self.calls.called(callee, arguments)
         if isinstance(callee, GlobalName) and isinstance(arguments, tuple):
             return self.build(callee, arguments)
         return InertObject(type_name(callee), arguments)
@@ -223,6 +261,8 @@ class InertUnpickler(pickle._Unpickler):
         state = self.stack.pop()
         if isinstance(target := self.stack[-1], InertObject):
             target.state = state
+        elif isinstance(target, GlobalName):
+            self.calls.state_set(target)
 
     def _dict(self) -> None:
         items = self.pop_mark()

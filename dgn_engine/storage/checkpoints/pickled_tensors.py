@@ -107,29 +107,11 @@ def build(name: GlobalName, arguments: tuple[Any, ...]) -> Any:
     """What stands for the result of a call: unchecked tensor, container or `InertObject`."""
     builder = _BUILDERS.get(str(name))
     if builder is None:
-        return InertObject(str(name), arguments)
+        return InertObject.of(name, arguments)
     try:
         return builder(arguments)
     except (IndexError, ValueError, TypeError):
         raise UnreadableFile("describes a tensor in a way that makes no sense") from None
-
-
-class CallRecorder:
-    """`build`, which records the names of unknown calls, also of those with unused results."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-
-    def __call__(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-        result = build(name, arguments)
-        if isinstance(result, InertObject) and result.callee == str(name):
-            self._names[result.callee] = None
-        return result
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Each name once, in the order of the pickle."""
-        return tuple(self._names)
 
 
 def storage(reference: Any) -> Any:

@@ -9,15 +9,16 @@ time and no files, and can answer only numbers and text. torch is not imported h
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import IO
 
 from dgn_engine.confinement.process import confine, cut_off
 from dgn_engine.storage.checkpoints import limits, wire
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.contents import PREFIXES, ParsedFile, UnreadableFile, plain
 from dgn_engine.storage.checkpoints.numpy_file import NPY, read_npy, read_npz
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
@@ -27,7 +28,6 @@ from dgn_engine.storage.checkpoints.zip_archive import EMPTY, START, checked_zip
 
 MOST_IGNORED = 200
 _MOST_NOTES = 1000  # of metadata, each of 100,000 characters at most
-_OLD_CALL = re.compile(rb"c([\w.]{1,100})\r?\n([\w.]{1,100})\r?\n", re.ASCII)
 _OTHER = {
     b"\x89HDF": "is an HDF5 file (Keras or MATLAB), which is not read here",
     b"GGUF": "is a GGUF file of quantised weights, which is not read here",
@@ -52,47 +52,62 @@ def serve(answer: Callable[[bytes, IO[bytes]], None], seconds: int) -> None:
 
 
 def answer(content: bytes, pipe: IO[bytes], part: str = "") -> None:
-    with wire.refusals(pipe):
-        contents = tidy(read(content, part))
+    calls = CallRecorder()
+    with wire.refusals(pipe), _named(calls):
+        contents = tidy(read(content, part, calls), calls)
         if part and contents.part != part:
-            contents = tidy(_part(contents, part))
+            contents = tidy(_part(contents, part), calls)
         if not contents.arrays:
             raise UnreadableFile(f"holds no tensors that can be taken{_instead(contents)}")
         wire.send(contents, pipe)
 
 
-def read(content: bytes, part: str = "") -> ParsedFile:
+@contextmanager
+def _named(calls: CallRecorder) -> Iterator[None]:
+    """A refusal also names what loading the file would have called up to there."""
+    try:
+        yield
+    except UnreadableFile as verdict:
+        if not calls.would_call:
+            raise
+        named = [plain(name) for name in calls.would_call]
+        raise UnreadableFile(f"{verdict}; {_would(named)}") from None
+
+
+def read(content: bytes, part: str = "", calls: CallRecorder | None = None) -> ParsedFile:
     """Tensors of a file, by its content and never by its name; of a dictionary with a key called
-    `part` what stands there. Raises `UnreadableFile`."""
+    `part` what stands there; what loading it would call is told to `calls`. Raises
+    `UnreadableFile`."""
+    calls = calls or CallRecorder()
     if not content:
         raise UnreadableFile("is empty")
     if len(content) > limits.FILE:
         raise UnreadableFile("is larger than 2 GiB")
     most = limits.expanded(len(content))
     if content.startswith(NPY):
-        return read_npy(content)
+        return read_npy(content, calls)
     if looks_like_safetensors(content):
+        calls.look_through(content[: limits.HEADER])  # it may be both
         return read_safetensors(content)
     if content.startswith((START, EMPTY)):
         archive = checked_zip(content)
         if any(name.endswith(".npy") for name in archive.members):
-            return read_npz(archive)
-        return read_torch_zip(archive, most, part)
+            return read_npz(archive, calls)
+        return read_torch_zip(archive, most, part, calls)
     if content.startswith(PICKLE):
-        return read_pickled(content, most, part)
-    if named := _OLD_CALL.match(content):
-        called = b".".join(named.groups()).decode("ascii")
-        raise UnreadableFile(
-            f"is a pickle of a protocol before 2 and no checkpoint; {_would([called])}"
-        )
+        return read_pickled(content, most, part, calls)
+    calls.look_through(content[: limits.PICKLE])
+    if calls.would_call:
+        raise UnreadableFile("is a pickle of a protocol before 2, which is not read here")
     for start, verdict in _OTHER.items():
         if content.startswith(start):
             raise UnreadableFile(verdict)
     raise UnreadableFile("is no checkpoint that is read here (.pt, .pth, .safetensors, .npz, .npy)")
 
 
-def tidy(contents: ParsedFile) -> ParsedFile:
-    """Make names printable, and take off the prefixes of DataParallel and torch.compile."""
+def tidy(contents: ParsedFile, calls: CallRecorder | None = None) -> ParsedFile:
+    """Make names printable, take off the prefixes of DataParallel and torch.compile, and add what
+    was recorded of calls."""
     names, layers = list(contents.arrays), contents.layers
     while names and any(all(n.startswith(p) and n != p for n in names) for p in PREFIXES):
         names = [n.partition(".")[2] for n in names]
@@ -111,6 +126,8 @@ def tidy(contents: ParsedFile) -> ParsedFile:
         ignored=tuple(ignored),
         metadata={plain(k): v[:100_000] for k, v in notes},
         layers=layers,
+        would_call=tuple(plain(name) for name in calls.would_call) if calls else (),
+        would_import=tuple(plain(name) for name in calls.would_import) if calls else (),
     )
 
 
@@ -133,9 +150,9 @@ def _part(contents: ParsedFile, part: str) -> ParsedFile:
 
 
 def _instead(contents: ParsedFile) -> str:
-    """What a file without tensors holds or would call, as the end of a sentence."""
-    if contents.calls:
-        return f"; {_would([plain(name) for name in contents.calls])}"
+    """What a file without tensors holds, as the end of a sentence."""
+    if contents.would_call:
+        return ""
     return f"; it holds {', '.join(contents.ignored[:3])}" if contents.ignored else ""
 
 

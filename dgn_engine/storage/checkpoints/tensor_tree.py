@@ -45,7 +45,6 @@ def parsed_tree(
     records: Records,
     most: int,
     file_kind: str,
-    calls: tuple[str, ...],
     part: str = "",
 ) -> ParsedFile:
     """All dense tensors under the paths that lead to them, at most `most` bytes; the others named.
@@ -93,7 +92,6 @@ def parsed_tree(
         dtypes,
         ignored,
         kind=file_kind,
-        calls=calls,
         layers=stated_layers(tree),
         part=taken,
         others=others,

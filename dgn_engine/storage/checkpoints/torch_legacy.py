@@ -11,9 +11,8 @@ from typing import Any
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, width
-from dgn_engine.storage.checkpoints.pickle_file import Build, GlobalName, InertDict, read_pickle
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName, InertDict, NoCalls, read_pickle
 from dgn_engine.storage.checkpoints.pickled_tensors import (
-    CallRecorder,
     Records,
     TensorStorage,
     build,
@@ -26,21 +25,22 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 
 
-def read_pickled(content: bytes, most: int, part: str = "") -> ParsedFile:
+def read_pickled(
+    content: bytes, most: int, part: str = "", calls: NoCalls | None = None
+) -> ParsedFile:
     """The tensors of a legacy torch file or the arrays of a plain pickle, at most `most` bytes; of
     this part alone where one is named."""
     embedded = _Embedded()
-    tree, place = read_pickle(content, 0, embedded.build, storage)
+    tree, place = read_pickle(content, 0, embedded.build, storage, calls)
     if tree != _MAGIC:
         if place != len(content):
             raise UnreadableFile("has bytes behind its end")
-        return parsed_tree(tree, _inside, most, "pickle of arrays", embedded.calls.names, part)
-    calls = CallRecorder()
+        return parsed_tree(tree, _inside, most, "pickle of arrays", part)
     tree, records = _legacy(content, place, calls)
-    return parsed_tree(tree, records, most, "PyTorch, before 1.6", calls.names, part)
+    return parsed_tree(tree, records, most, "PyTorch, before 1.6", part)
 
 
-def _legacy(content: bytes, place: int, build: Build = build) -> tuple[Any, Records]:
+def _legacy(content: bytes, place: int, calls: NoCalls | None = None) -> tuple[Any, Records]:
     """The tree behind the magic number, and the records of its storages."""
     declared: dict[str, TensorStorage] = {}
 
@@ -52,13 +52,13 @@ def _legacy(content: bytes, place: int, build: Build = build) -> tuple[Any, Reco
                 raise UnreadableFile("describes one storage in two ways")
         return store
 
-    version, place = read_pickle(content, place, build, storage)
-    system, place = read_pickle(content, place, build, storage)
+    version, place = read_pickle(content, place, build, storage, calls)
+    system, place = read_pickle(content, place, build, storage, calls)
     if version != _PROTOCOL or not isinstance(system, InertDict):
         raise UnreadableFile("is of a version of torch that is not known here")
     order = ">" if system.get("little_endian") is False else "<"
-    tree, place = read_pickle(content, place, build, persistent)
-    keys, place = read_pickle(content, place, build, storage)
+    tree, place = read_pickle(content, place, build, persistent, calls)
+    keys, place = read_pickle(content, place, build, storage, calls)
     view = memoryview(content)
     records: dict[str, memoryview] = {}
     for key in keys if isinstance(keys, list) else ():
@@ -90,12 +90,11 @@ class _Embedded:
 
     def __init__(self) -> None:
         self.storages = 0
-        self.calls = CallRecorder()
 
     def build(self, name: GlobalName, arguments: tuple[Any, ...]) -> Any:
-        """As `CallRecorder`, and the storage of such a small file."""
+        """As `pickled_tensors.build`, and the storage of such a small file."""
         if str(name) != "torch.storage._load_from_bytes" or len(arguments) != 1:
-            return self.calls(name, arguments)
+            return build(name, arguments)
         self.storages += 1
         content = arguments[0]
         if isinstance(content, str):  # protocol 2: bytes as text

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dgn_engine.storage.checkpoints import limits
 from dgn_engine.storage.checkpoints.contents import ParsedFile, UnreadableFile, plain, width
-from dgn_engine.storage.checkpoints.pickle_file import read_pickle
-from dgn_engine.storage.checkpoints.pickled_tensors import CallRecorder, TensorStorage, storage
+from dgn_engine.storage.checkpoints.pickle_file import NoCalls, read_pickle
+from dgn_engine.storage.checkpoints.pickled_tensors import TensorStorage, build, storage
 from dgn_engine.storage.checkpoints.tensor_tree import parsed_tree
 from dgn_engine.storage.checkpoints.zip_archive import ZipArchive
 from dgn_engine.storage.session_file import archive_format
@@ -35,7 +35,9 @@ def check_torch_zip(archive: ZipArchive) -> str:
     return folder
 
 
-def read_torch_zip(archive: ZipArchive, most: int, part: str = "") -> ParsedFile:
+def read_torch_zip(
+    archive: ZipArchive, most: int, part: str = "", calls: NoCalls | None = None
+) -> ParsedFile:
     """The tensors of a torch file, or of this part of it, at most `most` bytes of them; raises
     `UnreadableFile`."""
     folder = check_torch_zip(archive)
@@ -56,6 +58,6 @@ def read_torch_zip(archive: ZipArchive, most: int, part: str = "") -> ParsedFile
             raise UnreadableFile(f"declares a size for {plain(name)} that its bytes do not fill")
         return content, order
 
-    calls = CallRecorder()
-    tree, _ = read_pickle(bytes(archive.stored(f"{folder}data.pkl")), 0, calls, storage)
-    return parsed_tree(tree, record, most, "PyTorch", calls.names, part)
+    listed = bytes(archive.stored(f"{folder}data.pkl"))
+    tree, _ = read_pickle(listed, 0, build, storage, calls)
+    return parsed_tree(tree, record, most, "PyTorch", part)

@@ -41,6 +41,8 @@ def send(contents: ParsedFile, pipe: IO[bytes]) -> None:
         "layers": as_json(contents.layers),
         "part": contents.part,
         "others": contents.others,
+        "would_call": contents.would_call,
+        "would_import": contents.would_import,
     }
     pipe.write(json.dumps(head).encode() + b"\n")
     for name, array in contents.arrays.items():  # one at a time, because decoding may copy
@@ -87,6 +89,8 @@ def receive(pipe: IO[bytes], most: int, file_name: str = "") -> CheckpointConten
         layers=received(head["layers"]),
         part=plain(str(head["part"])),
         others=tuple(plain(str(name)) for name in head["others"]),
+        would_call=tuple(plain(str(name)) for name in head["would_call"]),
+        would_import=tuple(plain(str(name)) for name in head["would_import"]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,30 @@ def test_json_tells_the_same(checkpoint: Path, capsys: pytest.CaptureFixture[str
         "finite": True,
     }
     assert told["ignored"] == ["args (argparse.Namespace)"]
+
+
+class Reboot:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("reboot",)
+
+
+@pytest.fixture
+def trojan(tmp_path: Path) -> Path:
+    path = tmp_path / "trojan.pt"
+    torch.save({"0.weight": torch.ones(3, 4), "1.weight": torch.ones(2, 3), "n": Reboot()}, path)
+    return path
+
+
+def test_what_a_file_would_call_is_a_warning(
+    trojan: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(trojan)]) == 0
+    name = f"{os.system.__module__}.system"
+    warning = f"warning: to load it, Python would call {name}; nothing was run"
+    assert capsys.readouterr().out.splitlines()[-1] == warning
+    assert main(["inspect", "--json", str(trojan)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["would_call"], told["would_import"]) == ([name], [])
 
 
 def test_a_refusal_is_one_sentence_on_stderr(

@@ -235,6 +235,8 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
         "purpose": "",
         "picked": False,
         "with_biases": False,
+        "would_call": (),
+        "would_import": (),
     },
     events.ComparisonOpened: {"wiring": (), "step": 0, "scores": (), "remark": ""},
     events.ComparisonClosed: {"reason": ""},

@@ -96,6 +96,12 @@ ASSUMED = (
 )
 
 
+def test_what_a_file_would_run_is_listed_with_it(files: Files) -> None:
+    files.content = replace(contents(*FIT), would_call=("os.system",), would_import=("this",))
+    event = files.listed()
+    assert (event.would_call, event.would_import) == (("os.system",), ("this",))
+
+
 def test_a_file_that_fits_is_listed_with_all_that_can_be_done_with_it(files: Files) -> None:
     event = files.listed(purpose="gates")
     assert (event.ticket, event.path, event.file_name) == (1, str(PATH), "x.npz")

@@ -401,6 +401,30 @@ def test_each_use_of_a_file_has_its_verdict_and_its_command(
     assert sent == [CompareFile(7), InspectFile(7, RunConfig().data)]
 
 
+def test_what_a_file_would_run_is_seen_before_anything_is_chosen(inspector: Inspector) -> None:
+    names = ("os.system", "<b>eval</b>", *(f"x.f{i}" for i in range(9)))
+    tell(inspector, replace(LISTED, would_call=names, would_import=("antigravity",)))
+    page = inspector.page
+    assert isinstance(page, FilePage)
+    assert page.warning.isVisible()
+    assert page.warning.property("role") == "refused"
+    assert page.warning.text() == (
+        "Warning: to load this file, Python would\ncall os.system\ncall <b>eval</b>\ncall x.f0\n"
+        "call x.f1\ncall x.f2\ncall x.f3\n… and 6 more, at the end of the list\n"
+        "Nothing of it was run here."
+    )
+    assert page.warning.textFormat() == Qt.TextFormat.PlainText
+    first = min(button.y() for button in page.uses.values())
+    assert page.warning.geometry().bottom() < first
+    assert page.tensors.toPlainText().endswith("would call: x.f8\nwould import: antigravity")
+
+
+def test_a_file_that_runs_nothing_has_no_warning(inspector: Inspector) -> None:
+    tell(inspector, LISTED)
+    assert isinstance(inspector.page, FilePage)
+    assert not inspector.page.warning.isVisible()
+
+
 def network_page(inspector: Inspector) -> FilePage:
     tell(inspector, EngineReady(CATALOGUE, "2"))
     refused = FileUseCheck(False, "It takes images with 3 channels.")

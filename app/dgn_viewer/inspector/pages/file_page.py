@@ -27,6 +27,7 @@ from dgn_viewer.widgets.elided_label import ElidedLabel
 from dgn_viewer.widgets.layouts import column, plain_label, push_button, row
 
 _MOST_LINES = 2000
+_MOST_CALLS = 6  # named one by one in the warning; the list below has them all
 
 
 class FilePage(QWidget):
@@ -49,6 +50,7 @@ class FilePage(QWidget):
         self.listed = listed
         self._send = send
         self.uses = {use.purpose: QRadioButton(f"{use.title} {use.where}") for use in USES}
+        self.warning = plain_label(_warning(listed), "refused", selectable=True)
         self.verdict, self.hint = plain_label(), plain_label(role="small")
         self.table = MatchTable(listed.matches, theme, listed.tensors)
         self.table.picked.connect(self._pick)
@@ -223,6 +225,7 @@ class FilePage(QWidget):
         whole = column(
             name,
             path,
+            self.warning,
             *self.uses.values(),
             *use,
             buttons,
@@ -233,6 +236,7 @@ class FilePage(QWidget):
             margins=(16, 4, 16, 16),
             spacing=8,
         )
+        self.warning.setVisible(bool(self.warning.text()))
         whole.insertSpacing(whole.indexOf(self.data), 4)
         whole.insertSpacing(whole.indexOf(count), 8)
 
@@ -243,11 +247,25 @@ def _set_role(widget: QWidget, role: str) -> None:
         widget.style().polish(widget)  # the role is read when it is polished
 
 
+def _warning(listed: FileListed) -> str:
+    """What Python would run to load the file, a line each; '' where nothing is known."""
+    calls, modules = listed.would_call, listed.would_import
+    if not calls and not modules:
+        return ""
+    lines = [f"call {name}" for name in calls] + [f"import {name}" for name in modules]
+    if more := len(lines) - _MOST_CALLS:
+        lines[_MOST_CALLS:] = [f"… and {more:,} more, at the end of the list"] if more > 0 else []
+    told = "\n".join(lines)
+    return f"Warning: to load this file, Python would\n{told}\nNothing of it was run here."
+
+
 def _tensor_list(listed: FileListed) -> QPlainTextEdit:
     lines = [f"{t.name}  {shape_text(t.shape)}  {t.dtype}" for t in listed.tensors[:_MOST_LINES]]
     if len(listed.tensors) > _MOST_LINES:
         lines.append(f"… and {len(listed.tensors) - _MOST_LINES:,} more")
     lines.extend(f"not read: {name}" for name in listed.ignored)
+    lines.extend(f"would call: {name}" for name in listed.would_call)
+    lines.extend(f"would import: {name}" for name in listed.would_import)
     box = QPlainTextEdit("\n".join(lines))
     box.setReadOnly(True)
     box.setAccessibleName("Tensors in the file")

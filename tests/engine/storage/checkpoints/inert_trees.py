@@ -39,7 +39,7 @@ def table(**pairs: Any) -> InertDict:
 
 
 def tree_of(tree: Any, most: int = 1 << 20) -> Any:
-    return parsed_tree(tree, records, most, "made up", ())
+    return parsed_tree(tree, records, most, "made up")
 
 
 def refusal(act: Any, *given: Any) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from dgn_engine.storage.checkpoints import limits, reader_child, wire
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
-from tests.faults import honest_files, hostile_files
+from tests.faults import honest_files, hostile_files, hostile_pickles
 from tests.faults.judging import differences, misjudged
 
 CANARY = Path("/nowhere/canary")
@@ -38,6 +38,13 @@ def read(content: bytes) -> tuple[CheckpointContents | None, str]:
 @pytest.mark.parametrize("name", QUICK)
 def test_a_hostile_file_gets_its_verdict(name: str) -> None:
     assert misjudged(QUICK[name], *read(QUICK[name].content)) == ""
+
+
+@pytest.mark.parametrize("name", hostile_pickles.code(CANARY))
+def test_no_code_is_shown_as_clean(name: str) -> None:
+    contents, _ = read(QUICK[name].content)
+    assert contents is not None
+    assert contents.would_call + contents.would_import
 
 
 @pytest.mark.parametrize("name", honest_files.KINDS)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.checkpoints.call_recorder import CallRecorder
 from dgn_engine.storage.checkpoints.pickle_file import (
     GlobalName,
     InertDict,
@@ -15,7 +16,6 @@ from dgn_engine.storage.checkpoints.pickle_file import (
     type_name,
 )
 from dgn_engine.storage.checkpoints.pickled_tensors import (
-    CallRecorder,
     StridedTensor,
     TensorStorage,
     Unsupported,
@@ -361,10 +361,10 @@ def test_containers_of_a_pickle_are_containers() -> None:
 def test_names_of_unknown_calls_are_kept_once_and_in_order() -> None:
     calls = CallRecorder()
     for name in ("system", "popen", "system"):
-        calls(GlobalName("os", name), ())
-    calls(GlobalName("collections", "OrderedDict"), ())
-    calls(GlobalName("torch", "Size"), (3,))
-    assert calls.names == ("os.system", "os.popen")
+        calls.called(GlobalName("os", name), ())
+    calls.called(GlobalName("collections", "OrderedDict"), ())
+    calls.called(GlobalName("torch", "Size"), (3,))
+    assert calls.would_call == ("os.system", "os.popen")
 
 
 KIND = GlobalName("torch", "HalfStorage")

@@ -1,0 +1,288 @@
+"""What Python would call or import to load a file is named, also beside honest tensors."""
+
+from __future__ import annotations
+
+import collections
+import inspect
+import io
+import pickle
+import pkgutil
+import random
+import zipfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dgn_engine.storage.checkpoints import limits, reader_child, wire
+from dgn_engine.storage.checkpoints.call_recorder import is_harmless
+from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile
+from dgn_engine.storage.checkpoints.pickle_file import GlobalName
+from tests.faults import honest_files
+from tests.faults.pickle_assembly import (
+    Call,
+    Name,
+    Raw,
+    Reference,
+    coded,
+    legacy,
+    pickled,
+    storage,
+    tensor,
+    torch_zip,
+)
+
+CALL = coded(Call("os", "system", ("reboot",)))
+HOMES = ("torch", "typing", "types", "typing_extensions", "collections", "enum", "builtins")
+
+
+def read(content: bytes) -> CheckpointContents:
+    pipe = io.BytesIO()
+    reader_child.answer(content, pipe)
+    pipe.seek(0)
+    return wire.receive(pipe, limits.expanded(len(content)), "x")
+
+
+def refusal(content: bytes) -> str:
+    with pytest.raises(UnreadableFile) as refused:
+        read(content)
+    return str(refused.value)
+
+
+def beside(code: bytes, frame: Callable[[Any], bytes] = torch_zip) -> CheckpointContents:
+    """A file with a tensor and a value for which these instructions are run and thrown away."""
+    return read(frame({"w": tensor(), "n": Raw(code + b"0N")}))
+
+
+# Instructions that leave one value on the stack → what is called.
+WAYS = {
+    "REDUCE": (CALL, "os.system"),
+    "NEWOBJ": (coded(Name("os", "system")) + coded(("x",)) + b"\x81", "os.system"),
+    "NEWOBJ_EX": (coded(Name("os", "system")) + b")" + coded({"a": 1}) + b"\x92", "os.system"),
+    "INST": (b"(" + coded("x") + b"ios\nsystem\n", "os.system"),
+    "OBJ": (b"(" + coded(Name("os", "system")) + coded("x") + b"o", "os.system"),
+    "STACK_GLOBAL": (coded("os") + coded("system") + b"\x93" + coded(("x",)) + b"R", "os.system"),
+    "a name of protocol 0": (b"cos\nsystem\n(S'x'\ntR", "os.system"),
+    "Python 2's name": (coded(Call("__builtin__", "eval", ("1",))), "builtins.eval"),
+    "BUILD of a function": (
+        coded(Name("json", "loads")) + coded({"a": 1}) + b"b",
+        "json.loads.__setstate__",
+    ),
+    "arguments that are a list": (coded(Name("os", "system")) + coded(["x"]) + b"R", "os.system"),
+    "what a call gave": (
+        coded(Call("operator", "attrgetter", ("system",))) + coded((Name("os", "path"),)) + b"R",
+        "operator.attrgetter(…)",
+    ),
+    "a function that is handed on": (
+        coded(Call("collections", "defaultdict", (Name("os", "getpid"),))),
+        "os.getpid",
+    ),
+    "a builder's own function": (
+        coded(
+            Call(
+                "torch._tensor",
+                "_rebuild_from_type_v2",
+                (Name("os", "system"), Name("torch", "Tensor"), ("x",), {}),
+            )
+        ),
+        "os.system",
+    ),
+    "copyreg": (
+        coded(Call("copyreg", "_reconstructor", (Name("a", "B"), Name("os", "system"), "x"))),
+        "os.system",
+    ),
+    "the class of an array": (
+        coded(Call("numpy.core.multiarray", "_reconstruct", (Name("numpy", "memmap"), (0,), b"b"))),
+        "numpy.memmap",
+    ),
+    "the class of a storage": (
+        coded(Reference(("storage", Name("os", "FloatStorage"), "0", "cpu", 4))),
+        "os.FloatStorage",
+    ),
+    "a pickle in a pickle": (
+        coded(Call("pickle", "loads", (b"\x80\2" + CALL + b".",))),
+        "os.system",
+    ),
+    "a pickle in a pickle as text": (
+        coded(Call("torch.storage", "_load_from_bytes", ("\x80\2" + CALL.decode() + ".",))),
+        "os.system",
+    ),
+    "a file of torch in a pickle": (
+        coded(Call("torch.storage", "_load_from_bytes", (torch_zip({"a": Raw(CALL)}),))),
+        "os.system",
+    ),
+    "an old file of torch in a pickle": (
+        coded(Call("io", "BytesIO", (legacy({"a": Raw(CALL)}, {}),))),
+        "os.system",
+    ),
+    "a method of a class that is harmless": (
+        coded(Call("torch.nn.modules.linear", "Linear.forward", ())),
+        "torch.nn.modules.linear.Linear.forward",
+    ),
+    "a module in a harmless one": (
+        coded(Call("torch", "os.system", ("x",))),
+        "torch.os.system",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("frame", [torch_zip, legacy])
+def test_a_call_beside_honest_tensors_is_named(way: str, frame: Callable[[Any], bytes]) -> None:
+    code, name = WAYS[way]
+    found = beside(code, frame)
+    assert list(found.arrays) == ["w"]
+    assert name in found.would_call
+
+
+def test_calls_in_the_storages_of_a_plain_pickle_are_named() -> None:
+    inner = legacy(Raw(CALL + b"0" + coded(storage())))
+    made = tensor(store=Call("torch.storage", "_load_from_bytes", (inner,)))
+    found = read(pickled({"w": made}, 3))
+    assert list(found.arrays) == ["w"]
+    assert found.would_call == ("os.system",)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_calls_in_every_pickle_of_an_old_file_are_named(place: int) -> None:
+    parts = legacy({"w": tensor()})
+    ends, at = [], 0
+    for _ in range(5):
+        with io.BytesIO(parts) as file:
+            file.seek(at)
+            unpickler = pickle._Unpickler(file)
+            unpickler.persistent_load = unpickler.find_class = lambda *_: lambda *_: None
+            unpickler.load()
+            at = file.tell()
+        ends.append(at)
+    begin = [0, *ends][place]
+    hurt = parts[:begin] + b"\x80\2" + CALL + b"0" + parts[begin + 2 :]
+    found = read(hurt)
+    assert found.would_call == ("os.system",)
+    assert list(found.arrays) == ["w"]
+
+
+def test_calls_in_arrays_of_objects_are_named() -> None:
+    content = io.BytesIO()
+    np.save(content, np.array([None]), allow_pickle=True)
+    header = content.getvalue()[: content.getvalue().index(b"\n") + 1]
+    hurt = header + b"\x80\2" + CALL + b"."
+    assert refusal(hurt).endswith("not read; it would call os.system; nothing was run")
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("odd.npy", hurt)
+        honest = io.BytesIO()
+        np.save(honest, np.ones(3))
+        file.writestr("w.npy", honest.getvalue())
+    found = read(archive.getvalue())
+    assert list(found.arrays) == ["w"]
+    assert found.would_call == ("os.system",)
+
+
+def test_an_honest_array_of_objects_calls_nothing() -> None:
+    content = io.BytesIO()
+    np.save(content, np.array([None, "a", 3], object), allow_pickle=True)
+    assert "would call" not in refusal(content.getvalue())
+
+
+def test_what_would_run_before_a_refusal_is_named() -> None:
+    for hurt in (b"\x80\2" + CALL + b"0\x82\1.", b"\x80\2" + CALL + b"0R.", b"\x80\2" + CALL):
+        assert refusal(torch_zip(hurt)).endswith("it would call os.system; nothing was run")
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        b"(S'x'\nios\nsystem\n.",
+        b"I0\n0cos\nsystem\n(S'x'\ntR.",
+        b"](cos\nsystem\n(S'x'\ntRa.",
+        b"}(cos\nsystem\nS'x'\no0.",
+    ],
+)
+def test_calls_of_old_protocols_are_named_however_they_begin(old: bytes) -> None:
+    assert "it would call os.system; nothing was run" in refusal(old)
+
+
+def test_safetensors_that_are_a_pickle_as_well_are_named() -> None:
+    """Byte 0x8c takes the zeros of the length for text; what follows is in the names."""
+    call = b"cos\nsystem\n(S'x'\ntR."
+    text = b'{"__metadata__": {"a":"'
+    skipped = len(text) + 6
+    head = text + b'"}}'
+    for length in range(len(head) + len(call), 60_000):
+        if length & 0xFF == 0x8C and length >> 8 == skipped:
+            break
+    sound = head[:-3] + b"K" * 3 + b'"}}'
+    found = length.to_bytes(8, "little") + (sound + b" " * length)[:length]
+    assert "call" not in refusal(found)
+    hurt = length.to_bytes(8, "little") + (text + call).ljust(length)
+    assert "it would call os.system" in refusal(hurt)
+
+
+def test_modules_that_would_only_be_imported_are_told_apart() -> None:
+    found = beside(coded(Name("antigravity", "geohash")) + b"0" + CALL)
+    assert (found.would_call, found.would_import) == (("os.system",), ("antigravity",))
+
+
+@pytest.mark.parametrize("name", honest_files.KINDS)
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_an_honest_file_is_shown_without_a_warning(name: str) -> None:
+    found = read(honest_files.KINDS[name]()[0])
+    ours = [n for n in found.would_call + found.would_import if not n.startswith("tests.")]
+    assert ours == []
+
+
+def test_states_of_generators_and_values_are_harmless(tmp_path: Path) -> None:
+    tree = {
+        "w": torch.ones(2),
+        "numpy": np.random.default_rng(0),
+        "old": np.random.RandomState(0),
+        "python": random.Random(0).getstate(),
+        "counter": collections.Counter("aab"),
+        "optimiser": torch.optim.Adam([torch.nn.Parameter(torch.ones(2))]),
+        "place": tmp_path,
+        "number": np.float32(3),
+    }
+    content = io.BytesIO()
+    torch.save(tree, content)
+    assert read(content.getvalue()).would_call == ()
+
+
+def test_names_on_the_list_by_their_letters_are_classes_of_torch_and_typing() -> None:
+    odd = []
+    for package in (torch.nn.modules, torch.optim):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            module = import_module(found.name)
+            for name, thing in vars(module).items():
+                if not is_harmless(GlobalName(module.__name__, name)):
+                    continue
+                home = str(getattr(thing, "__module__", "")).partition(".")[0]
+                if inspect.isroutine(thing):
+                    odd += [name] if home != "typing" else []
+                elif callable(thing) and home not in HOMES:
+                    odd.append(f"{module.__name__}.{name} of {home}")
+    assert odd == []
+
+
+def test_there_is_an_end_to_the_names() -> None:
+    code = b"".join(coded(Call("os", f"x{i}")) + b"0" for i in range(1000))
+    found = beside(code + b"N")
+    assert len(found.would_call) == 201
+    assert found.would_call[-1] == "and more than 200"
+
+
+def test_names_are_printable() -> None:
+    code = coded("o\u202es") + coded("sys\x1btem") + b"\x93)R"
+    assert beside(code).would_call == (r"o\u202es.sys\x1btem",)
+
+
+def test_pickles_in_pickles_in_pickles_end() -> None:
+    inner = b"\x80\2" + CALL + b"."
+    for _ in range(50):
+        inner = pickled(Call("pickle", "loads", (inner,)), 3)
+    found = read(torch_zip({"w": tensor(), "n": Raw(inner[2:-1])}))
+    assert found.would_call == ("pickle.loads",)
