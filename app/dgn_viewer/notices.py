@@ -105,6 +105,8 @@ def notice_of(event: events.Event) -> Notice | None:
         case events.RecordingResumed(step=step, lost=lost):
             gap = f"; {lost:,} lines of its log are lost" if lost else ""
             return Notice("info", f"The run is recorded again from step {step:,}{gap}.")
+        case events.RecordingMended(remark=remark):
+            return Notice("refused", remark)
         case events.RunContinued(step=step, remark=remark):
             exact = f" It may differ in the last bits: {remark}." if remark else ""
             return Notice("info", f"The recorded run goes on at step {step:,}.{exact}")

@@ -54,8 +54,8 @@ def _read_run(folder: Path, step: int | None) -> CheckpointContents:
     from dgn_engine.storage.runs.run_reader import RunReader
 
     reader = RunReader(folder)
-    if step is None and not reader.checkpoints and (folder / folder_layout.WEIGHTS).exists():
-        return read_tensors(folder / folder_layout.WEIGHTS)
+    if step is None and not reader.checkpoints and (reader.root / folder_layout.WEIGHTS).exists():
+        return read_tensors(reader.root / folder_layout.WEIGHTS)
     snapshot = run_checkpoints.load(reader.checkpoint(step))
     try:
         data = str(reader.info.get("data_fingerprint", ""))

@@ -65,6 +65,8 @@ def _changes(reader: RunReader) -> list[str]:
                 words.append(f"Continued at step {event.step:,}. {event.remark}".rstrip())
             case events.RecordingPaused():
                 words.append(f"{event.reason} (step {event.step:,})")
+            case events.RecordingMended():
+                words.append(f"{event.remark} (step {event.step:,})")
             case events.RecordingResumed():
                 words.append(
                     f"Recording resumed at step {event.step:,}, {event.lost:,} lines lost."

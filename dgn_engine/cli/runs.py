@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dgn_engine.cli import DAMAGED, Subcommand
 from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.text.printable import printable, printable_name, say, say_json
 
@@ -161,7 +162,10 @@ def _keep(folder: Path, arguments: argparse.Namespace) -> int:
     if not found:
         at = "" if arguments.step is None else f" of step {arguments.step:,}"
         raise UserError(f"{folder} has no checkpoint{at}; 'dgn runs show {folder}' lists them.")
-    (found[-1].path / folder_layout.KEEP).touch()
+    try:
+        write_file(found[-1].path / folder_layout.KEEP, b"")
+    except OSError as error:
+        raise UserError(f"{found[-1].path} cannot be marked: {error.strerror}.") from None
     say(f"{found[-1].path} is kept.")
     return 0
 

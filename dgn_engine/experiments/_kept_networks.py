@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors.torch import load
 from torch import Tensor
 
 from dgn_engine.model.network import GatedNetwork
 from dgn_engine.model.regime_entry import configure_for
 from dgn_engine.regimes import find_regime
+from dgn_engine.storage.inner_path import InnerPath, inside
+from dgn_engine.storage.regular_files import FILE, read_regular
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.training.run import Run
 from dgn_engine.training.weight_keeper import KEPT
@@ -35,7 +38,7 @@ class KeptNetworks:
         self.x, self.y = data.train_x[chosen].double(), data.train_y[chosen]
         self.classes = run.architecture.classes
         self._network = run.trainer.network.double()
-        self._files = sorted((folder / KEPT).glob("epoch-*.safetensors"))
+        self._files = (inside(folder) / KEPT).entries()
 
     def __iter__(self) -> Iterator[tuple[int, GatedNetwork]]:
         for path in self._files:
@@ -44,10 +47,11 @@ class KeptNetworks:
                 self._load(path)
                 yield int(found[1]), self._network
 
-    def _load(self, path: Path) -> None:
-        with safe_open(str(path), framework="pt") as file:
-            tensors = {name: file.get_tensor(name).double() for name in file.keys()}  # noqa: SIM118
-            regime = find_regime(file.metadata()["regime"])
+    def _load(self, path: InnerPath) -> None:
+        content = read_regular(path, FILE)
+        head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        tensors = {name: tensor.double() for name, tensor in load(content).items()}
+        regime = find_regime(head["__metadata__"]["regime"])
         self._network.load_state_dict(tensors)
         configure_for(self._network, regime)
 

@@ -440,6 +440,18 @@ class RecordingResumed(Event):
 
 
 @dataclass(frozen=True)
+class RecordingMended(Event):
+    """Somebody else changed or moved the run's folder; recording goes on.
+
+    `folder`: where the run lies now.
+    """
+
+    remark: str  # a sentence or two: what was changed, and what was done
+    step: int = 0
+    folder: str = ""
+
+
+@dataclass(frozen=True)
 class RunContinued(Event):
     """A recorded run goes on from this step; what was recorded later does not count."""
 

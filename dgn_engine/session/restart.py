@@ -89,6 +89,8 @@ class EngineRestart:
                 self._folder, self._faulty, self._step = None, False, 0
             case events.RunContinued(folder=folder, step=step):
                 self._folder, self._step, self._continued = Path(folder), step, step
+            case events.RecordingMended(folder=folder) if folder:
+                self._folder = Path(folder)  # it may have been moved
             case events.SettingChanged():  # emitted when the folder of the run is there
                 self._folder = self._folder or self._written_by(pid)
                 return self._restarted()
@@ -154,6 +156,8 @@ class EngineRestart:
         if self._root is None or not self._root.is_dir():
             return None
         for folder in sorted(self._root.iterdir(), reverse=True):
+            if folder.is_symlink():
+                continue
             owner = last_holder(folder / folder_layout.LOCK)
             if owner is not None and owner.is_process(pid):
                 return folder

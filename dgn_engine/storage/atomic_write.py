@@ -1,34 +1,40 @@
 """Writes files and folders whole or not at all, whatever happens meanwhile.
 
+What lies in a folder that is made here can be read by the user alone, unless they share it: a
+new file or folder is for those who may enter the folder that it is put into.
+
 Raises `OSError`, except for `save_file`: what a full disk means is decided by whoever writes.
 """
 
 from __future__ import annotations
 
+import errno
+import io
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inner
 
 PART = ".part"  # the ending of what was not finished
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write a part next to it, sync, rename, sync the folder."""
-    part = _part(path)
+def write_file(path: FilePath, content: bytes) -> None:
+    """Write a part next to it, sync, rename, sync the folder. A link there is replaced."""
+    place = inner(path)
+    part = _part(place)
     try:
         _write(part, content)
-        part.replace(path)
-        sync_folder(path.parent)
+        part.replace(place)
+        place.parent.sync()
     finally:
         part.unlink(missing_ok=True)
 
 
-def save_file(path: Path, content: bytes) -> None:
+def save_file(path: FilePath, content: bytes) -> None:
     """Write a file, and its folder where there is none; `path` holds the old or the new file.
 
     Raises `UserError` where the disk is full, read-only or gone; then nothing is left behind.
@@ -43,58 +49,68 @@ def save_file(path: Path, content: bytes) -> None:
 @contextmanager
 def replace_file(path: Path) -> Iterator[IO[bytes]]:
     """A file to write into; it replaces `path` when all went well, else nothing does."""
-    part = _part(path)
+    place = inner(path)
+    part = _part(place)
     try:
-        with part.open("w+b") as file:
+        part.unlink(missing_ok=True)
+        with io.open(part.open(os.O_RDWR | os.O_CREAT | os.O_EXCL), "w+b") as file:  # noqa: UP020
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
+        part.replace(place)
+        place.parent.sync()
     finally:
         part.unlink(missing_ok=True)
 
 
-def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(path: FilePath, files: Mapping[str, bytes]) -> None:
     """A new folder with these files, or none: `path` must not exist, or be an empty folder."""
-    part = _part(path)
+    place = inner(path)
+    part = _part(place)
     try:
-        if os.path.lexists(part):  # what was left when the disk let nothing be removed
-            shutil.rmtree(part)
+        if part.exists():  # what was left when the disk let nothing be removed
+            part.remove_tree()
         part.mkdir()
         for name, content in files.items():
             _write(part / name, content)
-        sync_folder(part)
-        if os.name != "posix" and path.is_dir():  # there a rename does not replace a folder
-            path.rmdir()
-        part.replace(path)
+        part.sync()
+        if os.name != "posix" and place.is_dir():  # there a rename does not replace a folder
+            place.rmdir()
+        part.replace(place)
         try:
-            sync_folder(path.parent)
+            place.parent.sync()
         except OSError:
-            path.replace(part)
+            place.replace(part)
             raise
     finally:
         if part.exists():
-            shutil.rmtree(part, ignore_errors=True)
+            part.remove_tree(ignore_errors=True)
 
 
-def make_folders(path: Path) -> None:
+def make_folders(path: FilePath) -> None:
     """A folder and those above it, where they are missing, as safe as what lies in it later."""
     if not path.is_dir():
         make_folders(path.parent)
         make_folder(path)
 
 
-def make_folder(path: Path) -> None:
-    """A folder where there is none; the one above it must be there."""
+def make_folder(path: FilePath) -> None:
+    """A folder where there is none; the one above it must be there. `LinkInside` for a link."""
     if path.is_dir():
         return
-    path.mkdir(exist_ok=True)
+    place = inner(path)
     try:
-        sync_folder(path.parent)
+        place.mkdir()
+    except FileExistsError:
+        if isinstance(path, InnerPath) and path.is_link():
+            raise LinkInside(path.within) from None
+        if not path.is_dir():
+            raise
+    try:
+        place.parent.sync()
     except OSError:
         with suppress(OSError):  # another time it would be taken for one that is safe
-            path.rmdir()
+            place.rmdir()
         raise
 
 
@@ -108,7 +124,10 @@ def sync_tree(folder: Path) -> None:
     sync_folder(folder)
 
 
-def sync_folder(folder: Path) -> None:
+def sync_folder(folder: FilePath) -> None:
+    if isinstance(folder, InnerPath):
+        folder.sync()
+        return
     if os.name != "posix":  # elsewhere a folder cannot be opened, and need not be
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -118,23 +137,21 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def find_leftovers(folder: Path) -> list[Path]:
+def find_leftovers(folder: FilePath) -> list[InnerPath]:
     """The files that a killed writer left unfinished in this folder."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.name.endswith(PART))
+    return [path for path in inner(folder).entries() if path.name.endswith(PART)]
 
 
-def clear_leftovers(folder: Path) -> None:
+def clear_leftovers(folder: FilePath) -> None:
     """Remove what a killed writer has left; only whoever holds the run's lock may."""
     for path in find_leftovers(folder):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir():
+            path.remove_tree(ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
 
-def _part(path: Path) -> Path:
+def _part(path: InnerPath) -> InnerPath:
     return path.with_name(f".{path.name}.{os.getpid()}{PART}")
 
 
@@ -143,8 +160,16 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+def _write(path: InnerPath, content: bytes) -> None:
+    path.unlink(missing_ok=True)  # what was left by a process of the same number
+    handle = path.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        left = memoryview(content)
+        while left:
+            written = os.write(handle, left)
+            if not written:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            left = left[written:]
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -7,15 +7,17 @@ import json
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from dgn_engine.errors import UserError
+from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 
-# Never wait for a FIFO, never write through a link.
-_CAREFUL = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+PATIENCE = 5.0  # seconds that a writer waits for those who only ask who writes
+_TICK = 0.001
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -46,23 +48,37 @@ class LockHeldError(UserError):
 class Lock:
     """Held from `take` to `release`, or to the end of the process, however it ends."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: FilePath) -> None:
+        self._path = inner(path)
         self._handle: int | None = None
 
     def take(self) -> None:
         """Raise `LockHeldError` where another process writes, `OSError` where no file can be."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | _CAREFUL
-        handle = os.open(self._path, flags, 0o644)
+        until = time.monotonic() + PATIENCE
+        while not self._take_named(time.monotonic() > until):
+            time.sleep(_TICK)
+
+    def _take_named(self, last: bool) -> bool:
+        """Lock the file that has the name; False where another took the name meanwhile, or
+        somebody only asks who writes."""
+        handle = self._path.open(os.O_RDWR | os.O_CREAT)
         try:
             owner = _read_owner(handle)
             if not _seize(handle, owner):
+                if not last and _is_only_asked(handle):
+                    os.close(handle)
+                    return False
                 elsewhere = owner is not None and owner.host != platform.node()
                 raise LockHeldError(
                     f"{self._path.parent} is being written by {_describe(owner)}.",
                     owner if elsewhere else None,
                 )
-            _require_not_elsewhere(self._path, owner)
+            if not _same(handle, self._path):
+                if last:
+                    raise OSError(errno.ESTALE, f"{self._path.name} is replaced again and again")
+                os.close(handle)
+                return False
+            _require_not_elsewhere(self._path, _read_owner(handle))
             ours = LockHolder(os.getpid(), platform.node(), boot_id(), os.fstat(handle).st_ino)
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(to_plain(ours)).encode(), 0)
@@ -70,10 +86,16 @@ class Lock:
             os.close(handle)
             raise
         self._handle = handle
+        return True
+
+    @property
+    def is_named(self) -> bool:
+        """Whether what is held is still the file of this name: else another may hold that one."""
+        return self._handle is not None and _same(self._handle, self._path)
 
     def retake(self) -> None:
         """Lock the file that lies there now: the folder may have been away and come back."""
-        if self._handle is not None and _same(self._handle, self._path):
+        if self.is_named:
             return
         self.release()
         try:
@@ -94,35 +116,36 @@ class Lock:
             self._handle = None
 
 
-def holder(path: Path) -> LockHolder | None:
+def holder(path: FilePath) -> LockHolder | None:
     """Who writes now; None where nobody does. Takes nothing."""
-    return _holder(path, lambda handle, owner: not _seize(handle, owner))
+    return _holder(path, lambda handle, owner: not _seize(handle, owner, ask=True))
 
 
-def last_holder(path: Path) -> LockHolder | None:
-    """Who wrote a lock that was not released, dead or alive; None where nobody did."""
-    return _holder(path, lambda _handle, _owner: True)
+def last_holder(path: FilePath) -> LockHolder | None:
+    """Who wrote a lock that was not released, dead or alive; None where nobody did, or where it
+    was copied."""
+    return _holder(path, lambda handle, owner: owner.inode == os.fstat(handle).st_ino)
 
 
-def is_abandoned(path: Path) -> bool:
+def is_abandoned(path: FilePath) -> bool:
     """Whether a process of this machine wrote this lock and died before it released it.
 
     Follows no link, and takes nothing. Raises `OSError`.
     """
-    handle = os.open(path, os.O_RDONLY | _CAREFUL)
+    handle = inner(path).open(os.O_RDONLY)
     try:
         owner = _read_owner(handle)
         if owner is None or owner.host != platform.node() or owner.inode != os.fstat(handle).st_ino:
             return False
-        return _seize(handle, owner)
+        return _seize(handle, owner, ask=True)
     finally:
         os.close(handle)
 
 
-def free(path: Path, pid: int, host: str) -> None:
+def free(path: FilePath, pid: int, host: str) -> None:
     """Empty a lock that this process of another machine left, which is known to be dead."""
     try:
-        handle = os.open(path, os.O_RDWR | _CAREFUL)
+        handle = inner(path).open(os.O_RDWR)
     except FileNotFoundError:
         return
     try:
@@ -133,9 +156,9 @@ def free(path: Path, pid: int, host: str) -> None:
         os.close(handle)
 
 
-def _holder(path: Path, counts: Callable[[int, LockHolder], bool]) -> LockHolder | None:
+def _holder(path: FilePath, counts: Callable[[int, LockHolder], bool]) -> LockHolder | None:
     try:
-        handle = os.open(path, os.O_RDONLY | _CAREFUL)
+        handle = inner(path).open(os.O_RDONLY)
     except OSError:
         return None
     try:
@@ -147,12 +170,31 @@ def _holder(path: Path, counts: Callable[[int, LockHolder], bool]) -> LockHolder
         os.close(handle)
 
 
-def _same(handle: int, path: Path) -> bool:
-    return path.exists() and os.path.samestat(os.fstat(handle), path.stat())
+def _same(handle: int, path: InnerPath) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.status())
+    except OSError:
+        return False
 
 
-def _seize(handle: int, owner: LockHolder | None) -> bool:
-    """Lock the open file without waiting; where there are no locks, ask for the process."""
+def _is_only_asked(handle: int) -> bool:
+    """Whether nobody writes: those who ask share the lock, a writer does not."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _seize(handle: int, owner: LockHolder | None, ask: bool = False) -> bool:
+    """Lock the open file without waiting; where there are no locks, ask for the process.
+
+    `ask`: share the lock with others who ask, so that a writer can tell them from a writer.
+    """
     if sys.platform == "win32":
         import msvcrt
 
@@ -165,7 +207,7 @@ def _seize(handle: int, owner: LockHolder | None) -> bool:
     import fcntl
 
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, (fcntl.LOCK_SH if ask else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             return False
@@ -186,9 +228,9 @@ def _alive(owner: LockHolder) -> bool:
     return True
 
 
-def _require_not_elsewhere(path: Path, owner: LockHolder | None) -> None:
+def _require_not_elsewhere(path: InnerPath, owner: LockHolder | None) -> None:
     """Locks may not work over a network: a file that another machine marked is respected."""
-    if owner is None or owner.host == platform.node() or owner.inode != path.stat().st_ino:
+    if owner is None or owner.host == platform.node() or owner.inode != path.status().st_ino:
         return
     raise LockHeldError(
         f"{path.parent} was left locked by {_describe(owner)}; "

@@ -11,7 +11,8 @@ import os
 import stat
 from dataclasses import dataclass
 from io import FileIO
-from pathlib import Path
+
+from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside
 
 JSON = 64 << 20  # bytes of a JSON or TOML file
 FILE = 2 << 30  # bytes of a log, or of a file of tensors
@@ -26,13 +27,13 @@ class NotRegular(OSError):  # noqa: N818 - shown as a verdict
         self.verdict = verdict
 
 
-def open_regular(path: Path, most: int) -> FileIO:
+def open_regular(path: FilePath, most: int) -> FileIO:
     """Open a regular file of at most `most` bytes, unbuffered, without ever waiting.
 
-    Raises `NotRegular` for anything else (links are followed), else what `open` raises.
+    Raises `NotRegular` for anything else, else what `open` raises. A link is followed where the
+    user named the path, and never where it is an inner one.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0))
+    handle = _open(path)
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
@@ -47,7 +48,19 @@ def open_regular(path: Path, most: int) -> FileIO:
         raise
 
 
-def read_regular(path: Path, most: int = JSON) -> bytes:
+def _open(path: FilePath) -> int:
+    if isinstance(path, InnerPath):
+        try:
+            return path.open(os.O_RDONLY)
+        except LinkInside as link:
+            if link.within != path.within:
+                raise
+            raise NotRegular(errno.ELOOP, "is a link, which is not followed") from None
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+def read_regular(path: FilePath, most: int = JSON) -> bytes:
     """All of a regular file, which may grow meanwhile, but not beyond `most` bytes.
 
     Raises as `open_regular` does.
@@ -61,7 +74,7 @@ def read_regular(path: Path, most: int = JSON) -> bytes:
     return bytes(content)
 
 
-def read_text(path: Path, most: int = JSON) -> str:
+def read_text(path: FilePath, most: int = JSON) -> str:
     """All of a regular file as text; raises `UnicodeDecodeError` (a `ValueError`) too."""
     return read_regular(path, most).decode("utf-8")
 
@@ -78,7 +91,7 @@ def digest(content: bytes | memoryview) -> Digest:
     return Digest(len(content), hashlib.sha256(content).hexdigest())
 
 
-def digest_file(path: Path, most: int = FILE) -> Digest:
+def digest_file(path: FilePath, most: int = FILE) -> Digest:
     """The digest of a regular file; raises as `open_regular` does."""
     sha256, count = hashlib.sha256(), 0
     with open_regular(path, most) as file:
@@ -90,7 +103,7 @@ def digest_file(path: Path, most: int = FILE) -> Digest:
     return Digest(count, sha256.hexdigest())
 
 
-def check_file(path: Path, written: Digest, thorough: bool = True) -> str:
+def check_file(path: FilePath, written: Digest, thorough: bool = True) -> str:
     """What is wrong with a file, as the end of a sentence; '' where it holds what was written.
 
     `thorough`: its content is hashed, else only its size is compared.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 
 from torch import Tensor
 
 from dgn_engine.protocol.events import Measured
+from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_answers import Mask, RunAnswers, read_answers, write_answers
 from dgn_engine.training.run import Run
 
@@ -24,7 +24,7 @@ class AnswerKeeper:
     as well, and the run goes on with those of its own.
     """
 
-    def __init__(self, folder: Path, run: Run) -> None:
+    def __init__(self, folder: FilePath, run: Run) -> None:
         """`run`: new, or as its checkpoint left it."""
         self._folder = folder
         self._evaluation = run.evaluation

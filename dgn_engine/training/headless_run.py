@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 from dgn_engine.config import RunConfig
@@ -12,6 +11,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.protocol.commands import ProbeRequest
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.folder_layout import WEIGHTS
 from dgn_engine.storage.runs.run_folder import RunFolder
 from dgn_engine.storage.runs.run_info import frames_of
@@ -154,11 +154,11 @@ class HeadlessRun:
                 "record the run."
             )
         self._run = run
-        self._keeper = WeightKeeper(folder.path / KEPT, training, run.pretrain_steps)
+        self._keeper = WeightKeeper(folder.root / KEPT, training, run.pretrain_steps)
         self._keeper.begin(run.trainer)
 
     def _keep_answers(self, run: Run, recording: Recording) -> None:
-        self._answers = AnswerKeeper(recording.path, run)
+        self._answers = AnswerKeeper(recording.root, run)
         recording.before_checkpoint = self._answers.write
 
     def _to_the_end(self, run: Run) -> Outcome:
@@ -179,7 +179,7 @@ class HeadlessRun:
                 recording.close(sound=False)
             raise
         # The weights first: a run is finished when nothing of it is missing.
-        unsaved = "" if recording is None else _save(run, recording.path / WEIGHTS)
+        unsaved = "" if recording is None else _save(run, recording.root / WEIGHTS)
         if run.finished:
             self._emit(events.Finished(run.step_count))
         if recording is not None and not recording.close():
@@ -228,7 +228,7 @@ def _steps(count: int) -> str:
     return f"{count:,} step{'' if count == 1 else 's'}"
 
 
-def _save(run: Run, path: Path) -> str:
+def _save(run: Run, path: FilePath) -> str:
     """Write the weights; why that could not be done, in one sentence, or ''."""
     try:
         run.save(path)

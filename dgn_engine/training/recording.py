@@ -13,6 +13,7 @@ from dgn_engine.data import Examples
 from dgn_engine.errors import UserError
 from dgn_engine.protocol import events
 from dgn_engine.protocol.frames import Frame
+from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.log import is_logged, log_word
@@ -34,6 +35,14 @@ _CHANGES = (
     events.SettingChanged,
     events.ProbeSetChanged,
 )  # after these the next frame is recorded
+
+
+_WRITTEN = (
+    events.RecordingPaused,
+    events.RecordingResumed,
+    events.RecordingMended,
+    events.RunContinued,
+)  # their writer has written these
 
 
 class Recording:
@@ -60,7 +69,13 @@ class Recording:
 
     @property
     def path(self) -> Path:
+        """Where the run lies, as far as is known."""
         return self._recorder.folder.path
+
+    @property
+    def root(self) -> InnerPath:
+        """Of what is written into its folder."""
+        return self._recorder.folder.root
 
     @property
     def paused(self) -> str:
@@ -68,10 +83,8 @@ class Recording:
         return self._recorder.paused
 
     def on_event(self, event: events.Event) -> None:
-        if isinstance(
-            event, (events.RecordingPaused, events.RecordingResumed, events.RunContinued)
-        ):
-            return  # their writer has written them
+        if isinstance(event, _WRITTEN):
+            return
         if is_logged(event):
             self._recorder.note(log_word(event), to_plain(event))
         if isinstance(event, _CHANGES):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -18,6 +17,7 @@ from dgn_engine.model.regime_entry import RegimeChange, check_entry
 from dgn_engine.model.wiring import need_wires, turned
 from dgn_engine.protocol import events
 from dgn_engine.regimes import find_regime, only_regime
+from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.runs.run_checkpoints import Snapshot
 from dgn_engine.training.device_data import choose_probe_set, chosen_on_device, to_device
 from dgn_engine.training.devices import choose_device, device_name, set_threads
@@ -301,7 +301,7 @@ class Run:
             )
         )
 
-    def save(self, path: Path) -> None:
+    def save(self, path: FilePath) -> None:
         save_trainer(path, self.trainer)
         self._emit(events.WeightsSaved(self.step_count, str(path)))
 

@@ -6,13 +6,14 @@ Where both are wanted, the best so far is kept at each of these epochs as well.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 from dgn_engine.config import TrainingConfig
 from dgn_engine.model.importing.saved_network import NetworkState
 from dgn_engine.protocol.events import Measured
 from dgn_engine.storage.atomic_write import save_file
 from dgn_engine.storage.checkpoints.save_network import save_network
+from dgn_engine.storage.inner_path import FilePath
+from dgn_engine.storage.regular_files import FILE, read_regular
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.training.trainer import Trainer
 
@@ -30,7 +31,7 @@ def best_until_file(epoch: int) -> str:
     return f"best-until-{epoch:04}.safetensors"
 
 
-def save_trainer(path: Path, trainer: Trainer) -> None:
+def save_trainer(path: FilePath, trainer: Trainer) -> None:
     """Both networks with what is needed to read them; raises `UserError` where that fails."""
     network = trainer.network
     state = NetworkState.of(
@@ -46,7 +47,7 @@ class WeightKeeper:
     there, or the epoch that ends with them is trained again.
     """
 
-    def __init__(self, folder: Path, config: TrainingConfig, first_step: int) -> None:
+    def __init__(self, folder: FilePath, config: TrainingConfig, first_step: int) -> None:
         """`first_step`: where the last stage begins, 0 where nothing is trained before it."""
         self._folder = folder
         self._epochs = frozenset(config.keep_epochs)
@@ -77,4 +78,4 @@ class WeightKeeper:
         left the weights of a later one as its best."""
         path = self._folder / best_until_file(epoch)
         if not path.exists():
-            save_file(path, (self._folder / BEST).read_bytes())
+            save_file(path, read_regular(self._folder / BEST, FILE))

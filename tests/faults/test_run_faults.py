@@ -99,7 +99,7 @@ def assert_equal(path: Path, reference: Path) -> None:
     one, other = RunReader(path), RunReader(reference)
     assert one.status == other.status == "finished"
     assert one.measured == other.measured
-    last = [reader.checkpoints[-1].path / folder_layout.TENSORS for reader in (one, other)]
+    last = [reader.checkpoints[-1].path.whole / folder_layout.TENSORS for reader in (one, other)]
     for pair in ([path / folder_layout.WEIGHTS, reference / folder_layout.WEIGHTS], last):
         found, wanted = (load(file.read_bytes()) for file in pair)
         assert found.keys() == wanted.keys()
@@ -201,7 +201,7 @@ def test_damaged_newest_files(
         time.sleep(0.001)
     victim.kill()
     assert victim.wait() < 0, "it was finished before it had written two checkpoints"
-    newest = RunReader(before).checkpoints[-1].path.relative_to(before)
+    newest = RunReader(before).checkpoints[-1].path.whole.relative_to(before)
     frames = RunReader(before).frames
     targets = [
         newest / folder_layout.TENSORS,
@@ -209,7 +209,7 @@ def test_damaged_newest_files(
         newest / folder_layout.MANIFEST,
     ]
     targets += [Path(folder_layout.LOG), Path(folder_layout.RUN), Path(folder_layout.CONFIG)]
-    targets += [frames[-1].path.relative_to(before)] if frames else []
+    targets += [frames[-1].path.whole.relative_to(before)] if frames else []
     for number, target in enumerate(targets):
         path = quick_disk / str(number)
         shutil.copytree(before, path)

@@ -17,6 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.checkpoints import limits, wire
 from dgn_engine.storage.checkpoints.array_layout import laid_out
 from dgn_engine.storage.checkpoints.contents import CheckpointContents, UnreadableFile, plain
+from dgn_engine.storage.inner_path import FilePath
 from dgn_engine.storage.regular_files import NotRegular, open_regular
 
 READER = "dgn_engine.storage.checkpoints.reader_child"
@@ -26,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 def read_tensors(
-    path: Path,
+    path: FilePath,
     timeout: float = TIMEOUT,
     cancelled: threading.Event | None = None,
     *,
@@ -52,7 +53,7 @@ def read_tensors(
 
 
 def ask_child(
-    path: Path,
+    path: FilePath,
     command: list[str],
     receive: Callable[[IO[bytes], int], Answer],
     timeout: float = TIMEOUT,
@@ -82,7 +83,7 @@ def ask_child(
     return _answer(child, name, lambda pipe: receive(pipe, size), timeout, cancelled)
 
 
-def _opened(path: Path, name: str) -> tuple[IO[bytes], int]:
+def _opened(path: FilePath, name: str) -> tuple[IO[bytes], int]:
     """A regular file and its size; opening never waits, not even for a FIFO."""
     try:
         file = open_regular(path, limits.FILE)

@@ -7,7 +7,12 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISLNK
 from typing import Literal
+
+from dgn_engine.errors import UserError
+from dgn_engine.storage.atomic_write import make_folders
+from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inside
 
 # What a file may hold; a mark is empty.
 Kind = Literal["json", "log", "tensors", "text", "mark"]
@@ -57,14 +62,71 @@ def kind_of(path: str) -> Kind | None:
     return None
 
 
-def written_folders(folder: Path) -> tuple[Path, ...]:
+def written_folders(folder: FilePath) -> tuple[InnerPath, ...]:
     """Where a writer that was killed may have left unfinished files."""
-    return (folder, folder / CHECKPOINTS, folder / FRAMES)
+    root = inside(folder)
+    return (root, root / CHECKPOINTS, root / FRAMES)
+
+
+def links(folder: FilePath) -> list[InnerPath]:
+    """What of a run's folder is a link, of its files and of its folders; deeper ones are not
+    looked for. Raises `OSError`.
+    """
+    root = inside(folder)
+    found = root.listing()
+    names = (*FOLDERS, *FILES, LOCK, NOTES, ANSWERS)
+    return [root / name for name in names if name in found and S_ISLNK(found[name].st_mode)]
+
+
+def require_no_link(folder: FilePath) -> None:
+    """Raises `LinkInside`, and other `OSError`."""
+    for path in links(folder):
+        raise LinkInside(path.within)
+
+
+def refuse_links(folder: Path) -> None:
+    """Raises `UserError` where something in a run's folder is a link."""
+    try:
+        require_no_link(folder)
+    except LinkInside as link:
+        raise UserError(
+            f"{folder} is not opened: {link.strerror}; 'dgn runs repair {folder}' puts it aside."
+        ) from None
+    except OSError:
+        pass  # whoever reads it next says what is wrong
+
+
+def set_aside(folder: FilePath, path: InnerPath) -> None:
+    """Move what lies there, if anything does, to `damaged/`. Raises `OSError`."""
+    if not path.exists():
+        return
+    target = unused_place(folder, path)
+    path.replace(target)
+    target.parent.sync()
+    path.parent.sync()
+
+
+def unused_place(folder: FilePath, path: InnerPath) -> InnerPath:
+    """Where something of a run can be put in `damaged/`; its folder is there. Raises `OSError`."""
+    root = inside(folder)
+    # A link goes under another name: it must not lie where a folder may be needed later.
+    wanted = f"{path.within}.link" if path.is_link() else path.within
+    damaged = root / DAMAGED
+    if path == damaged:
+        damaged = root
+    elif damaged.is_link():
+        set_aside(root, damaged)
+    target, again = damaged / wanted, 1
+    while target.exists():
+        target = target.with_name(f"{(damaged / wanted).name}.{again}")
+        again += 1
+    make_folders(target.parent)
+    return target
 
 
 def holds_run(folder: Path) -> bool:
     """Whether a folder, which is no link, holds a run or what is left of one."""
-    here = any((folder / name).is_file() for name in (RUN, LOG))
+    here = any((inside(folder) / name).is_file() for name in (RUN, LOG))
     return here and not folder.is_symlink()
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import stat
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from safetensors.numpy import load, save
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.atomic_write import make_folder, write_file
+from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -34,15 +35,16 @@ _STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark"
 class StoredFrame:
     """A frame's file; `serial` counts the frames of a run."""
 
-    path: Path
+    path: InnerPath
     step: int
     serial: int
     digest: str  # beginning of the sha256, from the name
     bytes: int
 
 
-def write(folder: Path, frame: Frame, serial: int) -> StoredFrame:
+def write(folder: FilePath, frame: Frame, serial: int) -> StoredFrame:
     """A new file. Raises `OSError`."""
+    folder = inner(folder)
     make_folder(folder)
     content = encode(frame)
     sha256 = digest(content).sha256
@@ -51,22 +53,14 @@ def write(folder: Path, frame: Frame, serial: int) -> StoredFrame:
     return StoredFrame(path, frame.step, serial, sha256[:16], len(content))
 
 
-def scan(folder: Path) -> list[StoredFrame]:
-    """Every frame by its serial number; nothing is opened."""
-    found: list[StoredFrame] = []
-    if not folder.is_dir():
-        return found
-    for path in folder.iterdir():
-        key = folder_layout.frame_key(path.name)
-        if key is None:
-            continue
-        try:
-            size = path.stat().st_size
-        except OSError:  # it was dropped a moment ago, or is a link to nothing
-            if not path.is_symlink():
-                continue
-            size = 0
-        found.append(StoredFrame(path, *key, size))
+def scan(folder: FilePath) -> list[StoredFrame]:
+    """Every frame by its serial number; nothing is opened. Raises `OSError`."""
+    folder = inner(folder)
+    found = [
+        StoredFrame(folder / name, *key, status.st_size if stat.S_ISREG(status.st_mode) else 0)
+        for name, status in folder.listing().items()
+        if (key := folder_layout.frame_key(name)) is not None
+    ]
     return sorted(found, key=lambda one: one.serial)
 
 

@@ -7,18 +7,19 @@ import errno
 import io
 import json
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dgn_engine.protocol import events, file_events
 from dgn_engine.protocol.events import Event
-from dgn_engine.storage.atomic_write import sync_folder
+from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
-from dgn_engine.storage.regular_files import FILE, open_regular
+from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
 
 SYNC_EVERY = 1.0  # seconds
 LINE = 1 << 20  # bytes that a line may have
@@ -43,6 +44,7 @@ LOGGED: Mapping[str, type[Any]] = {
     "Finished": events.Finished,
     "RecordingPaused": events.RecordingPaused,
     "RecordingResumed": events.RecordingResumed,
+    "RecordingMended": events.RecordingMended,
     "RunContinued": events.RunContinued,
 }
 _WORD_OF = {kind: word for word, kind in LOGGED.items()}
@@ -89,14 +91,14 @@ class LogWriter:
     forgotten them, and says of the next one that all went well.
     """
 
-    def __init__(self, path: Path, written: int = 0) -> None:
+    def __init__(self, path: FilePath, written: int = 0) -> None:
         """`written`: how many lines there were at least; where some are gone, no number of theirs
         is given again.
         """
-        self._path = path
+        self._path = inner(path)
         self._file: io.FileIO | None = None
         self._synced = 0.0
-        seq, self._end = _last(path)
+        seq, self._end = _last(self._path)
         self._seq = max(seq, written)
         self._dirty = True
         self._unsynced = bytearray()
@@ -150,7 +152,7 @@ class LogWriter:
         """A writer that was killed may have left lines unsynced, and a new file has no name yet."""
         try:
             self.sync()
-            sync_folder(self._path.parent)
+            self._path.parent.sync()
         except BaseException:
             self.close()
             raise
@@ -159,10 +161,10 @@ class LogWriter:
     def reopen(self) -> None:
         """Open anew at the end of the last whole line: after trouble, half a line may be there."""
         self.close()
-        if self._path.is_symlink():  # whatever it points to would be cut
-            raise OSError(errno.ELOOP, "the log is a link")
-        file = io.FileIO(self._path, "r+b" if self._end or self._path.exists() else "xb")
+        file = io.FileIO(self._path.open(os.O_RDWR | os.O_CREAT), "r+b")
         try:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise NotRegular(errno.EINVAL, "is not a regular file")
             if file.seek(0, os.SEEK_END) < self._end:
                 raise OSError(None, "the log has become shorter")
             file.truncate(self._end)
@@ -171,6 +173,49 @@ class LogWriter:
             file.close()
             raise
         self._file = file
+
+    @property
+    def is_named(self) -> bool:
+        """Whether what is written to is still the file of this name."""
+        if self._file is None:
+            return True
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self._path.status())
+        except OSError:
+            return False
+
+    def write_anew(self) -> None:
+        """After its name was taken away: all that was written, under its name again."""
+        file = self._file
+        if file is None:
+            raise OSError(None, "the log is closed")
+        synced = self._end - len(self._unsynced)
+        file.seek(0)
+        content = bytearray()
+        while len(content) < synced and (piece := file.read(synced - len(content))):
+            content += piece
+        content = content[: content.rfind(b"\n") + 1] + self._unsynced
+        write_file(self._path, bytes(content))
+        file.close()
+        self._file, self._end = None, len(content)
+        self._unsynced.clear()
+        self._dirty = self._doubtful = False
+        self.reopen()
+
+    def take_cut(self) -> bool:
+        """Whether somebody has cut the log; what follows is written behind the lines that are
+        left, and those that are missing keep their numbers."""
+        file = self._file
+        if file is None or os.fstat(file.fileno()).st_size >= self._end:
+            return False
+        synced, left = self._end - len(self._unsynced), _last(self._path)[1]
+        again = self._unsynced[max(0, left - synced) :]
+        file.truncate(left)
+        file.seek(left)
+        self._end, self._unsynced, self._dirty = left + len(again), again, True
+        if file.write(again) != len(again):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return True
 
     def close(self) -> None:
         """Sync and close; what cannot be synced any more is left to the system."""
@@ -185,7 +230,7 @@ class LogWriter:
             self._file = None
 
 
-def read_log(path: Path) -> LogContents:
+def read_log(path: FilePath) -> LogContents:
     """Every sound line, in order; a last line without its end is dropped.
 
     Raises `OSError`.
@@ -269,9 +314,9 @@ def _end(line: LogLine) -> int:
     return upto if isinstance(upto, int) and upto >= line.seq else line.seq
 
 
-def _last(path: Path) -> tuple[int, int]:
+def _last(path: InnerPath) -> tuple[int, int]:
     """The next sequence number, and where the last sound line ends."""
-    if not os.path.lexists(path):
+    if not path.exists():
         return 0, 0
     seq = end = 0
     with open_regular(path, FILE) as file:

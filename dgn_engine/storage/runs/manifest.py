@@ -6,7 +6,6 @@ writer was killed, or that an older version wrote, has none; there nobody can te
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.storage import lock
 from dgn_engine.storage.atomic_write import find_leftovers
+from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import Digest, NotRegular, check_file, digest_file, read_text
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
@@ -97,7 +97,7 @@ class ManifestWriter:
     missing after the run went on.
     """
 
-    def __init__(self, folder: Path, known: Manifest | None, frames: Iterable[int]) -> None:
+    def __init__(self, folder: InnerPath, known: Manifest | None, frames: Iterable[int]) -> None:
         """`frames`: the serial numbers that are there. Raises `OSError`."""
         known = known or NOTHING
         self._folder = folder
@@ -141,11 +141,25 @@ class Damage:
 
 def verify(folder: Path) -> list[Damage]:
     """Everything that is not as it was written; raises `UserError` where there is no run."""
-    if not folder.is_dir() or not any(
-        (folder / name).exists()
-        for name in (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
-    ):
-        raise UserError(f"{folder} holds no run.")
+    try:
+        root = inside(folder)
+        there = root.listing()
+        names = (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS)
+        if not any(name in there for name in names):
+            raise UserError(f"{folder} holds no run.")
+        links = list(_find_links(root))
+        named = {one.path for one in links}
+        return [*links, *(one for one in _verify(root) if one.path not in named)]
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}.") from None
+
+
+def _find_links(folder: InnerPath) -> Iterator[Damage]:
+    for path in folder_layout.links(folder):
+        yield Damage(path.within, "is a link, which is not followed")
+
+
+def _verify(folder: InnerPath) -> list[Damage]:
     found: list[Damage] = []
     info: dict[str, Any] = {}
     config, manifest = None, NOTHING
@@ -168,8 +182,9 @@ def verify(folder: Path) -> list[Damage]:
         *(damage for _, damage in find_unsound(folder)),
         *compare(folder, manifest)[0],
         *(
-            Damage(_relative(path, folder), "was not finished", harmless=True)
+            Damage(path.within, "was not finished", harmless=True)
             for inner in folder_layout.written_folders(folder)
+            if not inner.is_link()
             for path in find_leftovers(inner)
         ),
     ]
@@ -185,26 +200,27 @@ def why_uncertain(folder: Path) -> str:
     return "its writer was killed, or an older version, and left no list of what is there"
 
 
-def count_lines(folder: Path, manifest: Manifest) -> int:
+def count_lines(folder: InnerPath, manifest: Manifest) -> int:
     """How many lines of the log were written at least, by manifest and checkpoints."""
-    held = run_checkpoints.scan(folder / folder_layout.CHECKPOINTS, thorough=False)
+    held = _checkpoints(folder, thorough=False)
     return max((manifest.lines, *(one.lines for one in held)))
 
 
-def find_unsound(folder: Path) -> Iterator[tuple[Path, Damage]]:
+def find_unsound(folder: InnerPath) -> Iterator[tuple[InnerPath, Damage]]:
     """Checkpoints and frames that do not hold what was written, and what is wrong with each."""
-    for one in run_checkpoints.scan(folder / folder_layout.CHECKPOINTS):
+    for one in _checkpoints(folder):
         if not one.sound:
-            yield one.path, Damage(_relative(one.path / one.culprit, folder), one.trouble)
-    for frame in frame_files.scan(folder / folder_layout.FRAMES):
+            culprit = one.path / one.culprit if one.culprit else one.path
+            yield one.path, Damage(culprit.within, one.trouble)
+    for frame in _frames(folder):
         if trouble := frame_files.check(frame):
-            yield frame.path, Damage(_relative(frame.path, folder), trouble)
+            yield frame.path, Damage(frame.path.within, trouble)
 
 
-def compare(folder: Path, manifest: Manifest) -> tuple[list[Damage], Manifest]:
+def compare(folder: InnerPath, manifest: Manifest) -> tuple[list[Damage], Manifest]:
     """What of the manifest is gone or was changed, and the manifest without that."""
     checkpoints = _checkpoint_names(folder)
-    serials = {frame.serial for frame in frame_files.scan(folder / folder_layout.FRAMES)}
+    serials = {frame.serial for frame in _frames(folder)}
     found = [
         Damage(f"{folder_layout.CHECKPOINTS}/{name}", "is missing")
         for name in manifest.checkpoints
@@ -236,7 +252,7 @@ def find_ranges(numbers: Iterable[int]) -> Ranges:
     return tuple(ranges)
 
 
-def _verify_config(folder: Path, recorded: RunConfig | None) -> Iterator[Damage]:
+def _verify_config(folder: InnerPath, recorded: RunConfig | None) -> Iterator[Damage]:
     try:
         config = RunConfig.from_toml(read_text(folder / folder_layout.CONFIG))
     except FileNotFoundError:
@@ -249,7 +265,7 @@ def _verify_config(folder: Path, recorded: RunConfig | None) -> Iterator[Damage]
             yield Damage(folder_layout.CONFIG, trouble)
 
 
-def _verify_log(folder: Path, written: int) -> Iterator[Damage]:
+def _verify_log(folder: InnerPath, written: int) -> Iterator[Damage]:
     """`written`: how many lines there were at least."""
     name = folder_layout.LOG
     try:
@@ -277,30 +293,38 @@ def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
     return ", ".join(words[:10]) + (" …" if len(words) > 10 else "")
 
 
-def _relative(path: Path, folder: Path) -> str:
-    return path.relative_to(folder).as_posix()
+def _checkpoints(
+    folder: InnerPath, thorough: bool = True
+) -> list[run_checkpoints.StoredCheckpoint]:
+    """None where their folder is a link, which is named by itself."""
+    inner = folder / folder_layout.CHECKPOINTS
+    return [] if inner.is_link() else run_checkpoints.scan(inner, thorough)
 
 
-def _weights(folder: Path) -> dict[str, Path]:
+def _frames(folder: InnerPath) -> list[frame_files.StoredFrame]:
+    inner = folder / folder_layout.FRAMES
+    return [] if inner.is_link() else frame_files.scan(inner)
+
+
+def _weights(folder: InnerPath) -> dict[str, InnerPath]:
     """The files of weights that are there, by their paths within the folder."""
     kept = folder / folder_layout.KEPT
-    inner = kept.iterdir() if kept.is_dir() else ()
-    names = (_relative(path, folder) for path in (folder / folder_layout.WEIGHTS, *inner))
+    there = [] if kept.is_link() else kept.entries()
     return {
-        name: folder / name
-        for name in sorted(names)
-        if _WEIGHTS.fullmatch(name) and os.path.lexists(folder / name)
+        path.within: path
+        for path in (folder / folder_layout.WEIGHTS, *there)
+        if _WEIGHTS.fullmatch(path.within) and path.exists()
     }
 
 
-def _checkpoint_names(folder: Path) -> set[str]:
+def _checkpoint_names(folder: InnerPath) -> set[str]:
     """Of the checkpoints that are there, sound or not."""
     inner = folder / folder_layout.CHECKPOINTS
-    names = {path.name for path in inner.iterdir()} if inner.is_dir() else set()
+    names = [] if inner.is_link() else inner.listing()
     return {name for name in names if folder_layout.checkpoint_key(name) is not None}
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
+def _stamp(path: InnerPath) -> tuple[int, ...]:
     """Another one whenever the file was written anew; raises `OSError`."""
-    status = path.lstat()
+    status = path.status()
     return (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dgn_engine.protocol.events import Event, Failed, RecordingPaused, RecordingResumed
+from dgn_engine.protocol.events import (
+    Event,
+    Failed,
+    RecordingMended,
+    RecordingPaused,
+    RecordingResumed,
+)
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.runs.log import SYNC_EVERY, log_word
@@ -120,7 +126,7 @@ class Recorder:
             while (job := self._next()) is not None:
                 self._do(job)
             if self.paused:
-                self._try_again()
+                self._try_again(last=True)
         except Exception as error:  # a bug must not end the run
             self.paused = f"The recorder failed: {error}."
             self._events.append(Failed(self.paused, traceback.format_exc()))
@@ -140,6 +146,7 @@ class Recorder:
                     continue
                 try:
                     self.folder.sync()
+                    self._tell()
                 except OSError as error:
                     self._pause(error)
 
@@ -164,6 +171,7 @@ class Recorder:
     def _attempt(self, job: _Job) -> bool:
         try:
             self._write(job)
+            self._tell()
         except OSError as error:
             self._pause(error)
             return False
@@ -181,6 +189,13 @@ class Recorder:
                 if job.snapshot.finite():
                     self.folder.checkpoint(job.snapshot, job.kept)
                 self._saving.clear()
+
+    def _tell(self) -> None:
+        """Say, and write down, what was mended in the folder."""
+        for remark in self.folder.take_remarks():
+            event = RecordingMended(remark, self._step, str(self.folder.path))
+            self._events.append(event)
+            self.folder.note(log_word(event), to_plain(event))
 
     def _pause(self, error: OSError) -> None:
         self._tried = time.monotonic()
@@ -201,16 +216,17 @@ class Recorder:
             self._lost += 1
         self._waiting.append(job)
 
-    def _try_again(self) -> None:
+    def _try_again(self, last: bool = False) -> None:
         self._tried = time.monotonic()
         try:
-            self.folder.recover()
+            self.folder.recover(last)
             while self._waiting:
                 self._write(self._waiting[0])
                 self._waiting.popleft()
             self.folder.sync()  # before the note: one more failure here must not write it twice
             event = RecordingResumed(self._step, self._lost)
             self.folder.note(log_word(event), to_plain(event))
+            self._tell()
         except OSError:
             return
         self.paused = ""

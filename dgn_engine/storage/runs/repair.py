@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import (
-    clear_leftovers,
-    make_folders,
-    sync_folder,
-    write_file,
-)
+from dgn_engine.storage.atomic_write import clear_leftovers, write_file
+from dgn_engine.storage.inner_path import Anchor, InnerPath
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.regular_files import NotRegular, read_text
 from dgn_engine.storage.runs import folder_layout, run_checkpoints, run_info
@@ -37,21 +33,13 @@ def repair(folder: Path) -> list[str]:
     Raises `UserError` where somebody writes the run, or there is nothing to make it whole from.
     """
     before = verify(folder)
-    lock = Lock(folder / folder_layout.LOCK)
+    anchor = Anchor(folder)
     try:
-        lock.take()
+        anchor.hold()
         try:
-            for inner in folder_layout.written_folders(folder):
-                clear_leftovers(inner)
-            done = [
-                *_repair_info(folder),
-                *_repair_config(folder),
-                *_repair_log(folder),
-                *_drop_unsound(folder),
-                *_reduce_manifest(folder),
-            ]
+            done = _repair(InnerPath(anchor))
         finally:
-            lock.release()
+            anchor.let_go()
     except OSError as error:
         raise UserError(f"Cannot repair {folder}: {error.strerror}.") from None
     left = [damage for damage in verify(folder) if not damage.harmless]
@@ -60,7 +48,34 @@ def repair(folder: Path) -> list[str]:
     return done if before else []
 
 
-def _repair_info(folder: Path) -> list[str]:
+def _repair(root: InnerPath) -> list[str]:
+    lock_file = root / folder_layout.LOCK
+    aside = _drop_links(root, [lock_file] if lock_file.is_link() else [])
+    lock = Lock(lock_file)
+    lock.take()
+    try:
+        aside += _drop_links(root, folder_layout.links(root))
+        for folder in folder_layout.written_folders(root):
+            clear_leftovers(folder)
+        return [
+            *aside,
+            *_repair_info(root),
+            *_repair_config(root),
+            *_repair_log(root),
+            *_drop_unsound(root),
+            *_reduce_manifest(root),
+        ]
+    finally:
+        lock.release()
+
+
+def _drop_links(root: InnerPath, links: Sequence[InnerPath]) -> list[str]:
+    for path in links:
+        folder_layout.set_aside(root, path)
+    return [f"{path.within} was put aside: it was a link." for path in links]
+
+
+def _repair_info(folder: InnerPath) -> list[str]:
     """From the configuration's own file, else from a checkpoint, which holds it too."""
     try:
         run_info.read(folder)
@@ -77,28 +92,28 @@ def _repair_info(folder: Path) -> list[str]:
     ]
 
 
-def _recorded_config(folder: Path) -> tuple[RunConfig, str]:
+def _recorded_config(folder: InnerPath) -> tuple[RunConfig, str]:
     config = _read_config(folder)
     if config is not None:
         return config, folder_layout.CONFIG
     for one in reversed(run_checkpoints.scan(folder / folder_layout.CHECKPOINTS)):
         if one.sound:
-            name = one.path.relative_to(folder) / folder_layout.STATE
-            return run_info.config_of(run_checkpoints.read_state(one.path)), name.as_posix()
+            name = (one.path / folder_layout.STATE).within
+            return run_info.config_of(run_checkpoints.read_state(one.path)), name
     raise UserError(
         f"{folder} cannot be repaired: neither {folder_layout.RUN} "
         f"nor {folder_layout.CONFIG} nor a checkpoint says what was trained."
     )
 
 
-def _read_config(folder: Path) -> RunConfig | None:
+def _read_config(folder: InnerPath) -> RunConfig | None:
     try:
         return RunConfig.from_toml(read_text(folder / folder_layout.CONFIG))
     except (OSError, ValueError, UserError):
         return None
 
 
-def _repair_config(folder: Path) -> list[str]:
+def _repair_config(folder: InnerPath) -> list[str]:
     config = run_info.config_of(run_info.read(folder))
     if _read_config(folder) == config:
         return []
@@ -108,13 +123,13 @@ def _repair_config(folder: Path) -> list[str]:
     return [f"{folder_layout.CONFIG} was made anew from {folder_layout.RUN}."]
 
 
-def _repair_log(folder: Path) -> list[str]:
+def _repair_log(folder: InnerPath) -> list[str]:
     """Sound lines keep their numbers, because checkpoints name them."""
     path, written = folder / folder_layout.LOG, count_lines(folder, _known(folder) or NOTHING)
     try:
         log = read_log(path).lacking(written)
     except (FileNotFoundError, NotRegular) as error:
-        _set_aside(folder, path)
+        folder_layout.set_aside(folder, path)
         write_file(path, fill_gaps(LogContents(()).lacking(written)))
         gone = isinstance(error, FileNotFoundError)
         why = "was missing" if gone else f"was put aside: {error.strerror}"
@@ -129,14 +144,14 @@ def _repair_log(folder: Path) -> list[str]:
     return [f"{folder_layout.LOG}: {len(log.lines):,} sound lines were kept, {lost:,} are lost."]
 
 
-def _drop_unsound(folder: Path) -> list[str]:
+def _drop_unsound(folder: InnerPath) -> list[str]:
     paths = [path for path, _ in find_unsound(folder)]
     for path in paths:
-        _set_aside(folder, path)
-    return [f"{path.relative_to(folder).as_posix()} was put aside." for path in paths]
+        folder_layout.set_aside(folder, path)
+    return [f"{path.within} was put aside." for path in paths]
 
 
-def _reduce_manifest(folder: Path) -> list[str]:
+def _reduce_manifest(folder: InnerPath) -> list[str]:
     """Take out of the manifest what is gone, and set damaged weights aside."""
     info, known = run_info.read(folder), _known(folder)
     if known is None:
@@ -146,48 +161,29 @@ def _reduce_manifest(folder: Path) -> list[str]:
         return [f"{folder_layout.RUN}: an inventory that makes no sense was taken out."]
     gone, left = compare(folder, known)
     for name in known.files.keys() - left.files.keys():
-        _set_aside(folder, folder / name)
+        folder_layout.set_aside(folder, folder / name)
     left = replace(left, lines=max(left.lines, read_log(folder / folder_layout.LOG).end))
     if left != known:
         run_info.write(folder, put_manifest(info, left))
     return [f"{damage}: struck out of the inventory." for damage in gone]
 
 
-def _known(folder: Path) -> Manifest | None:
+def _known(folder: InnerPath) -> Manifest | None:
     try:
         return read_manifest(run_info.read(folder))
     except ValueError:
         return None
 
 
-def _link_aside(folder: Path, path: Path) -> None:
+def _link_aside(folder: InnerPath, path: InnerPath) -> None:
     """Before a file is written anew: until then it stays, or a crash would leave none."""
-    if path.is_symlink() or not path.is_file():
-        _set_aside(folder, path)
+    if not path.is_file():
+        folder_layout.set_aside(folder, path)
         return
-    target = _unused_place(folder, path)
+    target = folder_layout.unused_place(folder, path)
     try:
-        target.hardlink_to(path)
+        target.link_from(path)
     except OSError:  # a file system that has no links
-        _set_aside(folder, path)
+        folder_layout.set_aside(folder, path)
         return
-    sync_folder(target.parent)
-
-
-def _set_aside(folder: Path, path: Path) -> None:
-    if not os.path.lexists(path):
-        return
-    target = _unused_place(folder, path)
-    path.rename(target)
-    sync_folder(target.parent)
-    sync_folder(path.parent)
-
-
-def _unused_place(folder: Path, path: Path) -> Path:
-    target = folder / folder_layout.DAMAGED / path.relative_to(folder)
-    again = 1
-    while os.path.lexists(target):
-        target = target.with_name(f"{path.name}.{again}")
-        again += 1
-    make_folders(target.parent)
-    return target
+    target.parent.sync()

@@ -10,13 +10,13 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.inner_path import FilePath, inside
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
@@ -56,20 +56,20 @@ class RunAnswers:
 NONE = RunAnswers({}, {})
 
 
-def write_answers(folder: Path, answers: RunAnswers) -> None:
+def write_answers(folder: FilePath, answers: RunAnswers) -> None:
     """Put these in the place of those before; raises `OSError`."""
     tree = {
         "examples": answers.examples,
         "best": {str(step): _packed(mask) for step, mask in answers.best.items()},
         "last": {str(step): _packed(mask) for step, mask in answers.last.items()},
     }
-    write_file(folder / folder_layout.ANSWERS, (json.dumps(tree, indent=1) + "\n").encode())
+    write_file(inside(folder) / folder_layout.ANSWERS, (json.dumps(tree, indent=1) + "\n").encode())
 
 
-def read_answers(folder: Path) -> RunAnswers:
+def read_answers(folder: FilePath) -> RunAnswers:
     """Those of a run; none where there are none, or they cannot be read."""
     try:
-        tree = json.loads(read_regular(folder / folder_layout.ANSWERS, _MOST))
+        tree = json.loads(read_regular(inside(folder) / folder_layout.ANSWERS, _MOST))
         examples = tree["examples"]
         if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
             return NONE

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.storage.atomic_write import make_folder, sync_folder, write_folder
+from dgn_engine.storage.atomic_write import make_folder, write_folder
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
+from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -50,7 +50,7 @@ class StoredCheckpoint:
     log's lines and of the frames came before it.
     """
 
-    path: Path
+    path: InnerPath
     step: int
     order: int
     kept: str = ""
@@ -67,11 +67,12 @@ class StoredCheckpoint:
 
 
 def write(
-    folder: Path, snapshot: Snapshot, order: int, marks: Mapping[str, object]
+    folder: FilePath, snapshot: Snapshot, order: int, marks: Mapping[str, object]
 ) -> StoredCheckpoint:
     """A new step folder; `marks` (kept, lines, frames) go into its state. Raises `OSError`."""
     from safetensors.torch import save
 
+    folder = inner(folder)
     make_folder(folder)
     state = {**snapshot.state, **marks, "order": order}
     again = 0
@@ -86,17 +87,17 @@ def write(
     return _of_state(path, state)
 
 
-def scan(folder: Path, thorough: bool = True) -> list[StoredCheckpoint]:
-    """Every checkpoint of a run, oldest first; damaged ones come first of all.
+def scan(folder: FilePath, thorough: bool = True) -> list[StoredCheckpoint]:
+    """Every checkpoint of a run, oldest first; damaged ones come first of all. Raises `OSError`.
 
     `thorough`: hash every file; else only the small ones.
     """
-    if not folder.is_dir():
-        return []
+    folder = inner(folder)
     found = [
-        _check(path, key[0], thorough)
-        for path in folder.iterdir()
-        if (key := folder_layout.checkpoint_key(path.name)) is not None and path.is_dir()
+        _check(folder / name, key[0], thorough)
+        for name, status in folder.listing().items()
+        if (key := folder_layout.checkpoint_key(name)) is not None
+        and (stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode))
     ]
     return sorted(found, key=lambda one: (one.order, one.path.name))
 
@@ -116,7 +117,7 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
     return Snapshot(tensors, read_state(checkpoint.path))
 
 
-def read_state(path: Path) -> dict[str, Any]:
+def read_state(path: InnerPath) -> dict[str, Any]:
     """The state of a checkpoint's folder; raises `OSError` or `ValueError`."""
     state: dict[str, Any] = json.loads(read_regular(path / folder_layout.STATE))
     return state
@@ -135,13 +136,15 @@ def choose_superfluous(checkpoints: list[StoredCheckpoint]) -> list[StoredCheckp
 def remove(checkpoint: StoredCheckpoint) -> None:
     """Rename the folder first, so that half a checkpoint is never read, after a crash neither."""
     hidden = checkpoint.path.with_name(f".{checkpoint.path.name}.gone.part")
-    checkpoint.path.rename(hidden)
-    sync_folder(hidden.parent)
-    shutil.rmtree(hidden, ignore_errors=True)
+    checkpoint.path.replace(hidden)
+    hidden.parent.sync()
+    hidden.remove_tree(ignore_errors=True)
 
 
-def _check(path: Path, step: int, thorough: bool) -> StoredCheckpoint:
+def _check(path: InnerPath, step: int, thorough: bool) -> StoredCheckpoint:
     damaged = StoredCheckpoint(path, step, -1)
+    if path.is_link():
+        return replace(damaged, trouble="is a link, which is not followed")
     manifest = path / folder_layout.MANIFEST
     try:
         digests: Mapping[str, Digest] = from_plain(
@@ -159,7 +162,7 @@ def _check(path: Path, step: int, thorough: bool) -> StoredCheckpoint:
     return replace(one, kept="by the user") if (path / folder_layout.KEEP).exists() else one
 
 
-def _of_state(path: Path, state: Mapping[str, Any]) -> StoredCheckpoint:
+def _of_state(path: InnerPath, state: Mapping[str, Any]) -> StoredCheckpoint:
     return StoredCheckpoint(
         path=path,
         step=int(state["step"]),

@@ -6,7 +6,8 @@ run is decided by the recorder. Making and opening raise `UserError`.
 
 from __future__ import annotations
 
-import shutil
+import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -23,9 +24,10 @@ from dgn_engine.storage.atomic_write import (
     sync_folder,
     write_folder,
 )
+from dgn_engine.storage.inner_path import Anchor, InnerPath, inner
 from dgn_engine.storage.lock import Lock
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import LogLine, LogWriter, read_log
+from dgn_engine.storage.runs.log import SYNC_EVERY, LogLine, LogWriter, read_log
 from dgn_engine.storage.runs.manifest import (
     KEY,
     NOTHING,
@@ -41,37 +43,49 @@ CHANGES = ("RegimeSwapped", "Rewired", "SettingChanged", "RunContinued", "Diverg
 
 
 class RunFolder:
-    """Holds the lock from `create` or `open` to `close`."""
+    """Holds the lock, and the folder itself, from `create` or `open` to `close`.
+
+    What is written goes into the folder that was opened, wherever it is moved and whatever is put
+    in its place. About once a second, and before each checkpoint and frame, it is looked at:
+    where its folder is gone or replaced that is an `OSError`; what can be mended is, and said
+    (`take_remarks`).
+    """
 
     def __init__(self, path: Path, frames_cap: int = frame_files.CAP) -> None:
         """Open a folder that holds a run, for writing."""
-        self.path = path
+        folder_layout.refuse_links(path)
         self.info = run_info.read(path)
         self._cap = frames_cap
-        self._lock = Lock(path / folder_layout.LOCK)
+        self._anchor = Anchor(path)
+        self.root = InnerPath(self._anchor)  # of all that is read and written here
+        self._lock = Lock(self.root / folder_layout.LOCK)
+        self._remarks: list[str] = []
+        self._looked = 0.0
         try:
+            self._anchor.hold()
+            folder_layout.require_no_link(self.root)
             self._lock.take()
-            self.info = run_info.read(path)  # its last writer may have ended a moment ago
-            for folder in folder_layout.written_folders(path):
+            self.info = run_info.read(self.root)  # its last writer may have ended a moment ago
+            for folder in folder_layout.written_folders(self.root):
                 clear_leftovers(folder)
             self._sync_names()  # its last writer may have been killed before it did
-            known, lines = self._known_manifest(), _read_lines(path)
-            numbers = find_next_numbers(path, known or NOTHING, lines)
-            self._log = LogWriter(path / folder_layout.LOG, numbers.lines)
-            self.checkpoints = run_checkpoints.scan(path / folder_layout.CHECKPOINTS)
-            self._frames = frame_files.scan(path / folder_layout.FRAMES)
+            known, lines = self._known_manifest(), _read_lines(self.root)
+            numbers = find_next_numbers(self.root, known or NOTHING, lines)
+            self._log = LogWriter(self.root / folder_layout.LOG, numbers.lines)
+            self.checkpoints = run_checkpoints.scan(self.root / folder_layout.CHECKPOINTS)
+            self._frames = frame_files.scan(self.root / folder_layout.FRAMES)
             self._changes = [
                 int(line.fields["step"])
                 for line in lines
                 if line.name in CHANGES and "step" in line.fields
             ]
             serials = [frame.serial for frame in self._frames]
-            self._manifest = ManifestWriter(path, known, serials)
+            self._manifest = ManifestWriter(self.root, known, serials)
         except UserError:
-            self._lock.release()
+            self._let_go()
             raise
         except OSError as error:
-            self._lock.release()
+            self._let_go()
             raise UserError(f"Cannot write the run to {path}: {error.strerror}.") from None
         self._changed = False  # so far it is as its last writer left it
         self._serial, self._order = numbers.frames, numbers.checkpoints
@@ -80,6 +94,8 @@ class RunFolder:
     def create(path: Path, config: RunConfig, frames_cap: int = frame_files.CAP) -> RunFolder:
         """A new folder, or an empty one, becomes a run."""
         try:
+            if path.is_symlink():
+                raise UserError(f"{path} is a link; choose another folder with --out.")
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
                 raise UserError(f"{path} is not empty; choose another folder with --out.")
             make_folders(path.parent)
@@ -97,13 +113,18 @@ class RunFolder:
         return RunFolder(path, frames_cap)
 
     @property
+    def path(self) -> Path:
+        """Where it lies, as far as is known: it may be moved while it is written."""
+        return self._anchor.path
+
+    @property
     def begun(self) -> bool:
         """Whether the run was ever built here."""
         return "started" in self.info
 
     @property
-    def weights(self) -> Path:
-        return self.path / folder_layout.WEIGHTS
+    def weights(self) -> InnerPath:
+        return self.root / folder_layout.WEIGHTS
 
     @property
     def config(self) -> RunConfig:
@@ -134,6 +155,8 @@ class RunFolder:
         self._write_info(run_info.add_start(self.info, started, fingerprint, threads))
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
+        if time.monotonic() - self._looked >= SYNC_EVERY:
+            self._look()
         self._change()
         self._log.append(name, dict(fields))
         if name in CHANGES:
@@ -155,15 +178,16 @@ class RunFolder:
         for frame in superseded:
             frame.path.unlink(missing_ok=True)
         if superseded:  # none may come back when later checkpoints count it
-            sync_folder(self.path / folder_layout.FRAMES)
+            (self.root / folder_layout.FRAMES).sync()
         self._frames = [frame for frame in self._frames if frame.serial < serial]
         self._manifest.forget_frames(serial)
 
     def checkpoint(self, snapshot: Snapshot, kept: str) -> None:
         """Write a checkpoint, and remove those that are no longer needed."""
+        self._look()
         self._change()
         self._log.sync()
-        folder = self.path / folder_layout.CHECKPOINTS
+        folder = self.root / folder_layout.CHECKPOINTS
         marks = {"kept": kept, "lines": self._log.next_seq, "frames": self._serial}
         # A checkpoint whose writing failed at the end may lie there all the same, with its number.
         order, self._order = self._order, self._order + 1
@@ -182,9 +206,10 @@ class RunFolder:
 
     def add_frame(self, frame: Frame) -> None:
         """Write a frame; where there are too many, old ones thin out."""
+        self._look()
         self._change()
         self._frames.append(
-            frame_files.write(self.path / folder_layout.FRAMES, frame, self._serial)
+            frame_files.write(self.root / folder_layout.FRAMES, frame, self._serial)
         )
         self._serial += 1
         for one in frame_files.choose_dropped(self._frames, self._changes, self._cap):
@@ -197,17 +222,22 @@ class RunFolder:
         return self._log.next_seq
 
     def sync(self) -> None:
+        self._look()
         self._log.sync()
 
-    def recover(self) -> None:
-        """After trouble: raise `OSError` unless our folder is there and can be written."""
-        try:
-            here = run_info.read(self.path)
-        except UserError as refusal:
-            raise OSError(None, str(refusal)) from None
-        if here["id"] != self.info["id"]:
-            raise OSError(None, "another run lies in its folder now")
-        self._lock.retake()
+    def take_remarks(self) -> list[str]:
+        """What was mended since the last time, a sentence each."""
+        remarks, self._remarks = self._remarks, []
+        return remarks
+
+    def recover(self, last: bool = False) -> None:
+        """After trouble: raise `OSError` unless our folder is there and can be written.
+
+        `last`: the folder is written where it lies now, also if another lies in its place.
+        """
+        if not self._anchor.is_named and not self._follow(last):
+            self._return()
+        self._look()
         self._sync_names()
         self._log.reopen()
 
@@ -218,11 +248,70 @@ class RunFolder:
             with suppress(OSError, UserError):
                 self._write_manifest()
             self._changed = False
-        self._lock.release()
+        self._let_go()
 
     def discard(self) -> None:
+        """Remove the folder, unless another lies in its place."""
+        ours = self._anchor.is_named
         self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
+        if ours:
+            inner(self.path).remove_tree(ignore_errors=True)
+
+    def _let_go(self) -> None:
+        self._lock.release()
+        self._anchor.let_go()
+
+    def _look(self) -> None:
+        """Raise `OSError` unless our folder lies where it did or was only renamed; put back its
+        lock and its log where they are gone."""
+        self._looked = time.monotonic()
+        if not self._anchor.is_named and not self._follow(last=False):
+            raise OSError(None, self._why_gone())
+        if not self._lock.is_named:
+            self._lock.retake()
+            self._remark(f"{folder_layout.LOCK} was gone, or another file; it was made anew")
+        if not self._log.is_named:
+            log = self.root / folder_layout.LOG
+            folder_layout.set_aside(self.root, log)
+            self._log.write_anew()
+            self._remark(f"{folder_layout.LOG} was gone, or another file; it was written anew")
+        elif self._log.take_cut():
+            self._remark(f"{folder_layout.LOG} was cut; what was cut off is lost")
+        if not (self.root / folder_layout.RUN).exists():
+            self._write_info(self.info)
+            self._remark(f"{folder_layout.RUN} was gone; it was written anew")
+
+    def _remark(self, what: str) -> None:
+        self._remarks.append(f"In {self.path} {what}. Somebody else changes files in it.")
+
+    def _follow(self, last: bool) -> bool:
+        """Whether the folder was renamed, and nothing else has its place; from now on it is said
+        to lie there."""
+        before, found = self.path, self._anchor.find()
+        if found is None or (os.path.lexists(before) and not last):
+            return False
+        self._anchor.path = found
+        self._remarks.append(f"{before} was moved to {found}; it is recorded there from now on.")
+        return True
+
+    def _why_gone(self) -> str:
+        found = self._anchor.find()
+        away = "was removed" if found is None else f"was moved to {found}"
+        if os.path.lexists(self.path):
+            return f"another folder lies in its place, and its own {away}"
+        return f"its folder {away}"
+
+    def _return(self) -> None:
+        """Go on in a folder that is this run's, though it is not the one that was held: it was
+        away and was copied back. Raises `OSError`."""
+        try:
+            here = run_info.read(self.path)
+        except UserError as refusal:
+            raise OSError(None, str(refusal)) from None
+        if here["id"] != self.info["id"]:
+            raise OSError(None, "another run lies in its folder now")
+        self._anchor.hold()
+        folder_layout.require_no_link(self.root)
 
     def _known_manifest(self) -> Manifest | None:
         try:
@@ -231,9 +320,9 @@ class RunFolder:
             return None
 
     def _sync_names(self) -> None:
-        for folder in folder_layout.written_folders(self.path):
+        for folder in folder_layout.written_folders(self.root):
             if folder.is_dir():
-                sync_folder(folder)
+                folder.sync()
         with suppress(PermissionError):  # who may not list the runs may still write this one
             sync_folder(self.path.parent)
 
@@ -244,17 +333,15 @@ class RunFolder:
         self._changed = True
 
     def _write_manifest(self) -> None:
-        if run_info.read(self.path)["id"] != self.info["id"]:
-            return  # another run lies in its folder now
         left = self._manifest.describe(self.lines, (frame.serial for frame in self._frames))
         self._write_info(put_manifest(self.info, left))
 
     def _write_info(self, info: dict[str, Any]) -> None:
-        run_info.write(self.path, info)
+        run_info.write(self.root, info)
         self.info = info
 
 
-def _read_lines(folder: Path) -> tuple[LogLine, ...]:
+def _read_lines(folder: InnerPath) -> tuple[LogLine, ...]:
     """The sound lines of the log; none where there is no log. Raises `OSError`."""
     try:
         return read_log(folder / folder_layout.LOG).lines

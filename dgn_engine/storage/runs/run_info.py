@@ -17,6 +17,7 @@ from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.inner_path import FilePath, inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
@@ -95,9 +96,9 @@ def encode(info: Mapping[str, Any]) -> bytes:
     return (json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read(folder: FilePath) -> dict[str, Any]:
     """Raises `UserError` where there is no run, or its `run.json` is damaged."""
-    path = folder / folder_layout.RUN
+    path = inside(folder) / folder_layout.RUN
     try:
         content = read_regular(path)
     except FileNotFoundError:
@@ -117,8 +118,8 @@ def read(folder: Path) -> dict[str, Any]:
     return info
 
 
-def write(folder: Path, info: Mapping[str, Any]) -> None:
-    write_file(folder / folder_layout.RUN, encode(info))
+def write(folder: FilePath, info: Mapping[str, Any]) -> None:
+    write_file(inside(folder) / folder_layout.RUN, encode(info))
 
 
 def config_of(info: Mapping[str, Any]) -> RunConfig:

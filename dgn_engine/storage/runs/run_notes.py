@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
@@ -30,7 +31,7 @@ class RunNotes:
 def read_notes(folder: Path) -> RunNotes:
     """Those of a run; none where there are none, or they cannot be read."""
     try:
-        tree = json.loads(read_regular(folder / folder_layout.NOTES, _MOST))
+        tree = json.loads(read_regular(inside(folder) / folder_layout.NOTES, _MOST))
         name, notes = tree.get("name", ""), tree.get("notes", "")
     except (OSError, ValueError, AttributeError, RecursionError):
         return RunNotes()
@@ -52,7 +53,7 @@ def write_notes(folder: Path, notes: RunNotes) -> None:
     if len(notes.notes) > NOTES_LENGTH:
         most = f"{NOTES_LENGTH:,}"
         raise UserError(f"The notes are {len(notes.notes):,} characters long; {most} are allowed.")
-    path = folder / folder_layout.NOTES
+    path = inside(folder) / folder_layout.NOTES
     try:
         if not name and not notes.notes:
             path.unlink(missing_ok=True)

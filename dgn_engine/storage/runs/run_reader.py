@@ -25,6 +25,7 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage import lock
+from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogContents, LogLine, event_of, read_log
 
@@ -46,7 +47,9 @@ class RunReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.info: dict[str, Any] = run_info.read(path)
+        self.root = inside(path)  # of all that is read here
+        folder_layout.refuse_links(path)
+        self.info: dict[str, Any] = run_info.read(self.root)
 
     @property
     def config(self) -> RunConfig:
@@ -61,7 +64,7 @@ class RunReader:
     def log(self) -> LogContents:
         """Every sound line, those that were superseded too."""
         try:
-            return read_log(self.path / folder_layout.LOG)
+            return read_log(self.root / folder_layout.LOG)
         except OSError as error:
             raise UserError(
                 f"{self.path / folder_layout.LOG} cannot be read: {error.strerror}."
@@ -91,7 +94,7 @@ class RunReader:
     @cached_property
     def frames(self) -> tuple[frame_files.StoredFrame, ...]:
         """The frames that count, in the order of their steps; open one with `frame`."""
-        return tuple(frame_files.scan(self.path / folder_layout.FRAMES))
+        return tuple(frame_files.scan(self.root / folder_layout.FRAMES))
 
     def frame(self, step: int) -> Frame:
         """The frame of just this step, the last where it has several, with what was read at it
@@ -134,7 +137,7 @@ class RunReader:
 
     @cached_property
     def _all_checkpoints(self) -> tuple[run_checkpoints.StoredCheckpoint, ...]:
-        folder = self.path / folder_layout.CHECKPOINTS
+        folder = self.root / folder_layout.CHECKPOINTS
         return tuple(run_checkpoints.scan(folder, thorough=False))
 
     def checkpoint(self, step: int | None = None) -> run_checkpoints.StoredCheckpoint:
@@ -187,7 +190,7 @@ class RunReader:
     @property
     def status(self) -> Status:
         """'running' where a process writes it now, else its `outcome`."""
-        running = lock.holder(self.path / folder_layout.LOCK) is not None
+        running = lock.holder(self.root / folder_layout.LOCK) is not None
         return "running" if running else self.outcome
 
 

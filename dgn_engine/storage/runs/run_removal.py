@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import clear_leftovers
+from dgn_engine.storage.inner_path import Anchor, InnerPath
 from dgn_engine.storage.lock import Lock, holder
 from dgn_engine.storage.runs import folder_layout
 
@@ -28,19 +28,23 @@ def delete_run(folder: Path) -> None:
     not let us.
     """
     check_removable(folder)
-    lock = Lock(folder / folder_layout.LOCK)
+    anchor = Anchor(folder)
+    root = InnerPath(anchor)
+    lock = Lock(root / folder_layout.LOCK)
     try:
+        anchor.hold()
         lock.take()
         try:
-            clear_leftovers(folder)
+            clear_leftovers(root)
             for name in folder_layout.FOLDERS:
-                if (folder / name).is_dir() and not (folder / name).is_symlink():
-                    shutil.rmtree(folder / name)
+                if (root / name).is_dir():
+                    (root / name).remove_tree()
             own = (folder_layout.NOTES, folder_layout.ANSWERS, folder_layout.LOCK)
             for name in (*folder_layout.FILES, *own):
-                (folder / name).unlink(missing_ok=True)
+                (root / name).unlink(missing_ok=True)
         finally:
             lock.release()
+            anchor.let_go()
         if not any(folder.iterdir()):
             folder.rmdir()
     except OSError as error:

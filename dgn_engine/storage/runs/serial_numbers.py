@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from dgn_engine.storage.inner_path import FilePath, InnerPath, inside
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LogLine
@@ -33,9 +33,10 @@ class NextNumbers:
         return {"frames": self.frames, "checkpoints": self.checkpoints}
 
 
-def find_next_numbers(folder: Path, manifest: Manifest, log: Iterable[LogLine]) -> NextNumbers:
+def find_next_numbers(folder: FilePath, manifest: Manifest, log: Iterable[LogLine]) -> NextNumbers:
     """By everything in a run's folder that names a number; raises `OSError`."""
-    places = (folder, folder / folder_layout.DAMAGED)
+    root = inside(folder)
+    places = (root, root / folder_layout.DAMAGED)
     states = [state for place in places for state in _states(place / folder_layout.CHECKPOINTS)]
     continued = [line.fields for line in log if line.name == "RunContinued"]
     serials = [serial for place in places for serial in _serials(place / folder_layout.FRAMES)]
@@ -57,9 +58,9 @@ def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:
             yield number
 
 
-def _states(checkpoints: Path) -> Iterator[Mapping[str, Any]]:
+def _states(checkpoints: InnerPath) -> Iterator[Mapping[str, Any]]:
     """Of all checkpoints, sound or not, as far as they can be read."""
-    for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
+    for path in checkpoints.entries():
         try:
             state = json.loads(read_regular(path / folder_layout.STATE))
         except (OSError, ValueError, RecursionError):
@@ -68,9 +69,9 @@ def _states(checkpoints: Path) -> Iterator[Mapping[str, Any]]:
             yield state
 
 
-def _serials(frames: Path) -> Iterator[int]:
+def _serials(frames: InnerPath) -> Iterator[int]:
     ending = ".safetensors"
-    for path in frames.iterdir() if frames.is_dir() else ():
+    for path in frames.entries():
         # Another one of the same name was put aside before: '….safetensors.1'.
         key = folder_layout.frame_key(path.name.partition(ending)[0] + ending)
         if key is not None:

@@ -16,6 +16,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Frame
 from dgn_engine.storage.atomic_write import replace_file, write_file
 from dgn_engine.storage.checkpoints import limits
+from dgn_engine.storage.inner_path import InnerPath
 from dgn_engine.storage.plain_data import to_plain
 from dgn_engine.storage.regular_files import Digest, NotRegular, digest, read_regular
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
@@ -117,9 +118,9 @@ def _members(reader: RunReader, point: SavePoint | None) -> Iterator[tuple[str, 
                 yield f"{folder_layout.CHECKPOINTS}/{checkpoint.path.name}/{name}", content
     yield folder_layout.RUN, run_info.encode(_info(reader, point))
     for name in (folder_layout.CONFIG, *(() if point else (folder_layout.WEIGHTS,))):
-        if (content := _content(reader.path / name)) is not None:
+        if (content := _content(reader.root / name)) is not None:
             yield name, content
-    yield folder_layout.LOG, _log(reader.path / folder_layout.LOG, point)
+    yield folder_layout.LOG, _log(reader.root / folder_layout.LOG, point)
     for frame in _chosen_frames(reader, point):
         if (content := _content(frame.path)) is not None:
             yield f"{folder_layout.FRAMES}/{frame.path.name}", content
@@ -162,7 +163,7 @@ def _chosen_frames(reader: RunReader, point: SavePoint | None) -> list[frame_fil
     return [frame for frame in before if frame not in dropped]
 
 
-def _log(path: Path, point: SavePoint | None) -> bytes:
+def _log(path: InnerPath, point: SavePoint | None) -> bytes:
     """Its whole lines, up to the point."""
     lines = read_regular(path, limits.FILE).split(b"\n")[:-1]
     while point is not None and lines:
@@ -176,7 +177,7 @@ def _log(path: Path, point: SavePoint | None) -> bytes:
     return content
 
 
-def _content(path: Path) -> bytes | None:
+def _content(path: InnerPath) -> bytes | None:
     try:
         return read_regular(path, limits.FILE)
     except FileNotFoundError:

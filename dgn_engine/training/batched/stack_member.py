@@ -122,7 +122,7 @@ class StackMember:
             self._emit(started)
         self.run.trainer.data = sources.shared(job.config.data, self.run.trainer.data)
         self._keep()
-        self._answers = AnswerKeeper(folder.path, self.run)
+        self._answers = AnswerKeeper(folder.root, self.run)
         while self.run.evaluation.pending:  # it was left between training and testing
             self.run.evaluation.advance()
 
@@ -193,7 +193,7 @@ class StackMember:
     def _keep(self) -> None:
         training = self.job.config.training
         if training.keep_best or training.keep_epochs:
-            self._keeper = WeightKeeper(self._folder.path / KEPT, training, self.run.pretrain_steps)
+            self._keeper = WeightKeeper(self._folder.root / KEPT, training, self.run.pretrain_steps)
             self._keeper.begin(self.run.trainer)
 
     def _write_answers(self) -> None:

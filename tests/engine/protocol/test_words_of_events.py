@@ -243,6 +243,7 @@ DEFAULTS: dict[type[Any], dict[str, Any]] = {
     events.RunShown: {"file_name": "", "saved": "", "window": "null", "replaced": ""},
     events.RecordingPaused: {"step": 0},
     events.RecordingResumed: {"lost": 0},
+    events.RecordingMended: {"step": 0, "folder": ""},
     events.RunContinued: {"remark": "", "folder": ""},
     engine_events.EngineRestarted: {"undone": (), "unanswered": ()},
     file_events.CheckProgress: {"fraction": None},

@@ -35,7 +35,9 @@ def folder(tmp_path: Path) -> Path:
     """Written by process 77 of this machine, beside one of somebody else."""
     for name, pid in (("20260101-a", 5), ("20260101-b", 77), ("20260101-c", 5)):
         (tmp_path / name).mkdir()
-        left = {"pid": pid, "host": platform.node(), "boot": lock.boot_id(), "inode": 0}
+        (tmp_path / name / "lock").touch()
+        inode = (tmp_path / name / "lock").stat().st_ino
+        left = {"pid": pid, "host": platform.node(), "boot": lock.boot_id(), "inode": inode}
         (tmp_path / name / "lock").write_text(json.dumps(left))
     (tmp_path / "20260102-d").mkdir()
     return tmp_path / "20260101-b"

@@ -320,4 +320,4 @@ def test_readings_of_an_earlier_step_than_the_recorded_runs_last_say_so(tmp_path
         assert (shown.step, shown.epoch) == (8, 8 / 7)
         assert (reading.step, reading.remark, reading.interval) == (frame, remark, 0.0)
         for stored in RunReader(folder).frames[1:]:
-            stored.path.unlink()
+            stored.path.whole.unlink()

@@ -160,7 +160,7 @@ class RecordedDisk:
         def open_file(
             file: Any, mode: str = "r", buffering: int = -1, *more: Any, **named: Any
         ) -> Any:
-            if isinstance(file, int) or not set(mode) & set("wax+") or self._below(file) is None:
+            if not set(mode) & set("wax+") or self._below(file) is None:
                 return opened(file, mode, buffering, *more, **named)
             raw = kind(file, mode.replace("b", "").replace("t", ""))
             if buffering == 0:
@@ -177,13 +177,14 @@ class RecordedDisk:
 
         class RecordedFile(io.FileIO):
             def __init__(self, file: Any, mode: str = "r", *more: Any, **named: Any) -> None:
-                path = None if isinstance(file, int) else disk._below(file)
+                path, new = disk._below(file), not isinstance(file, int)
                 self._path = path if set(mode) & set("wax+") else None
-                if self._path is not None:
+                if self._path is not None and new:
                     disk._before_opening(self._path, create="r" not in mode, empty="w" in mode)
                 super().__init__(file, mode, *more, **named)
                 if self._path is not None:
-                    disk._after_opening(self._path, empty="w" in mode)
+                    if new:
+                        disk._after_opening(self._path, empty="w" in mode)
                     disk._handles[self.fileno()] = self._path
                     self._appends = "a" in mode
 
@@ -267,7 +268,7 @@ class RecordedDisk:
 
     def _mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         inner = self._below(path, dir_fd)
-        if inner is not None and not os.path.lexists(path):
+        if inner is not None and not os.path.lexists(self.root / inner):
             self._ask("mkdir")
         self._real["mkdir"](path, mode, dir_fd=dir_fd)
         if inner is not None:
@@ -290,7 +291,7 @@ class RecordedDisk:
             self.operations.append(Operation(kind, inner, inode, folder))
 
     def _link(self, source: Any, target: Any, **named: Any) -> None:
-        path, to = self._below(source), self._below(target)
+        path, to = self._below_both(source, target, named)
         if path is None or to is None:
             assert to is None, f"{target} is linked to what lies elsewhere"
             self._real["link"](source, target, **named)
@@ -303,7 +304,7 @@ class RecordedDisk:
 
     def _renamer(self, rename: Callable[..., None]) -> Callable[..., None]:
         def renamed(source: Any, target: Any, **named: Any) -> None:
-            path, to = self._below(source), self._below(target)
+            path, to = self._below_both(source, target, named)
             if path is None and to is None:
                 rename(source, target, **named)
                 return
@@ -333,13 +334,22 @@ class RecordedDisk:
             return self._handles.get(path)
         text = os.fsdecode(path)
         if dir_fd is not None:
-            if dir_fd not in self._handles:
-                return None
-            return f"{self._handles[dir_fd]}/{text}".lstrip("/")
+            if dir_fd in self._handles:
+                return f"{self._handles[dir_fd]}/{text}".lstrip("/")
+            # It was opened before anything was recorded.
+            text = os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), text)  # noqa: PTH115, PTH118
         whole, root = os.path.abspath(text), str(self.root)  # noqa: PTH100 - follows no link
         if whole == root:
             return ""
         return whole[len(root) + 1 :] if whole.startswith(root + os.sep) else None
+
+    def _below_both(
+        self, source: Any, target: Any, named: Mapping[str, Any]
+    ) -> tuple[str | None, str | None]:
+        return (
+            self._below(source, named.get("src_dir_fd")),
+            self._below(target, named.get("dst_dir_fd")),
+        )
 
     def _ask(self, kind: Kind) -> None:
         number, self.asked = self.asked, self.asked + 1

@@ -9,6 +9,7 @@ import pytest
 
 from dgn_engine.errors import UserError
 from dgn_engine.storage import atomic_write
+from dgn_engine.storage.inner_path import InnerPath, inner
 
 
 def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
@@ -23,7 +24,8 @@ def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
     assert atomic_write.find_leftovers(tmp_path / "nowhere") == []
     found = atomic_write.find_leftovers(tmp_path)
     assert [path.name for path in found] == ["a.part", "b.part", "c.part"]
-    monkeypatch.setattr(atomic_write, "find_leftovers", lambda _: [*found, tmp_path / "gone.part"])
+    gone = inner(tmp_path / "gone.part")
+    monkeypatch.setattr(atomic_write, "find_leftovers", lambda _: [*found, gone])
     atomic_write.clear_leftovers(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "kept"]
 
@@ -31,7 +33,7 @@ def test_leftovers_go_and_one_that_went_by_itself_does_no_harm(
 def test_a_folder_that_cannot_be_written_says_why_though_its_part_cannot_be_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stuck(_: object, ignore_errors: bool = False) -> None:
+    def stuck(_: object, ignore_errors: bool = False, **__: object) -> None:
         if not ignore_errors:
             raise OSError(5, "stuck")
 
@@ -69,7 +71,7 @@ def test_a_file_that_replaces_another_is_whole_or_the_other_stays(tmp_path: Path
 
 def test_a_new_folder_takes_the_place_of_an_empty_one_and_of_what_was_left(tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
-    part = atomic_write._part(tmp_path / "new")
+    part = atomic_write._part(inner(tmp_path / "new")).whole
     part.mkdir()
     (part / "old").touch()
     atomic_write.write_folder(tmp_path / "new", {"a": b"1", "b": b""})
@@ -84,11 +86,11 @@ def test_a_new_folder_takes_the_place_of_an_empty_one_and_of_what_was_left(tmp_p
 def test_a_folder_whose_name_is_not_safe_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsafe(folder: Path) -> None:
-        if folder == tmp_path:
+    def unsafe(folder: InnerPath) -> None:
+        if folder.whole == tmp_path:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(atomic_write, "sync_folder", unsafe)
+    monkeypatch.setattr(InnerPath, "sync", unsafe)
     with pytest.raises(OSError, match="Input/output"):
         atomic_write.write_folder(tmp_path / "new", {"a": b"1"})
     with pytest.raises(OSError, match="Input/output"):

@@ -108,7 +108,7 @@ def test_a_run_without_its_files_is_damaged_and_the_others_are_listed(
 @pytest.mark.parametrize("thing", THINGS)
 def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: Path) -> None:
     reader = RunReader(run)
-    checkpoint, frame = reader.checkpoints[0].path, reader.frames[0].path
+    checkpoint, frame = reader.checkpoints[0].path.whole, reader.frames[0].path.whole
     for path in (
         *(
             run / folder_layout.LOG,
@@ -135,8 +135,9 @@ def test_each_file_that_is_none_is_named_and_the_rest_repaired(thing: str, run: 
 def test_a_lock_that_is_none_holds_nobody_up(thing: str, run: Path) -> None:
     put(thing, run / folder_layout.LOCK)
     assert lock.holder(run / folder_layout.LOCK) is None
-    assert RunReader(run).status == "interrupted"
-    with pytest.raises(UserError, match="Cannot write"):
+    if thing != "device":  # here a link
+        assert RunReader(run).status == "interrupted"
+    with pytest.raises(UserError, match=r"Cannot write|'lock' in it is a link"):
         RunFolder(run)
 
 

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 import safetensors.numpy
 
+from dgn_engine.storage.inner_path import FilePath
+from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import log, run_checkpoints
 from tests.engine.storage.recorded_disk import RecordedDisk
 
@@ -20,8 +22,8 @@ def disk(memory: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedDisk:
     reads the tensors of a checkpoint, because it is slow, and tested elsewhere.
     """
 
-    def read(path: Path) -> SimpleNamespace:
-        return SimpleNamespace(arrays=safetensors.numpy.load(path.read_bytes()))
+    def read(path: FilePath) -> SimpleNamespace:
+        return SimpleNamespace(arrays=safetensors.numpy.load(read_regular(path)))
 
     monkeypatch.setattr(log, "SYNC_EVERY", float("inf"))
     monkeypatch.setattr(run_checkpoints, "read_tensors", read)

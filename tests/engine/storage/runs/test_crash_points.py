@@ -73,8 +73,10 @@ DAMAGES = {
     "log": lambda path: damage_line(path / folder_layout.LOG),
     "description": lambda path: zeroed(path / folder_layout.RUN),
     "configuration": lambda path: zeroed(path / folder_layout.CONFIG),
-    "checkpoint": lambda path: zeroed(RunReader(path).checkpoints[-1].path / folder_layout.TENSORS),
-    "frame": lambda path: zeroed(RunReader(path).frames[-1].path),
+    "checkpoint": lambda path: zeroed(
+        RunReader(path).checkpoints[-1].path.whole / folder_layout.TENSORS
+    ),
+    "frame": lambda path: zeroed(RunReader(path).frames[-1].path.whole),
 }
 
 

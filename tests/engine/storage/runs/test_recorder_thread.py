@@ -52,8 +52,11 @@ class Folder:
     def sync(self) -> None:
         self._write("sync")
 
-    def recover(self) -> None:
+    def recover(self, last: bool = False) -> None:
         self._write("recover")
+
+    def take_remarks(self) -> list[str]:
+        return []
 
     def close(self) -> None:
         self.closed = True

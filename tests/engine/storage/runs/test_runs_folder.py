@@ -167,9 +167,9 @@ def test_a_frame_keeps_the_error_of_an_estimate_and_leaves_out_what_is_still_to_
 
 def test_a_damaged_frame_is_refused_and_named(tmp_path):
     stored = frame_files.write(tmp_path, frame(1), 0)
-    content = stored.path.read_bytes()
+    content = stored.path.whole.read_bytes()
     for damaged in (content[:50], bytes(len(content)), b""):
-        stored.path.write_bytes(damaged)
+        stored.path.whole.write_bytes(damaged)
         assert "sha256" in frame_files.check(stored)
         with pytest.raises(UserError, match="damaged"):
             frame_files.read(stored)
@@ -224,7 +224,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path):
 )
 @pytest.mark.parametrize("damage", ["cut", "zeroed", "missing", "flipped"])
 def test_a_damaged_checkpoint_is_known_and_its_file_named(tmp_path, name, damage):
-    path = write_checkpoint(tmp_path, 0).path / name
+    path = write_checkpoint(tmp_path, 0).path.whole / name
     content = path.read_bytes()
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]

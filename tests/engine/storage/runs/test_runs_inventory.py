@@ -67,7 +67,7 @@ def cut(path: Path, lines: int) -> None:
 def hurt(run: Path, how: str) -> str:
     """What must be named for it."""
     weights, kept = run / folder_layout.WEIGHTS, run / folder_layout.KEPT / "epoch-0001.safetensors"
-    frame, last = RunReader(run).frames[0].path, RunReader(run).checkpoints[-1].path
+    frame, last = RunReader(run).frames[0].path.whole, RunReader(run).checkpoints[-1].path.whole
     if how == "log cut":
         cut(run / folder_layout.LOG, 10)
     elif how == "log emptied":
@@ -157,7 +157,7 @@ def test_what_was_gone_before_a_run_went_on_is_still_gone_after(tmp_path: Path) 
     path = stopped.path
     assert verify(path) == []
     assert RunReader(path).status == "stopped"
-    RunReader(path).frames[0].path.unlink()
+    RunReader(path).frames[0].path.whole.unlink()
     flip(path / folder_layout.KEPT / "epoch-0000.safetensors")
     gone = [one.path for one in verify(path)]
     assert gone == [
@@ -239,7 +239,7 @@ def test_an_inventory_that_makes_no_sense_is_named_and_taken_out(nonsense: Any, 
 
 
 def test_a_session_claims_what_it_holds(run: Path, tmp_path: Path) -> None:
-    flip(RunReader(run).checkpoints[-1].path / folder_layout.STATE)
+    flip(RunReader(run).checkpoints[-1].path.whole / folder_layout.STATE)
     export_run(run, tmp_path / "a.dgn")
     (tmp_path / "place").mkdir()
     session = unpack(tmp_path / "a.dgn", tmp_path / "place")

@@ -129,11 +129,12 @@ def test_a_folder_that_goes_and_comes_back_is_written_again(tmp_path):
     recorder = Recorder(RunFolder.create(tmp_path / "run", SMALL), retry=0.02)
     recorder.note(*measured(1))
     assert recorder.flush()
-    (tmp_path / "run").rename(tmp_path / "away")
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    shutil.rmtree(tmp_path / "run")
     recorder.checkpoint(capture(Run(1, SMALL, lambda _: None, lambda *_: None, live=False)))
     wait_for(recorder, RecordingPaused)
     recorder.note(*measured(2))
-    (tmp_path / "away").rename(tmp_path / "run")
+    (tmp_path / "copy").rename(tmp_path / "run")
     wait_for(recorder, RecordingResumed)
     assert recorder.close()
     assert [event.step for event in RunReader(tmp_path / "run").measured] == [1, 2]
@@ -345,8 +346,8 @@ def test_verify_names_each_damaged_file_and_repair_keeps_the_rest(tmp_path, caps
     trained(out, probes=("gates",))
     assert main(["runs", "verify", str(out)]) == 0
     before = RunReader(out)
-    newest = before.checkpoints[-1].path
-    frame = before.frames[-1].path
+    newest = before.checkpoints[-1].path.whole
+    frame = before.frames[-1].path.whole
     damage(newest / folder_layout.TENSORS)
     damage(frame)
     damage(out / folder_layout.RUN)

@@ -59,15 +59,15 @@ def test_numbers_count_on_after_a_kill(run):
 
 
 def test_the_number_of_a_frame_that_was_deleted_is_not_given_again(run):
-    RunReader(run).frames[-1].path.unlink()
+    RunReader(run).frames[-1].path.whole.unlink()
     assert next_numbers(run) == (3, 3, 3)
 
 
 def test_numbers_of_what_repair_put_aside_are_not_given_again(run):
     reader = RunReader(run)
-    shutil.rmtree(reader.checkpoints[1].path)
-    damage(reader.frames[-1].path)
-    damage(reader.checkpoints[-1].path / folder_layout.TENSORS)
+    shutil.rmtree(reader.checkpoints[1].path.whole)
+    damage(reader.frames[-1].path.whole)
+    damage(reader.checkpoints[-1].path.whole / folder_layout.TENSORS)
     repair(run)
     assert [one.order for one in RunReader(run).checkpoints] == [0]
     assert next_numbers(run) == (3, 3, 3)
@@ -75,11 +75,11 @@ def test_numbers_of_what_repair_put_aside_are_not_given_again(run):
 
 def test_a_frame_that_was_put_aside_twice_keeps_its_number(run, tmp_path):
     frames = RunReader(run).frames
-    spare = shutil.copy(frames[-1].path, tmp_path / "spare")
+    spare = shutil.copy(frames[-1].path.whole, tmp_path / "spare")
     for one in RunReader(run).checkpoints:
-        shutil.rmtree(one.path)
+        shutil.rmtree(one.path.whole)
     for content in (b"one", b"two"):
-        frames[-1].path.write_bytes(content)
+        frames[-1].path.whole.write_bytes(content)
         repair(run)
     assert len(list((run / folder_layout.DAMAGED / folder_layout.FRAMES).iterdir())) == 2
     assert spare.exists()
@@ -89,7 +89,7 @@ def test_a_frame_that_was_put_aside_twice_keeps_its_number(run, tmp_path):
 
 def test_the_number_of_a_damaged_checkpoint_is_not_given_again(run):
     """On a disk that is read from afar it may be sound again tomorrow: it is not the newest."""
-    newest = RunReader(run).checkpoints[-1].path / folder_layout.TENSORS
+    newest = RunReader(run).checkpoints[-1].path.whole / folder_layout.TENSORS
     content = newest.read_bytes()
     damage(newest)
     assert next_numbers(run)[2] == 3
@@ -147,7 +147,7 @@ def test_a_checkpoint_that_cannot_be_removed_stays_and_is_not_written_twice(run,
 
 
 def test_nonsense_in_a_damaged_state_gives_no_number(run):
-    states = [one.path / folder_layout.STATE for one in RunReader(run).checkpoints]
+    states = [one.path.whole / folder_layout.STATE for one in RunReader(run).checkpoints]
     for state, text in zip(states, ('{"order": 1e99, "frames": "many"}', "[]", "{"), strict=True):
         state.write_text(text)
     assert next_numbers(run) == (3, 3, 0)
