@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from dgn_engine.experiments._experiment import Request
 from dgn_engine.experiments._power import Design, Region, enough, power
-from dgn_engine.experiments._published import published_claim
+from dgn_engine.experiments._published import claim_ids, published_claim
 from dgn_engine.protocol.results import Claim, Verdict
 from dgn_engine.statistics import Bounds, MeanTest, holm, mean_test
 
@@ -66,13 +66,18 @@ def judge(
     """Return the claim with its verdict.
 
     Args:
-        claim: the id of a claim of the papers, or the id and the statement of another one.
+        claim: the id of a claim in published.json, or another id with its own statement.
         statistic: what was measured, in words.
         test: `above`, `below`, `within`, `at_most`, or `UNMEASURED` for what was not trained.
         remark: a sentence for the reader, for instance how an unmeasured claim can be decided.
         design: what the statistic is if the paper is exactly right, for the power.
+
+    Raises:
+        ValueError: where an id of published.json is given another statement.
     """
     claim_id, statement = published_claim(claim) if isinstance(claim, str) else claim
+    if claim_id in claim_ids() and (claim_id, statement) != published_claim(claim_id):
+        raise ValueError(f"'{claim_id}' is the claim '{published_claim(claim_id)[1]}'")
     found = test.found
     made = Claim(
         claim_id, statement, statistic + test.condition, found.mean, *found.interval(), test.n,

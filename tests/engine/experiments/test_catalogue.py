@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dgn_engine.experiments import all_experiments
+from dgn_engine.experiments._claims import UNMEASURED, judge
 from dgn_engine.experiments._published import claim_ids, printed, published_claim
 from dgn_engine.experiments.report.experiment_list import full_words, quick_words
 from dgn_engine.protocol.results import Printed
@@ -40,7 +41,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
     "npf-kernels": ("[NPF] Figure 2 (right)", 1.0, 0.8, ("npf-5",)),
     "npf-nu": ("[NPF] Figure 2 (middle)", 0.5, 0.1, ("npf-4",)),
     "npf-stages": ("[NPF] Figure 2 (left)", 1.5, 1400, ("npf-3", "npf-7")),
-    "npf-table2": ("[NPF] Table 2", 1.5, 10000, ("npf-1", "npf-2")),
+    "npf-table2": ("[NPF] Table 2", 1.5, 10000, ("npf-1", "npf-2", "npf-8")),
     "theory-depth": ("[NPF] §3, [DGN] §2", 1.0, 0.6, ("dgn-2",)),
     "theory-dynamics": ("[NPF] §3", 1.0, 0.2, ()),
     "theory-infinite-width": ("[NPF] §2, [WS], [COMP]", 0.5, 0.1, ("ws-4", "comp-4")),
@@ -48,7 +49,7 @@ SAID: dict[str, tuple[str, float, float, tuple[str, ...]]] = {
         "[NPF] Theorem 5.1, [COMP], [WS] Theorem 4.1, [DGN] Lemma 3.1", 1.0, 0.2,
         ("comp-5", "comp-3", "dgn-8", "ws-2"),
     ),
-    "workshop-table4": ("[WS] Table 4", 1.5, 5900, ("ws-1", "ws-5")),
+    "workshop-table4": ("[WS] Table 4", 1.5, 5900, ("ws-1", "ws-5", "ws-6")),
 }  # fmt: skip
 
 
@@ -111,9 +112,17 @@ def test_a_printed_number_is_that_of_the_paper(
     assert printed(table, row, column) == expected
 
 
+def test_a_comparison_with_a_printed_table_has_an_id_of_its_own() -> None:
+    """Its statement is no sentence of the paper, and says so."""
+    assert published_claim("npf-8")[1].endswith("(of rows of which the text says nothing)")
+    assert published_claim("ws-6")[1].endswith("(of the row that prints 4 points)")
+    with pytest.raises(ValueError, match="'npf-2' is the claim 'FL within 1 point of ReLU'"):
+        judge(("npf-2", "ReLU - FL is what the table prints"), "ReLU - FL", UNMEASURED)
+
+
 def test_a_claim_is_found_by_its_id() -> None:
     assert published_claim("npf-2") == ("npf-2", "FL within 1 point of ReLU")
     with pytest.raises(LookupError, match="no claim 'npf-99'"):
         published_claim("npf-99")
     ids = claim_ids()
-    assert (ids[0], ids[-1], len(ids)) == ("npf-1", "dgn-8", 37)
+    assert (ids[0], ids[-1], len(ids)) == ("npf-1", "dgn-8", 39)

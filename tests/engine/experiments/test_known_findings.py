@@ -99,8 +99,8 @@ def test_a_row_has_the_seeds_that_are_done_and_says_of_how_many() -> None:
     def findings(request: Request, results: UnitResults) -> Findings:
         cells = {name: Grid(results, range(3)).trained(name) for name in ("a", "b", "c")}
         rows = tuple(cell.row(name, remark="as is") for name, cell in cells.items())
-        claim = judge(("npf-1", "a above"), "a", above(cells["a"].best))
-        other = judge(("npf-2", "b above"), "b", above(cells["b"].best))
+        claim = judge(("a", "a above"), "a", above(cells["a"].best))
+        other = judge(("b", "b above"), "b", above(cells["b"].best))
         return Findings(rows, (claim, other), (learning_curves("T", cells),))
 
     known = _read(("a", "b", "c"), ("b-s1", "c-s0", "c-s1", "c-s2"), findings)
@@ -196,7 +196,7 @@ def test_rows_that_can_be_chosen_are_read_alone_where_nothing_like_the_rest_is_d
     def findings(request: Request, results: UnitResults) -> Findings:
         names = [unit.id for unit in plan(request).units]
         values = [results.calculated(name) for name in names]
-        claims = [judge(("npf-1", name), "s", above((1.0, 1.1, 1.2))) for name in names]
+        claims = [judge(("order", name), "s", above((1.0, 1.1, 1.2))) for name in names]
         rows = [Row(name, (value,)) for name, value in zip(names, values, strict=True)]
         return Findings(tuple(rows), tuple(claims), remarks=("r",))
 

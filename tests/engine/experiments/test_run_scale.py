@@ -53,8 +53,8 @@ def _plan(request: Request) -> Plan:
 
 
 def _findings(*_: Any) -> Findings:
-    found = judge(("npf-1", "FR below"), "best", above((3.0, 3.1, 3.2)))
-    open_ = judge(("npf-2", "FL near"), "best", above((-3.0, 3.1, 3.2)))
+    found = judge(("below", "FR below"), "best", above((3.0, 3.1, 3.2)))
+    open_ = judge(("near", "FL near"), "best", above((-3.0, 3.1, 3.2)))
     return Findings((Row("ReLU", (90.0, 91.0)),), (found, open_))
 
 
