@@ -162,8 +162,8 @@ def _generated(results: Sequence[Document]) -> Iterator[str]:
     )
     yield "\n## Every experiment at `--quick`\n"
     yield (
-        "Times are those of the runs added up; networks that are trained in one stack each count "
-        "the time of the whole stack.\n"
+        "Times are those of the runs added up. The time of a stack is shared among its networks; "
+        "in results from before 24 November 2026 each of them counts the whole of it.\n"
     )
     quick = [result for result in results if result.scale == "quick"]
     yield from _table(

@@ -10,20 +10,19 @@ import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import Measured, RegimeSwapped, RunContinued
+from dgn_engine.protocol.events import Measured, RegimeSwapped
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import read_text
-from dgn_engine.storage.runs import run_info
 from dgn_engine.storage.runs.folder_layout import RUN
 from dgn_engine.storage.runs.run_answers import Mask, read_answers
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.sweep.calculation import is_calculated, read_result, seconds_taken
+from dgn_engine.sweep.stack_time import StackTimes
 from dgn_engine.sweep.unit import Calculation, Training, Unit, unit_folder
 
 FolderState = Literal["done", "diverged", "begun", "new"]
@@ -112,7 +111,8 @@ class TrainedRun:
 
     `epochs`, `train`, `test`: the accuracies at each epoch's end, `train` over the last stretch
     of training batches. `answers`: None where the folder does not hold those of both scores.
-    `test_examples`: 0 where that is not known.
+    `test_examples`: 0 where that is not known. `seconds` of training; of a run in a stack, its
+    share of them.
     """
 
     path: Path
@@ -142,6 +142,7 @@ class UnitResults:
     def __init__(self, root: Path, failed: Collection[str] = ()) -> None:
         self.root = root
         self._failed = frozenset(failed)
+        self._times = StackTimes(root)
         self._trained: dict[str, TrainedRun] = {}
         self._calculated: dict[str, float] = {}  # seconds
 
@@ -149,7 +150,9 @@ class UnitResults:
         if unit_id not in self._trained:
             folder = unit_folder(self.root, unit_id)
             failed = unit_id in self._failed
-            self._trained[unit_id] = _nothing(folder, None) if failed else _read(folder)
+            self._trained[unit_id] = (
+                _nothing(folder, None) if failed else _read(folder, self._times)
+            )
         return self._trained[unit_id]
 
     def calculated(self, unit_id: str) -> Any:
@@ -174,7 +177,7 @@ class UnitResults:
         return self._calculated.get(unit_id, math.nan) if read is None else read.seconds
 
 
-def _read(path: Path) -> TrainedRun:
+def _read(path: Path, times: StackTimes) -> TrainedRun:
     unstartable = read_unstartable(path)
     if unstartable is not None:
         return _nothing(path, unstartable.step)
@@ -199,7 +202,7 @@ def _read(path: Path) -> TrainedRun:
         train=tuple(score.train_accuracy for score in ends),
         train_loss=tuple(score.train_loss for score in ends),
         test=tuple(_or_nan(score.test_accuracy) for score in ends),
-        seconds=_seconds(reader),
+        seconds=times.seconds(reader),
         diverged_at=reader.diverged_at,
         answers=_answers(path, tested, examples),
         test_examples=examples,
@@ -232,18 +235,3 @@ def _nothing(path: Path, diverged_at: int | None) -> TrainedRun:
 
 def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _seconds(reader: RunReader) -> float:
-    """Of training: from its begin, to a whole second, over all lines of the log.
-
-    The pause before a run went on does not count.
-    """
-    total, lines = 0.0, reader.lines
-    if lines:
-        begun = run_info.created_at(reader.info)
-        total += max(0.0, lines[0].at - begun) if begun is not None else 0.0
-    for before, after in pairwise(lines):
-        if after.name != RunContinued.__name__:
-            total += max(0.0, after.at - before.at)
-    return total

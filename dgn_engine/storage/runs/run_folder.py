@@ -150,9 +150,11 @@ class RunFolder:
             self._change()
             self._write_info(run_info.add_frames(self.info, probes, every))
 
-    def begin(self, started: RunStarted, fingerprint: str, threads: int) -> None:
+    def begin(self, started: RunStarted, fingerprint: str, threads: int, stack: str = "") -> None:
+        """`stack`: names those that are trained in one process with it; '' of a run by itself."""
         self._change()
-        self._write_info(run_info.add_start(self.info, started, fingerprint, threads))
+        info = run_info.add_start(self.info, started, fingerprint, threads)
+        self._write_info(run_info.add_stack(info, stack) if stack else info)
 
     def note(self, name: str, fields: Mapping[str, Any]) -> None:
         if time.monotonic() - self._looked >= SYNC_EVERY:

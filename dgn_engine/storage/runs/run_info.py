@@ -25,6 +25,7 @@ from dgn_engine.storage.runs import folder_layout
 FORMAT = "dgn-viewer run 1"
 _CHECK = "sha256"
 _FRAMES = "frames"
+_STACK = "stack"
 
 
 def create(config: RunConfig) -> dict[str, Any]:
@@ -73,6 +74,17 @@ def add_start(
         "parameters_feature": started.parameters_feature,
         "started": event,
     }
+
+
+def add_stack(info: Mapping[str, Any], stack: str) -> dict[str, Any]:
+    """A `run.json` with the name of the stack that the run is trained in, with others."""
+    return {**info, _STACK: stack}
+
+
+def stack_of(info: Mapping[str, Any]) -> str:
+    """The name of its stack; '' of a run by itself, and of one that does not say it."""
+    found = info.get(_STACK, "")
+    return found if isinstance(found, str) else ""
 
 
 def add_frames(info: Mapping[str, Any], probes: Sequence[str], every: int) -> dict[str, Any]:

@@ -98,8 +98,11 @@ def _known(images: Array, known: Sequence[Array]) -> Array:
 class StackMember:
     """A job in training. Methods raise `UserError` where its folder cannot be written."""
 
-    def __init__(self, job: Job, folder: RunFolder, sources: SharedData) -> None:
-        """Begin it, or go on where its folder was left; holds the folder until `close`."""
+    def __init__(self, job: Job, folder: RunFolder, sources: SharedData, stack: str = "") -> None:
+        """Begin it, or go on where its folder was left; holds the folder until `close`.
+
+        `stack`: names the stack in the folders of all its members.
+        """
         self.job = job
         self._folder = folder
         self.outcome = Outcome()
@@ -118,7 +121,7 @@ class StackMember:
             )
             started = self.run.started(paused=False)
             with self._writing():
-                folder.begin(started, self.run.fingerprint, torch.get_num_threads())
+                folder.begin(started, self.run.fingerprint, torch.get_num_threads(), stack)
             self._emit(started)
         self.run.trainer.data = sources.shared(job.config.data, self.run.trainer.data)
         self._keep()

@@ -7,6 +7,7 @@ twenty; test scores at each epoch's end, as there.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Sequence
 
 from dgn_engine.errors import UserError
@@ -98,6 +99,7 @@ class StackTraining:
         self._every = checkpoint_every
         self._results: dict[Job, JobResult] = {}
         self._jobs = tuple(jobs)
+        self._name = uuid.uuid4().hex
         self._members = self._open(sources, interrupted)
 
     def train(self, interrupted: Callable[[], bool]) -> list[JobResult]:
@@ -184,7 +186,7 @@ class StackTraining:
                     self._results[job] = not_begun(job)
                     continue
                 try:
-                    members.append(StackMember(job, folder, sources))
+                    members.append(StackMember(job, folder, sources, self._name))
                 except UserError as refusal:
                     self._results[job] = failed(job, refusal)
                     _release(folder)

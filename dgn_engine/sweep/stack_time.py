@@ -1,0 +1,170 @@
+"""Computing time of runs of which some were trained together, as one stack in one process.
+
+Every run of a stack lasts as long as the stack. Its time is counted once: at each moment it is
+shared evenly among those of its runs that were in training then, so that the sum is the time of
+the process. Newer runs name their stack; of older ones it is told by their logs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from dgn_engine.errors import UserError
+from dgn_engine.protocol.events import Measured, RunContinued
+from dgn_engine.storage.runs import run_info
+from dgn_engine.storage.runs.log import event_of
+from dgn_engine.storage.runs.run_reader import RunReader
+from dgn_engine.sweep.unit import UNITS
+
+Span = tuple[float, float]  # seconds since 1970
+# A run by itself logs its train scores some 20 times an epoch, at least every 5 steps; a stack only
+# at its end. Of fewer steps an epoch the log does not tell.
+_TELLING = 10
+_TOGETHER, _WRITING = 0.2, 0.05  # of the epoch, and seconds: between two runs of one stack
+
+
+@dataclass(frozen=True)
+class RunTrace:
+    """When a run was in training, from its log.
+
+    `stack`: the name of its stack, '' where it says none; `ends`: when each epoch ended, by step,
+    where only a stack would have logged it so.
+    """
+
+    stack: str
+    spans: tuple[Span, ...]
+    ends: Mapping[int, float]
+
+    @property
+    def seconds(self) -> float:
+        return sum(end - begin for begin, end in self.spans)
+
+
+def trace_of(reader: RunReader) -> RunTrace:
+    """Read it from a run's folder; raises `UserError` where that is damaged."""
+    stack = run_info.stack_of(reader.info)
+    return RunTrace(stack, tuple(_spans(reader)), {} if stack else _epoch_ends(reader))
+
+
+class StackTimes:
+    """The computing time of runs in one folder; their stacks are looked for once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seconds: dict[Path, float] | None = None
+
+    def seconds(self, reader: RunReader) -> float:
+        """Return the time of a run, or its share of the time of its stack."""
+        trace = trace_of(reader)
+        if not (trace.stack or trace.ends):
+            return trace.seconds
+        if self._seconds is None:
+            self._seconds = shared_seconds(self._traces())
+        return self._seconds.get(reader.path, trace.seconds)
+
+    def _traces(self) -> dict[Path, RunTrace]:
+        found = {}
+        for path in sorted((self._root / UNITS).iterdir()):
+            try:
+                found[path] = trace_of(RunReader(path))
+            except (UserError, OSError):
+                continue  # a calculation, or what cannot be read: it shares nothing
+        return found
+
+
+def shared_seconds(traces: Mapping[Path, RunTrace]) -> dict[Path, float]:
+    """Return the share of each run that is in a stack, by itself or with others."""
+    named: dict[str, list[Path]] = {}
+    older: list[Path] = []
+    for path, trace in traces.items():
+        if trace.stack:
+            named.setdefault(trace.stack, []).append(path)
+        elif trace.ends:
+            older.append(path)
+    shares: dict[Path, float] = {}
+    for stack in (*named.values(), *_told_by_logs({path: traces[path] for path in older})):
+        shares.update(zip(stack, _shares([traces[path].spans for path in stack]), strict=True))
+    return shares
+
+
+def _shares(members: Sequence[Sequence[Span]]) -> list[float]:
+    """Return for each member the time of its spans, each moment over how many are in one then."""
+    moments = sorted({moment for spans in members for span in spans for moment in span})
+    shares = [0.0] * len(members)
+    for begin, end in pairwise(moments):
+        there = [
+            place
+            for place, spans in enumerate(members)
+            if any(one <= begin and end <= other for one, other in spans)
+        ]
+        for place in there:
+            shares[place] += (end - begin) / len(there)
+    return shares
+
+
+def _told_by_logs(traces: Mapping[Path, RunTrace]) -> Iterable[list[Path]]:
+    """Group runs whose epochs all ended together: a stack logs those of all its runs at once."""
+    stacks: list[list[Path]] = []
+    for path in sorted(traces, key=lambda one: min(traces[one].ends.values())):
+        mates = (stack for stack in stacks if _together(traces[stack[-1]], traces[path]))
+        stack = next(mates, None)
+        if stack is None:
+            stacks.append([path])
+        else:
+            stack.append(path)
+    return stacks
+
+
+def _together(one: RunTrace, other: RunTrace) -> bool:
+    common = sorted(one.ends.keys() & other.ends.keys())
+    if not common:
+        return False
+    shortest = min(
+        (abs(run.ends[b] - run.ends[a]) for run in (one, other) for a, b in pairwise(common)),
+        default=min(one.seconds, other.seconds),
+    )
+    apart = max(abs(one.ends[step] - other.ends[step]) for step in common)
+    return apart <= max(_TOGETHER * shortest, _WRITING)
+
+
+def _epoch_ends(reader: RunReader) -> dict[int, float]:
+    """Return when each epoch ended, where nothing was measured in between; else nothing."""
+    started = reader.started
+    steps = started.steps_per_epoch if started is not None else 0
+    if steps < _TELLING:
+        return {}
+    ends = {
+        event.step: line.at
+        for line in reader.lines
+        if isinstance(event := event_of(line), Measured)
+    }
+    return ends if all(step % steps == 0 for step in ends) else {}
+
+
+def _spans(reader: RunReader) -> list[Span]:
+    """From its begin, to a whole second, over all lines of the log.
+
+    The pause before a run went on does not count.
+    """
+    lines = reader.lines
+    if not lines:
+        return []
+    begun = run_info.created_at(reader.info)
+    marks = [(lines[0].at if begun is None else begun, lines[0].at)]
+    marks += [
+        (before.at, after.at)
+        for before, after in pairwise(lines)
+        if after.name != RunContinued.__name__
+    ]
+    spans: list[Span] = []
+    for begin, end in marks:
+        if not (math.isfinite(begin) and begin < end):
+            continue
+        if spans and spans[-1][1] == begin:
+            begin = spans.pop()[0]
+        spans.append((begin, end))
+    return spans
