@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import tomli_w
 
 from dgn_engine.errors import UserError, did_you_mean
-from dgn_engine.setting import OptionValue, Setting, setting, settings_of
+from dgn_engine.setting import OptionValue, Setting, check_value, in_short, setting, settings_of
 
 Loss = Literal["cross-entropy", "squared"]
 Optimiser = Literal["adam", "sgd", "rmsprop"]
@@ -379,6 +380,12 @@ def _check(part: Any, where: str) -> None:
 
 def _sorted_options(options: object) -> tuple[tuple[str, OptionValue], ...]:
     pairs: Any = options.items() if isinstance(options, Mapping) else options
+    for name, value in pairs:
+        check_value("The name of an option", str(name))
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(value, (int, float, str)) or not finite:
+            raise UserError(f"Option '{name}' is {in_short(value)}; it must be a number or a word.")
+        check_value(f"Option '{name}'", value)
     return tuple(sorted((str(name), value) for name, value in pairs))
 
 
@@ -424,6 +431,6 @@ def _build(kind: type[Any], tree: object, part: str) -> Any:
         elif key in SETTINGS[part]:
             value = SETTINGS[part][key].typed(place, value)
         elif not isinstance(value, Mapping):
-            raise UserError(f"{place} is {value!r}; it must be a table.")
+            raise UserError(f"{place} is {in_short(value)}; it must be a table.")
         arguments[key] = value
     return kind(**arguments)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import reprlib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,10 +19,15 @@ from typing import Any, Literal, TypeVar
 from dgn_engine.errors import UserError, did_you_mean
 
 OptionValue = int | float | str | bool
+MOST = 1 << 53  # whole numbers up to here are exact wherever they are written
+LONGEST = 4096  # characters of a word; paths are no longer
 Conditions = Mapping[str, object]  # {'net.init': 'bernoulli'}: every one of them holds
 # {'net.init': ('kaiming', 'bernoulli')}: one of these
 
 _Default = TypeVar("_Default")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 
 
 @dataclass(frozen=True)
@@ -75,22 +81,26 @@ class Setting:
             return value  # `check` names them
         if self.default is None or isinstance(self.default, tuple):
             if not isinstance(value, (list, tuple)) or not all(type(v) is int for v in value):
-                raise UserError(f"{place} is {value!r}; it must be a list of whole numbers.")
+                raise UserError(
+                    f"{place} is {in_short(value)}; it must be a list of whole numbers."
+                )
             return tuple(value)
         kind = type(self.default)
         if kind is float and type(value) is int:
+            check_value(place, value)
             return float(value)
         if type(value) is not kind:
-            raise UserError(f"{place} is {value!r}; it must be of type {kind.__name__}.")
+            raise UserError(f"{place} is {in_short(value)}; it must be of type {kind.__name__}.")
         return value
 
     def check(self, place: str, value: Any) -> None:
         """Raise `UserError`, naming `place`, for what is no choice or out of bounds."""
         if self.choices and value not in self.choices:
+            meant = did_you_mean(str(value), self.choices) if _is_name(value) else ""
             raise UserError(
-                f"{place} is {value!r}; it must be one of {', '.join(self.choices)}."
-                f"{did_you_mean(str(value), self.choices)}"
+                f"{place} is {in_short(value)}; it must be one of {', '.join(self.choices)}.{meant}"
             )
+        check_value(place, value)
         for number in value if isinstance(value, tuple) else (value,):
             if isinstance(number, (int, float)) and not isinstance(number, bool):
                 self._check_number(place, number)
@@ -105,6 +115,43 @@ class Setting:
             raise UserError(f"{place} is {number}; it must be at least {self.least:g}.")
         if self.most is not None and not number <= self.most:
             raise UserError(f"{place} is {number}; it must be at most {self.most:g}.")
+
+
+def check_value(place: str, value: object) -> None:
+    """Raise `UserError`, naming `place`, for what no setting can be: numbers beyond counting, words
+    without end, words with half a character in them.
+    """
+    match value:
+        case tuple():
+            for each in value:
+                check_value(place, each)
+        case int() if abs(value) > MOST:
+            bound = f"at most {MOST:,}" if value > 0 else f"at least {-MOST:,}"
+            raise UserError(f"{place} is {in_short(value)}; it must be {bound}.")
+        case str() if len(value) > LONGEST:
+            length = f"{len(value):,}"
+            raise UserError(f"{place} is {length} characters long; {LONGEST:,} are allowed.")
+        case str() if not _is_text(value):
+            raise UserError(f"{place} is {in_short(value)}; that is no text that can be written.")
+
+
+def in_short(value: object) -> str:
+    """A value as a sentence shows it, short whatever it is."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length():,} bits"
+    return _SHORT.repr(value)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST
 
 
 def meets(value: object, wanted: object) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dgn_engine.config import DataConfig, GatingConfig, NetConfig, RunConfig, TrainingConfig
@@ -52,3 +54,34 @@ def test_a_wrong_value_is_refused_by_name(text: str, named: str) -> None:
 def test_a_missing_file_is_refused_with_its_name(tmp_path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         RunConfig.from_file(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "complaint"),
+    [
+        ("seed", 1 << 63, "seed is 9223372036854775808; it must be at most 9,007,199,254,740,992."),
+        ("seed", 10**400, "seed is a number of 1,329 bits; it must be at most"),
+        ("seed", -(10**400), "seed is a number of 1,329 bits; it must be at least"),
+        ("training.batch", 1 << 54, "training.batch is 18014398509481984; it must be at most"),
+        ("training.learning_rate", 10**400, "learning_rate is a number of 1,329 bits"),
+        ("gating.rotation", [0, 1 << 60], "gating.rotation is 1152921504606846976; it must be"),
+        ("data.name", "x" * 5000, "data.name is 5,000 characters long; 4,096 are allowed."),
+        ("data.root", "\ud800", "data.root is '\\ud800'; that is no text that can be written."),
+        ("net.bias", "x" * 10**6, "net.bias is 'xxx"),
+        ("net.options", {"width": [1]}, "Option 'width' is [1]; it must be a number or a word."),
+        ("net.options", {"width": math.inf}, "Option 'width' is inf; it must be a number"),
+        ("net.options", {"width": 1 << 60}, "Option 'width' is 1152921504606846976; it must be"),
+        ("net.options", {"\ud800": 1}, "The name of an option is '\\ud800'"),
+    ],
+)
+def test_what_no_setting_can_be_is_one_short_sentence(
+    place: str, value: object, complaint: str
+) -> None:
+    tree = RunConfig().to_dict()
+    part, _, name = place.rpartition(".")
+    (tree[part] if part else tree)[name] = value
+    with pytest.raises(UserError) as refusal:
+        RunConfig.from_dict(tree)
+    told = str(refusal.value)
+    assert complaint in told
+    assert len(told) < 300
