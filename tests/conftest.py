@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dgn_engine.storage.runs import list_cache
 from tests.plugins import concerns
 
 # No test needs a display, whoever starts it.
@@ -44,6 +45,15 @@ def runs_of_tests(
     """What `dgn train` writes where no folder is named."""
     place = tmp_path_factory.getbasetemp() / "runs"
     monkeypatch.setenv("DGN_RUNS_ROOT", str(place))
+
+
+@pytest.fixture(autouse=True)
+def lists_of_tests(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read of listed folders is kept there, and not in the user's cache."""
+    place = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setattr(list_cache, "user_cache", lambda: place)
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,8 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.text.printable import printable, printable_name, say, say_json
 
+_NAME = 60  # characters of the column of names
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen = parser.add_subparsers(dest="verb", required=True, metavar="WHAT")
@@ -79,11 +81,12 @@ def _list(root: Path) -> int:
         say(f"There are no runs in {root}.")
         return 0
     names = {run.folder: printable_name(run.name) for run in runs}
-    width = max(map(len, names.values()))
+    width = min(_NAME, max(map(len, names.values())))
     say(f"{'run':{width}}  {'status':11}  {'step':>11}  {'best':>7}  what")
     for run in sorted(runs, key=lambda one: (one.created, one.name)):
         best = f"{run.best:.2%}" if run.best == run.best else ""
         parts = [run.regime, run.net, run.data, f"seed {run.seed}"] if run.net else []
+        parts = [run.trouble] if run.trouble else parts
         parts += ["·", run.given_name] if run.given_name else []
         what = " ".join(map(printable_name, parts))
         say(f"{names[run.folder]:{width}}  {run.status:11}  {run.step:11,}  {best:>7}  {what}")

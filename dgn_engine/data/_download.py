@@ -14,16 +14,11 @@ from typing import IO
 from dgn_engine.data._dataset import Report
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import replace_file
+from dgn_engine.storage.user_folders import user_cache
 
 CHUNK = 1 << 18
 MOST = 2 << 30  # no archive we ask for is larger
 PATIENCE = 30.0  # seconds without a byte
-
-
-def user_cache() -> Path:
-    """The user's cache folder for this program (it need not exist)."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "dgn-viewer"
 
 
 def data_root(chosen: str | Path | None = None) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dgn_engine.data._download import user_cache
 from dgn_engine.storage.atomic_write import replace_file
+from dgn_engine.storage.user_folders import user_cache
 
 FORM = 1  # raise it when decoding changes
 ENTRY_BYTES = 1 << 30

@@ -17,6 +17,7 @@ class RecordedRun:
 
     `status`: 'running', 'finished', 'stopped', 'diverged', 'failed', 'interrupted', 'damaged'.
     `touched`: when it was last written to, seconds since 1970. `resumable`: it has a checkpoint.
+    `trouble`: why a damaged run cannot be read, in a sentence.
     """
 
     folder: str
@@ -37,6 +38,7 @@ class RecordedRun:
     bytes: int = 0
     given_name: str = ""
     notes: str = ""
+    trouble: str = ""
 
     @property
     def shown_name(self) -> str:

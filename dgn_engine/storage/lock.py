@@ -243,7 +243,7 @@ def _read_owner(handle: int) -> LockHolder | None:
     os.lseek(handle, 0, os.SEEK_SET)
     try:
         owner: LockHolder = from_plain(LockHolder, json.loads(os.read(handle, 4096)))
-    except (ValueError, TypeError):  # empty, torn, or not ours
+    except (ValueError, TypeError, RecursionError):  # empty, torn, or not ours
         return None
     return owner
 

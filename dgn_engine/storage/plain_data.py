@@ -1,4 +1,5 @@
-"""Frozen dataclasses as plain JSON values, and back by their type hints: the one converter.
+"""Frozen dataclasses as plain JSON values, and back by their type hints: the one converter; and
+the one door by which JSON that may be hostile comes in.
 
 A class that spells itself otherwise has `to_dict` and `from_dict` (a `RunConfig` leaves out what
 is None, because TOML has no null). Of a union of dataclasses that one is meant whose fields hold
@@ -8,12 +9,17 @@ every key.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+DEPTH = 30  # lists and tables in each other
+NODES = 400_000  # values in one text
+_NUMBER = 40  # characters of a number in words
 
 
 def to_plain(
@@ -50,8 +56,48 @@ def to_plain(
     return str(value) if isinstance(value, Path) else value
 
 
+def parse_json(content: bytes) -> Any:
+    """The values of a JSON text that may be hostile.
+
+    Raises `ValueError` where it is no JSON, is nested deeper or holds more than any of ours, gives
+    a key twice, or has words that cannot be written again.
+    """
+    if content.count(b",") + content.count(b"[") + content.count(b"{") > NODES:
+        raise ValueError("it holds too much")
+    try:
+        tree = json.loads(content, object_pairs_hook=_distinct)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    check_tree(tree)
+    return tree
+
+
+def check_tree(tree: Any) -> None:
+    """Raise `ValueError` where parsed JSON is nested deeper, or holds more, than any of ours, or
+    has half a character in it. No recursion: it may be hostile.
+    """
+    level, seen = [tree], 0
+    for _ in range(DEPTH):
+        seen += len(level)
+        if seen > NODES:
+            raise ValueError("it holds too much")
+        for value in level:
+            if isinstance(value, str):
+                value.encode()  # raises a ValueError
+        level = [
+            inner
+            for value in level
+            if isinstance(value, (dict, list))
+            for inner in ((*value, *value.values()) if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise ValueError("it is nested too deep")
+
+
 def from_plain(kind: Any, plain: Any) -> Any:
     """The `kind` that `to_plain` wrote: null is NaN where a float is meant, 'nan' and 'inf' too.
+    Whole numbers are those of 64 bits.
 
     Raises `TypeError` or `ValueError` where `plain` is nothing of the kind, and `UserError` from a
     class that reads itself.
@@ -95,6 +141,8 @@ def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
 def _scalar(kind: Any, plain: Any) -> Any:
     if type(plain) is not kind:
         raise TypeError(f"{_short(plain)} is no {kind.__name__}")
+    if kind is int and not -(1 << 63) <= plain < 1 << 64:
+        raise ValueError(f"{_short(plain)} is beyond all numbers")
     return plain
 
 
@@ -102,6 +150,8 @@ def _float(plain: Any) -> float:
     if plain is None:
         return math.nan
     if isinstance(plain, bool) or not isinstance(plain, (int, float, str)):
+        raise TypeError(f"{_short(plain)} is no number")
+    if isinstance(plain, str) and len(plain) > _NUMBER:
         raise TypeError(f"{_short(plain)} is no number")
     try:
         return float(plain)
@@ -156,5 +206,17 @@ def _each(readers: Iterable[Callable[[Any], Any]], plain: Any) -> list[Any]:
     return [read(each) for read, each in zip(readers, plain, strict=True)]
 
 
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    tree = dict(pairs)
+    if len(tree) != len(pairs):
+        raise ValueError("a key is given twice")
+    return tree
+
+
 def _short(value: Any) -> str:
-    return repr(value)[:40]
+    """Its beginning; no recursion and no number of a thousand digits: it may be hostile."""
+    if isinstance(value, (list, dict)) and value:
+        return "a list" if isinstance(value, list) else "a table"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length():,} bits"
+    return repr(value[:40] if isinstance(value, str) else value)[:40]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISLNK
@@ -13,6 +12,7 @@ from typing import Literal
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folders
 from dgn_engine.storage.inner_path import FilePath, InnerPath, LinkInside, inside
+from dgn_engine.storage.user_folders import user_data
 
 # What a file may hold; a mark is empty.
 Kind = Literal["json", "log", "tensors", "text", "mark"]
@@ -133,7 +133,7 @@ def holds_run(folder: Path) -> bool:
 def runs_root() -> Path:
     """The user's folder of runs: `DGN_RUNS_ROOT`, else in the user's data folder."""
     named = os.environ.get("DGN_RUNS_ROOT", "")
-    return Path(named) if named else _user_data() / "runs"
+    return Path(named) if named else user_data() / "runs"
 
 
 def find_run(name: str) -> Path:
@@ -146,16 +146,6 @@ def results_root() -> Path:
     """The user's folder of reproduced experiments: `DGN_RESULTS_ROOT`, else beside the runs."""
     named = os.environ.get("DGN_RESULTS_ROOT", "")
     return Path(named) if named else runs_root().parent / "results"
-
-
-def _user_data() -> Path:
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Application Support"
-    else:
-        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
-    return base / "dgn-viewer"
 
 
 def unused_path(root: Path, name: str) -> Path:

@@ -18,15 +18,17 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.frames import Array, Frame, Reading
 from dgn_engine.storage.atomic_write import make_folder, write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
-from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import FILE, digest, digest_file, read_regular
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_ranges import STEPS, is_count
 
 FORMAT = 1
 CAP = 256 << 20  # bytes of all frames of a run
 NEWEST = 32  # of the frames are never dropped
 ROOM = 0.9  # frames are dropped to this share of the cap, so that it is not done at every frame
 UNPACKED = 1 << 30  # bytes of the gates of one frame
+_SIDES = 32  # of an array
 # Of a reading:
 _STORED = ("step", "seconds", "interval", "scalars", "facts", "absent", "remark", "error")
 
@@ -119,29 +121,36 @@ def encode(frame: Frame) -> bytes:
 
 def decode(content: bytes) -> Frame:
     """The inverse of `encode`, with read-only arrays."""
-    head = json.loads(_metadata(content)["frame"])
+    head = parse_json(_metadata(content)["frame"].encode())
     arrays: dict[str, dict[str, Array]] = {probe: {} for probe in head["readings"]}
     unpacked = 0
     for key, stored_array in load(content).items():
         probe, _, name = key.partition("/")
         array = stored_array
         if key in head["packed"]:
-            shape = tuple(int(side) for side in head["packed"][key])
+            shape = tuple(head["packed"][key])
+            if len(shape) > _SIDES or not all(map(is_count, shape)):
+                raise ValueError(f"the shape of {key}")
             count = math.prod(shape)
             unpacked += count
-            if min(shape, default=0) < 0 or count > 8 * array.size or unpacked > UNPACKED:
+            if count > 8 * array.size or unpacked > UNPACKED:
                 raise ValueError(f"the shape of {key} is not that of its bits")
             array = np.unpackbits(array, count=count).reshape(shape)
         array.flags.writeable = False
         arrays[probe][name] = array
+    step, epoch = head["step"], from_plain(float, head["epoch"])
+    if not is_count(step) or epoch > STEPS:
+        raise ValueError("a step")
     readings = {
         probe: replace(from_plain(Reading, {"probe": probe, **fields}), arrays=arrays[probe])
         for probe, fields in head["readings"].items()
     }
+    if not all(is_count(reading.step) for reading in readings.values()):
+        raise ValueError("a step")
     return Frame(
         run=0,
-        step=int(head["step"]),
-        epoch=float(head["epoch"]),
+        step=step,
+        epoch=epoch,
         steps_per_second=0.0,
         eta_seconds=None,
         readings=readings,
@@ -152,7 +161,7 @@ def _metadata(content: bytes) -> Mapping[str, str]:
     size = int.from_bytes(content[:8], "little")
     if size > len(content):
         raise ValueError("its header is cut off")
-    metadata: Mapping[str, str] = json.loads(content[8 : 8 + size])["__metadata__"]
+    metadata: Mapping[str, str] = parse_json(content[8 : 8 + size])["__metadata__"]
     return metadata
 
 

@@ -1,35 +1,47 @@
-"""Lists the runs of a folder, with an SQLite file as a cache of what was read of each."""
+"""Lists the runs of a folder; what was read of each is kept in the user's cache."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import astuple, dataclass, fields, replace
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from dgn_engine.errors import UserError
-from dgn_engine.protocol.events import RegimeSwapped, RunContinued
 from dgn_engine.protocol.run_list import RecordedRun, RunsListed
 from dgn_engine.storage import lock
-from dgn_engine.storage.runs import folder_layout
-from dgn_engine.storage.runs.log import LogLine
+from dgn_engine.storage.atomic_write import PART
+from dgn_engine.storage.checkpoints.contents import plain
+from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.runs import folder_layout, list_cache
 from dgn_engine.storage.runs.run_notes import read_notes
+from dgn_engine.storage.runs.run_ranges import LAST, WORD, is_count, is_time
 from dgn_engine.storage.runs.run_reader import RunReader
 
-FILE = "index.sqlite"
-_VERSION = 2
+# What is read again only where one of these has changed.
+_STAMPED = (
+    folder_layout.RUN,
+    folder_layout.LOG,
+    folder_layout.CHECKPOINTS,
+    folder_layout.NOTES,
+)
+_DEEPEST = 8  # folders in each other whose files are counted; a run has three
+_CREATED = 40  # characters
+_TROUBLE = 300
+
+Statuses = Mapping[str, os.stat_result]
 
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One run. `best`: the best test accuracy of its last regime, NaN where none is known, and
-    `best_step` the first step that had it. `seconds`: how long it was written to, from a start to
-    an end each time. `bytes`: of all its files.
+    """One run, as `RecordedRun` tells it; raises `ValueError` where a number is beyond its range.
+
+    `best`: the best test accuracy of its last regime, NaN where none is known, and `best_step` the
+    first step that had it. `seconds`: how long it was written to, from a start to an end each
+    time. `bytes`: of all its files.
     """
 
     name: str  # of its folder
@@ -46,202 +58,253 @@ class IndexEntry:
     best_step: int
     seconds: float
     bytes: int
+    resumable: bool
+    given_name: str
+    notes: str
+    trouble: str = ""
+
+    def __post_init__(self) -> None:
+        counts = (self.step, self.total_steps, self.seed, self.best_step, self.bytes)
+        words = (self.created, self.status, self.regime, self.net, self.data, self.trouble)
+        if not all(map(is_count, counts)) or not is_time(self.seconds):
+            raise ValueError("a number is beyond its range")
+        if not (0 <= self.best <= 1 or self.best != self.best):
+            raise ValueError(f"an accuracy of {self.best}")
+        if any(len(word) > WORD for word in words):
+            raise ValueError("a name without end")
 
 
 def read_index(root: Path) -> list[IndexEntry]:
     """Every run in `root`, oldest first; only what has changed is read anew.
 
-    The index is a convenience: where it is damaged, or cannot be written, runs are listed all
-    the same. A folder whose `run.json` is damaged is listed with the status 'damaged'.
+    A run that cannot be read, whatever is wrong with it, is listed with the status 'damaged' and
+    its `trouble`. Raises `UserError` where the folder itself cannot be read.
     """
-    known = _known(root)
-    found = [_entry(path, known.get(path.name)) for path in _folders(root)]
-    if [(entry.name, entry.stamp) for entry in found] != [
-        (entry.name, entry.stamp) for entry in known.values()
-    ]:
-        _remember(root, found)
-    return sorted(
-        (_with_writer(root, entry) for entry in found), key=lambda one: (one.created, one.name)
-    )
+    return [entry for entry, _ in _listed(root)]
 
 
 def forget_index(root: Path) -> None:
-    """Delete the index: every folder is read anew the next time."""
-    (root / FILE).unlink(missing_ok=True)
+    """Every folder is read anew the next time."""
+    list_cache.forget(root)
 
 
 def list_runs(root: str) -> RunsListed:
     """Every run below a folder, the one last written to first; none where there is no folder.
 
-    The table of runs in the window and `dgn runs list --json` show what this gives.
+    The table of runs in the window and `dgn runs list --json` show what this gives. Raises
+    `UserError` where the folder cannot be read.
     """
     if not root:
         return RunsListed("", ())
-    found = [_recorded(Path(root) / entry.name, entry) for entry in read_index(Path(root))]
+    found = [_recorded(root, entry, statuses) for entry, statuses in _listed(Path(root))]
     return RunsListed(root, tuple(sorted(found, key=lambda one: one.touched, reverse=True)))
 
 
 def newest_resumable(root: Path) -> Path | None:
     """The run that was written to last, of those that have a checkpoint and that nobody writes."""
-    for folder in sorted(_folders(root), key=_touched, reverse=True):
-        saved = any((folder / folder_layout.CHECKPOINTS).glob("[0-9]*"))
-        if saved and lock.holder(folder / folder_layout.LOCK) is None:
-            return folder
+    try:
+        folders = [(_touched(statuses), name) for name, statuses in _folders(root)]
+    except UserError:
+        return None
+    for _, name in sorted(folders, reverse=True):
+        if _is_resumable(root / name) and lock.holder(root / name / folder_layout.LOCK) is None:
+            return root / name
     return None
 
 
-def _recorded(folder: Path, entry: IndexEntry) -> RecordedRun:
+def _listed(root: Path) -> list[tuple[IndexEntry, Statuses]]:
+    known = list_cache.recall(root)
+    found: list[tuple[IndexEntry, Statuses]] = []
+    changed = False
+    for name, statuses in _folders(root):
+        stamp = _stamp(statuses)
+        entry = _from_cache(name, known.get(name), stamp)
+        if entry is None:
+            changed = True
+            entry = _entry(root / name, stamp)
+        if entry is not None:
+            found.append((entry, statuses))
+    if changed or len(found) != len(known):
+        list_cache.remember(root, {entry.name: _to_cache(entry) for entry, _ in found})
+    running = [(_with_writer(root, entry, statuses), statuses) for entry, statuses in found]
+    return sorted(running, key=lambda one: (one[0].created, one[0].name))
+
+
+def _recorded(root: str, entry: IndexEntry, statuses: Statuses) -> RecordedRun:
+    values = {name: getattr(entry, name) for name in _SHARED}
+    folder = os.path.join(root, entry.name)  # noqa: PTH118 (thousands of folders)
+    return RecordedRun(folder=folder, touched=_touched(statuses), **values)
+
+
+def _folders(root: Path) -> Iterator[tuple[str, Statuses]]:
+    """The names of the folders that hold a run, in their order, and what lies in each.
+
+    One that is a link counts as the folder that it leads to; links inside are not followed. One
+    that nobody may look into may hold a run: nothing lies in it.
+    """
+    try:
+        with os.scandir(root) as entries:
+            names = sorted(entry.name for entry in entries if _may_hold_run(entry))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UserError(f"{root} cannot be listed: {error.strerror}.") from None
+    for name in names:
+        try:
+            statuses = _statuses(os.path.join(root, name))  # noqa: PTH118
+        except OSError:
+            yield name, {}
+            continue
+        if any(not stat.S_ISDIR(statuses[one].st_mode) for one in _FILES if one in statuses):
+            yield name, statuses
+
+
+def _may_hold_run(entry: os.DirEntry[str]) -> bool:
+    """Not what is being copied or unpacked at this moment."""
+    try:
+        return entry.is_dir() and not (entry.name.startswith(".") and entry.name.endswith(PART))
+    except OSError:
+        return False
+
+
+def _statuses(folder: str) -> Statuses:
+    """Of the files that are there; raises `OSError` where the folder may not be looked into."""
+    found = {}
+    for name in (*_STAMPED, folder_layout.LOCK):
+        try:
+            found[name] = os.lstat(f"{folder}/{name}")
+        except PermissionError:
+            raise
+        except OSError:
+            continue
+    return found
+
+
+def _touched(statuses: Statuses) -> float:
+    for name in (folder_layout.LOG, folder_layout.RUN):
+        if name in statuses:
+            return min(max(0.0, statuses[name].st_mtime), LAST)
+    return 0.0
+
+
+def _is_resumable(folder: Path) -> bool:
+    try:
+        names = os.listdir(folder / folder_layout.CHECKPOINTS)  # noqa: PTH208
+    except OSError:
+        return False
+    return any(folder_layout.checkpoint_key(name) is not None for name in names)
+
+
+def _entry(folder: Path, stamp: str) -> IndexEntry | None:
+    """None where the run went a moment ago."""
+    try:
+        return _read(folder, stamp)
+    except UserError as refusal:
+        trouble = str(refusal)
+    except Exception as error:  # one run's trouble, whatever it is, hides no other
+        trouble = f"It cannot be read: {type(error).__name__}: {error}"
+    if not folder.exists():
+        return None
+    return _damaged(folder, stamp, trouble)
+
+
+def _damaged(folder: Path, stamp: str, trouble: str) -> IndexEntry:
+    """`trouble`: without the way to the folder, which stands beside it."""
+    words = plain(trouble.replace(f"{folder}/", "").replace(str(folder), folder.name), _TROUBLE)
+    nothing = ("damaged", 0, 0, "", "", "", 0, float("nan"), 0, 0.0)
+    told = (_bytes(folder), _is_resumable(folder), "", "", words)
+    return IndexEntry(folder.name, stamp, "", *nothing, *told)
+
+
+def _read(folder: Path, stamp: str) -> IndexEntry:
+    reader = RunReader(folder)
+    config, started, summary = reader.config, reader.started, reader.summary
+    begun_in = started.regime if started is not None else config.gating.regime
     given = read_notes(folder)
-    return RecordedRun(
-        folder=str(folder),
-        **{name: value for name, value in vars(entry).items() if name != "stamp"},
-        touched=_touched(folder),
-        resumable=any((folder / folder_layout.CHECKPOINTS).glob("[0-9]*")),
+    return IndexEntry(
+        name=folder.name,
+        stamp=stamp,
+        created=_created(reader.info.get("created")),
+        status=reader.outcome,
+        step=reader.step,
+        total_steps=started.total_steps if started is not None else 0,
+        regime=plain(summary.regime or begun_in),
+        net=plain(config.net.short),
+        data=plain(config.data.name),
+        seed=config.seed,
+        best=summary.best.accuracy,
+        best_step=summary.best.step,
+        seconds=summary.seconds,
+        bytes=_bytes(folder),
+        resumable=_is_resumable(folder),
         given_name=given.name,
         notes=given.notes,
     )
 
 
-def _touched(folder: Path) -> float:
-    for name in (folder_layout.LOG, folder_layout.RUN):
-        try:
-            return (folder / name).stat().st_mtime
-        except OSError:
-            continue
-    return 0.0
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    if root.is_dir():
-        for path in sorted(root.iterdir()):
-            if (path / folder_layout.RUN).is_file() or (path / folder_layout.LOG).is_file():
-                yield path
-
-
-def _entry(path: Path, known: IndexEntry | None) -> IndexEntry:
-    stamp = _stamp(path)
-    if known is not None and known.stamp == stamp:
-        return known
+def _created(word: object) -> str:
+    """ISO 8601; '' where it is none."""
+    if not isinstance(word, str) or len(word) > _CREATED:
+        return ""
     try:
-        return _read(path, stamp)
-    except UserError:
-        nothing = (0, 0, "", "", "", 0, float("nan"), 0, 0.0)
-        return IndexEntry(path.name, stamp, "", "damaged", *nothing, _bytes(path))
+        datetime.fromisoformat(word)
+    except ValueError:
+        return ""
+    return word
 
 
-def _read(path: Path, stamp: str) -> IndexEntry:
-    reader = RunReader(path)
-    config, started = reader.config, reader.started
-    best, best_step = float("nan"), 0
-    regime = started.regime if started is not None else config.gating.regime
-    for event in reader.events:
-        if isinstance(event, RegimeSwapped):
-            regime, best, best_step = event.after, float("nan"), 0
-        accuracy = getattr(event, "test_accuracy", None)
-        if accuracy is not None and not best >= accuracy:
-            best, best_step = float(accuracy), int(getattr(event, "step", 0))
-    return IndexEntry(
-        name=path.name,
-        stamp=stamp,
-        created=str(reader.info.get("created", "")),
-        status=reader.outcome,
-        step=reader.step,
-        total_steps=started.total_steps if started is not None else 0,
-        regime=regime,
-        net=config.net.short,
-        data=config.data.name,
-        seed=config.seed,
-        best=best,
-        best_step=best_step,
-        seconds=_seconds(reader.log.lines),
-        bytes=_bytes(path),
-    )
+def _bytes(folder: Path) -> int:
+    """Of the regular files of a run; links in it are not followed."""
+    total, inner = 0, [(str(folder), 1)]
+    while inner:
+        path, depth = inner.pop()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        inner += [(entry.path, depth + 1)] if depth < _DEEPEST else []
+                    elif entry.is_file(follow_symlinks=False):
+                        total += entry.stat(follow_symlinks=False).st_size
+        except OSError:  # it went, or is not ours to look into
+            continue
+    return min(total, 1 << 53)
 
 
-def _seconds(lines: Sequence[LogLine]) -> float:
-    """From the first line to the last; the time between an end and going on is left out."""
-    return sum(
-        max(0.0, after.at - before.at)
-        for before, after in pairwise(lines)
-        if after.name != RunContinued.__name__
-    )
-
-
-def _bytes(path: Path) -> int:
-    """Of the regular files of a run; links are not followed."""
-    total = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            with contextlib.suppress(OSError):
-                status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 (thousands of files)
-                total += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    return total
-
-
-def _with_writer(root: Path, entry: IndexEntry) -> IndexEntry:
-    """The lock is read each time: no file changes when a writer dies."""
+def _with_writer(root: Path, entry: IndexEntry, statuses: Statuses) -> IndexEntry:
+    """The lock is read each time: no file changes when a writer dies. An empty one is nobody's."""
+    status = statuses.get(folder_layout.LOCK)
+    if status is None or not status.st_size:
+        return entry
     held = lock.holder(root / entry.name / folder_layout.LOCK) is not None
     return replace(entry, status="running") if held else entry
 
 
-def _stamp(path: Path) -> str:
-    parts = []
-    for name in (folder_layout.RUN, folder_layout.LOG, folder_layout.CHECKPOINTS):
-        with contextlib.suppress(OSError):
-            status = (path / name).stat()
-            parts.append(f"{status.st_size}.{status.st_mtime_ns}")
-    return " ".join(parts)
+def _stamp(statuses: Statuses) -> str:
+    found = ((name, statuses[name]) for name in _STAMPED if name in statuses)
+    return " ".join(
+        f"{name}:{one.st_size}.{one.st_ino}.{one.st_mtime_ns}.{one.st_ctime_ns}"
+        for name, one in found
+    )
 
 
-def _known(root: Path) -> dict[str, IndexEntry]:
-    path = root / FILE
-    if not path.is_file():
-        return {}
+def _to_cache(entry: IndexEntry) -> dict[str, Any]:
+    known: dict[str, Any] = to_plain(entry, "null")
+    del known["name"]
+    return known
+
+
+def _from_cache(name: str, known: object, stamp: str) -> IndexEntry | None:
+    """None where it is not known, has changed since, or the cache is damaged."""
+    if not isinstance(known, dict) or known.get("stamp") != stamp:
+        return None
     try:
-        with closing(sqlite3.connect(path)) as index:
-            if index.execute("PRAGMA user_version").fetchone() != (_VERSION,):
-                return {}
-            rows = index.execute(f"SELECT {_COLUMNS} FROM runs").fetchall()
-    except sqlite3.Error:
-        return {}
-    entries = [IndexEntry(**dict(zip(_NAMES, row, strict=True))) for row in rows]
-    # SQLite keeps a NaN as NULL.
-    return {
-        entry.name: replace(entry, best=float("nan")) if entry.best is None else entry
-        for entry in entries
-    }
+        entry: IndexEntry = from_plain(IndexEntry, {**known, "name": name})
+    except (TypeError, ValueError):
+        return None
+    return entry
 
 
-def _remember(root: Path, entries: list[IndexEntry]) -> None:
-    path = root / FILE
-    if os.path.lexists(path) and not path.is_file():
-        return
-    with contextlib.suppress(OSError, sqlite3.Error):
-        try:
-            _write(path, entries)
-        except sqlite3.DatabaseError:
-            path.unlink(missing_ok=True)
-            _write(path, entries)
-
-
-def _write(path: Path, entries: list[IndexEntry]) -> None:
-    with closing(sqlite3.connect(path)) as index, index:
-        index.execute("DROP TABLE IF EXISTS runs")
-        index.execute(f"CREATE TABLE runs ({_COLUMNS})")
-        marks = ",".join("?" * len(_NAMES))
-        rows = [astuple(entry) for entry in entries if _is_text(entry.name)]
-        index.executemany(f"INSERT INTO runs VALUES ({marks})", rows)
-        index.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _is_text(name: str) -> bool:
-    """Whether a folder's name is Unicode: SQLite keeps no other, and it is read each time."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-_NAMES = [item.name for item in fields(IndexEntry)]
-_COLUMNS = ", ".join(_NAMES)
+_FILES = (folder_layout.RUN, folder_layout.LOG)
+_SHARED = {item.name for item in fields(IndexEntry)}.intersection(
+    item.name for item in fields(RecordedRun)
+)

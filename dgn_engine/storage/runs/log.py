@@ -7,10 +7,12 @@ import errno
 import io
 import json
 import os
+import re
 import stat
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,12 +22,20 @@ from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import FILE, NotRegular, open_regular
+from dgn_engine.storage.runs.run_ranges import check_event, is_count, is_time
 
 SYNC_EVERY = 1.0  # seconds
 LINE = 1 << 20  # bytes that a line may have
+Ranges = tuple[tuple[int, int], ...]
 _LOST = "Lost"  # a line that stands for others
 _TAIL = 4 << 20
+_NAME = 100  # characters of a line's name
 _CHECKSUM = b',"crc":"'
+# The beginning of every line that was written here: what it is can be told without its fields.
+_HEAD = re.compile(
+    rb'\{"seq":([0-9]{1,15}),"at":([0-9]{1,11}\.[0-9]{1,9}),"event":"([A-Za-z]{1,40})"'
+    rb'(?:,"step":([0-9]{1,15}))?(?=,|$)'
+)
 
 # What is logged, by the word that stands in the file: those words outlive the names of classes.
 LOGGED: Mapping[str, type[Any]] = {
@@ -62,14 +72,14 @@ class LogLine:
 
 @dataclass(frozen=True)
 class LogContents:
-    """`damaged`: numbers (from 1) of lines that are not sound; `missing`: first and last of the
-    sequence numbers that no line has; `torn`: bytes of a last line that was not finished, which
-    is no damage.
+    """`damaged`: first and last number (from 1) of each stretch of lines that are not sound;
+    `missing`: first and last of the sequence numbers that no line has; `torn`: bytes of a last line
+    that was not finished, which is no damage.
     """
 
     lines: tuple[LogLine, ...]
-    damaged: tuple[int, ...] = ()
-    missing: tuple[tuple[int, int], ...] = ()
+    damaged: Ranges = ()
+    missing: Ranges = ()
     torn: int = 0
 
     @property
@@ -230,31 +240,59 @@ class LogWriter:
             self._file = None
 
 
+class LogScan:
+    """The sound lines of a log one after the other, in order; none of them is held.
+
+    `decoded`: the names of the lines that have their fields (None: all); others have only their
+    step. What is wrong with the log, as in `LogContents`, is known when all lines were taken.
+    Iterating raises `OSError`.
+    """
+
+    def __init__(self, path: FilePath, decoded: frozenset[str] | None = None) -> None:
+        self._path = path
+        self._decoded = decoded
+        self.damaged: list[tuple[int, int]] = []
+        self.missing: list[tuple[int, int]] = []
+        self.torn = self.end = 0
+
+    def __iter__(self) -> Iterator[LogLine]:
+        number = unfinished = 0
+        with open_regular(self._path, FILE) as file, closing(_raw_lines(file)) as lines:
+            for raw in lines:
+                if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
+                    unfinished += len(raw)
+                    continue
+                number += 1
+                line = None if unfinished else self._decode(raw[:-1])
+                unfinished = 0
+                if line is None or line.seq < self.end:
+                    _extend(self.damaged, number)
+                    continue
+                if line.seq > self.end:
+                    self.missing.append((self.end, line.seq - 1))
+                self.end = _end(line) + 1
+                yield line
+        self.torn = unfinished
+
+    def _decode(self, raw: bytes) -> LogLine | None:
+        if self._decoded is None or (found := _HEAD.match(raw)) is None:
+            return decode_line(raw)
+        name = found[3].decode()
+        if name in self._decoded or name == _LOST:
+            return decode_line(raw)
+        fields = {} if found[4] is None else {"step": int(found[4])}
+        sound = _checked_head(raw) is not None
+        return LogLine(int(found[1]), float(found[2]), name, fields) if sound else None
+
+
 def read_log(path: FilePath) -> LogContents:
     """Every sound line, in order; a last line without its end is dropped.
 
     Raises `OSError`.
     """
-    lines: list[LogLine] = []
-    damaged: list[int] = []
-    missing: list[tuple[int, int]] = []
-    expected = number = unfinished = 0
-    with open_regular(path, FILE) as file:
-        for raw in _raw_lines(file):
-            if not raw.endswith(b"\n"):  # the end of the file, or of what a line may hold
-                unfinished += len(raw)
-                continue
-            number += 1
-            line = None if unfinished else decode_line(raw[:-1])
-            unfinished = 0
-            if line is None or line.seq < expected:
-                damaged.append(number)
-                continue
-            if line.seq > expected:
-                missing.append((expected, line.seq - 1))
-            expected = _end(line) + 1
-            lines.append(line)
-    return LogContents(tuple(lines), tuple(damaged), tuple(missing), unfinished)
+    scan = LogScan(path)
+    lines = tuple(scan)
+    return LogContents(lines, tuple(scan.damaged), tuple(scan.missing), scan.torn)
 
 
 def fill_gaps(log: LogContents) -> bytes:
@@ -275,16 +313,17 @@ def encode_line(line: LogLine) -> bytes:
 
 def decode_line(raw: bytes) -> LogLine | None:
     """The line, without its end; None where it is torn or damaged."""
-    head, split, tail = raw.rpartition(_CHECKSUM)
-    if not split or tail != f'{zlib.crc32(head):08x}"}}'.encode():
+    head = _checked_head(raw)
+    if head is None:
         return None
     try:
         tree = json.loads(head + b"}")
-        return LogLine(
-            int(tree.pop("seq")), float(tree.pop("at")), str(tree.pop("event")), dict(tree)
-        )
+        seq, at, name = tree.pop("seq"), tree.pop("at"), tree.pop("event")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+    if not (is_count(seq) and is_time(at)) or not isinstance(name, str) or len(name) > _NAME:
+        return None
+    return LogLine(seq, float(at), name, tree)
 
 
 def is_logged(event: Event) -> bool:
@@ -296,7 +335,8 @@ def log_word(event: Event) -> str:
 
 
 def event_of(line: LogLine) -> Event | None:
-    """The event of a line; None where it is no event's, or its fields are not those of one."""
+    """The event of a line; None where it is no event's, or its fields are not those of one, or
+    a number of them is beyond its range."""
     kind = LOGGED.get(line.name)
     if kind is None:
         return None
@@ -304,6 +344,7 @@ def event_of(line: LogLine) -> Event | None:
     values = {name: value for name, value in line.fields.items() if name in known}
     try:
         event: Event = from_plain(kind, values)
+        check_event(event)
     except (TypeError, ValueError):
         return None
     return event
@@ -311,7 +352,21 @@ def event_of(line: LogLine) -> Event | None:
 
 def _end(line: LogLine) -> int:
     upto = line.fields.get("upto", line.seq) if line.name == _LOST else line.seq
-    return upto if isinstance(upto, int) and upto >= line.seq else line.seq
+    return upto if is_count(upto) and upto >= line.seq else line.seq
+
+
+def _checked_head(raw: bytes) -> bytes | None:
+    """What stands before the checksum of a line; None where that is another one."""
+    head, split, tail = raw.rpartition(_CHECKSUM)
+    return head if split and tail == f'{zlib.crc32(head):08x}"}}'.encode() else None
+
+
+def _extend(ranges: list[tuple[int, int]], number: int) -> None:
+    """Add a number that is higher than all of them."""
+    if ranges and ranges[-1][1] == number - 1:
+        ranges[-1] = (ranges[-1][0], number)
+    else:
+        ranges.append((number, number))
 
 
 def _last(path: InnerPath) -> tuple[int, int]:
@@ -333,9 +388,12 @@ def _last(path: InnerPath) -> tuple[int, int]:
     return seq, end
 
 
-def _raw_lines(file: io.FileIO) -> Iterator[bytes]:
+def _raw_lines(file: io.FileIO) -> Generator[bytes]:
     """With their ends; what is longer than a line may be comes in pieces."""
     buffered = io.BufferedReader(file)
-    while raw := buffered.readline(LINE):
-        yield raw
-    buffered.detach()
+    try:
+        while raw := buffered.readline(LINE):
+            yield raw
+    finally:
+        if not file.closed:
+            buffered.detach()

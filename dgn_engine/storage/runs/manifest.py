@@ -7,6 +7,7 @@ writer was killed, or that an older version wrote, has none; there nobody can te
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from dgn_engine.storage.inner_path import InnerPath, inside
 from dgn_engine.storage.plain_data import from_plain, to_plain
 from dgn_engine.storage.regular_files import Digest, NotRegular, check_file, digest_file, read_text
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
-from dgn_engine.storage.runs.log import read_log
+from dgn_engine.storage.runs.log import LogScan, Ranges
 
 KEY = "inventory"  # in run.json
 _MOST = 1_000_000  # frames: the manifest may be untrusted
@@ -29,7 +30,6 @@ _COUNT = 1 << 53
 _WEIGHTS = re.compile(
     rf"{folder_layout.WEIGHTS}|{folder_layout.KEPT}/[A-Za-z0-9_-][A-Za-z0-9_.-]*\.safetensors"
 )
-Ranges = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -268,8 +268,9 @@ def _verify_config(folder: InnerPath, recorded: RunConfig | None) -> Iterator[Da
 def _verify_log(folder: InnerPath, written: int) -> Iterator[Damage]:
     """`written`: how many lines there were at least."""
     name = folder_layout.LOG
+    log = LogScan(folder / name)
     try:
-        log = read_log(folder / name)
+        deque(log, maxlen=0)
     except FileNotFoundError:
         yield Damage(name, "is missing")
         return
@@ -277,8 +278,8 @@ def _verify_log(folder: InnerPath, written: int) -> Iterator[Damage]:
         yield Damage(name, f"cannot be read ({error.strerror})")
         return
     if log.damaged:
-        lines = "line" if len(log.damaged) == 1 else "lines"
-        yield Damage(name, f"is damaged in {lines} {_ranges(find_ranges(log.damaged))}")
+        one = len(log.damaged) == 1 and len(set(log.damaged[0])) == 1
+        yield Damage(name, f"is damaged in {'line' if one else 'lines'} {_ranges(log.damaged)}")
     if log.missing:
         yield Damage(name, f"lacks the entries {_ranges(log.missing)}")
     if log.end < written:

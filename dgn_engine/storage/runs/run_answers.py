@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, inside
+from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
@@ -24,6 +25,7 @@ _MOST = 1 << 24  # bytes of the file
 _EXAMPLES = 1 << 24
 _BESTS = 16  # more are not written
 _STEP = 1 << 53
+_DIGITS = 16  # of a step
 
 Mask = NDArray[np.bool_]  # (N,): True where a test example was answered right
 
@@ -69,12 +71,12 @@ def write_answers(folder: FilePath, answers: RunAnswers) -> None:
 def read_answers(folder: FilePath) -> RunAnswers:
     """Those of a run; none where there are none, or they cannot be read."""
     try:
-        tree = json.loads(read_regular(inside(folder) / folder_layout.ANSWERS, _MOST))
+        tree = parse_json(read_regular(inside(folder) / folder_layout.ANSWERS, _MOST))
         examples = tree["examples"]
         if type(examples) is not int or not 0 <= examples <= _EXAMPLES:
             return NONE
         return RunAnswers(_masks(tree["best"], examples), _masks(tree["last"], examples))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return NONE
 
 
@@ -86,6 +88,8 @@ def _masks(tree: Mapping[str, Any], examples: int) -> dict[int, Mask]:
     """Ascending by step; raises `ValueError` or `TypeError` where that is no set of masks."""
     if len(tree) > _BESTS:
         raise ValueError("too many")
+    if any(len(step) > _DIGITS for step in tree):
+        raise ValueError("a step")
     masks = {int(step): _unpacked(text, examples) for step, text in tree.items()}
     return dict(sorted(masks.items()))
 

@@ -12,9 +12,10 @@ from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import make_folder, write_folder
 from dgn_engine.storage.checkpoints.checkpoint_reader import read_tensors
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inner
-from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import Digest, check_file, digest, read_regular
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_ranges import WORD, is_count
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,7 +120,9 @@ def load(checkpoint: StoredCheckpoint) -> Snapshot:
 
 def read_state(path: InnerPath) -> dict[str, Any]:
     """The state of a checkpoint's folder; raises `OSError` or `ValueError`."""
-    state: dict[str, Any] = json.loads(read_regular(path / folder_layout.STATE))
+    state = parse_json(read_regular(path / folder_layout.STATE))
+    if not isinstance(state, dict):
+        raise ValueError("it is no table")
     return state
 
 
@@ -148,7 +151,7 @@ def _check(path: InnerPath, step: int, thorough: bool) -> StoredCheckpoint:
     manifest = path / folder_layout.MANIFEST
     try:
         digests: Mapping[str, Digest] = from_plain(
-            Mapping[str, Digest], json.loads(read_regular(manifest))
+            Mapping[str, Digest], parse_json(read_regular(manifest))
         )
         written = {name: digests[name] for name in (folder_layout.TENSORS, folder_layout.STATE)}
     except (OSError, ValueError, KeyError, TypeError):
@@ -158,20 +161,21 @@ def _check(path: InnerPath, step: int, thorough: bool) -> StoredCheckpoint:
         trouble = check_file(path / name, expected, thorough or name == folder_layout.STATE)
         if trouble:
             return replace(damaged, trouble=trouble, culprit=name)
-    one = _of_state(path, read_state(path))
+    try:
+        one = _of_state(path, read_state(path))
+    except (OSError, ValueError, KeyError, TypeError):
+        return replace(damaged, trouble="makes no sense", culprit=folder_layout.STATE)
     return replace(one, kept="by the user") if (path / folder_layout.KEEP).exists() else one
 
 
 def _of_state(path: InnerPath, state: Mapping[str, Any]) -> StoredCheckpoint:
-    return StoredCheckpoint(
-        path=path,
-        step=int(state["step"]),
-        order=int(state["order"]),
-        kept=str(state["kept"]),
-        finished=bool(state["finished"]),
-        lines=int(state["lines"]),
-        frames=int(state["frames"]),
-    )
+    """Raises `KeyError` or `ValueError` where a mark is missing or none."""
+    counts = {name: state[name] for name in ("step", "order", "lines", "frames")}
+    kept, finished = state["kept"], state["finished"]
+    known = isinstance(kept, str) and len(kept) <= WORD and isinstance(finished, bool)
+    if not known or not all(map(is_count, counts.values())):
+        raise ValueError("a mark")
+    return StoredCheckpoint(path=path, kept=kept, finished=finished, **counts)
 
 
 def _json(tree: Any) -> bytes:

@@ -310,7 +310,7 @@ class RunFolder:
             here = run_info.read(self.path)
         except UserError as refusal:
             raise OSError(None, str(refusal)) from None
-        if here["id"] != self.info["id"]:
+        if here.get("id") != self.info.get("id"):
             raise OSError(None, "another run lies in its folder now")
         self._anchor.hold()
         folder_layout.require_no_link(self.root)

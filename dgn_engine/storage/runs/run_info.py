@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,9 +18,10 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import RunStarted
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import FilePath, inside
-from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
+from dgn_engine.storage.runs.run_ranges import THREADS, WORD, check_started, is_count
 
 FORMAT = "dgn-viewer run 1"
 _CHECK = "sha256"
@@ -118,16 +119,60 @@ def read(folder: FilePath) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     try:
-        tree = json.loads(content)
+        tree = parse_json(content)
         sound = tree.pop(_CHECK) == _digest(tree)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         sound = False
     if not sound:
         raise UserError(f"{path} is damaged; 'dgn runs repair {folder}' saves what is sound.")
     if tree.get("format") != FORMAT:
         raise UserError(f"{path} was written by another version of dgn-viewer.")
+    if wrong := [name for name, kind in _KINDS.items() if not kind(tree.get(name))]:
+        raise UserError(
+            f"{path} makes no sense ({', '.join(wrong)}); "
+            f"'dgn runs repair {folder}' saves what is sound."
+        )
     info: dict[str, Any] = tree
     return info
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= WORD
+
+
+def _is_word_or_nothing(value: Any) -> bool:
+    return value is None or _is_word(value)
+
+
+def _is_threads(value: Any) -> bool:
+    return value is None or (is_count(value, THREADS) and value > 0)
+
+
+def _are_versions(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and all(map(_is_word, value.values())))
+
+
+def _are_frames(value: Any) -> bool:
+    match value:
+        case None:
+            return True
+        case {"probes": [*probes], "every": every}:
+            return all(map(_is_word, probes)) and is_count(every)
+    return False
+
+
+# What each part must be that is used as it stands; `config`, `started` and the inventory check
+# themselves.
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "id": _is_word_or_nothing,
+    "created": _is_word_or_nothing,
+    "versions": _are_versions,
+    "device": _is_word_or_nothing,
+    "processor": _is_word_or_nothing,
+    "data_fingerprint": _is_word_or_nothing,
+    "threads": _is_threads,
+    _FRAMES: _are_frames,
+}
 
 
 def write(folder: FilePath, info: Mapping[str, Any]) -> None:
@@ -135,7 +180,9 @@ def write(folder: FilePath, info: Mapping[str, Any]) -> None:
 
 
 def config_of(info: Mapping[str, Any]) -> RunConfig:
-    """The configuration; raises `UserError` where it is refused."""
+    """The configuration; raises `UserError` where there is none, or it is refused."""
+    if not isinstance(info.get("config"), dict):
+        raise UserError(f"There is no configuration in {folder_layout.RUN}.")
     return RunConfig.from_dict(info["config"])
 
 
@@ -147,11 +194,17 @@ def started_of(info: Mapping[str, Any]) -> RunStarted | None:
     try:
         whole = {**started, "config": info["config"], "run": 0, "paused": True}
         event: RunStarted = from_plain(RunStarted, whole)
-        return event
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"The run cannot be shown: its {folder_layout.RUN} lacks {error}."
         ) from None
+    try:
+        check_started(event)
+    except ValueError as error:
+        raise UserError(
+            f"The run cannot be shown: its description makes no sense ({error})."
+        ) from None
+    return event
 
 
 def versions() -> dict[str, str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from dgn_engine.errors import UserError
 from dgn_engine.storage.atomic_write import write_file
 from dgn_engine.storage.inner_path import inside
+from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 
@@ -31,9 +32,9 @@ class RunNotes:
 def read_notes(folder: Path) -> RunNotes:
     """Those of a run; none where there are none, or they cannot be read."""
     try:
-        tree = json.loads(read_regular(inside(folder) / folder_layout.NOTES, _MOST))
+        tree = parse_json(read_regular(inside(folder) / folder_layout.NOTES, _MOST))
         name, notes = tree.get("name", ""), tree.get("notes", "")
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError):
         return RunNotes()
     if not isinstance(name, str) or not isinstance(notes, str):
         return RunNotes()

@@ -17,10 +17,7 @@ from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import (
     Diverged,
     Event,
-    Failed,
-    Finished,
     Measured,
-    RunContinued,
     RunStarted,
 )
 from dgn_engine.protocol.frames import Frame
@@ -28,15 +25,16 @@ from dgn_engine.storage import lock
 from dgn_engine.storage.inner_path import inside
 from dgn_engine.storage.runs import folder_layout, frame_files, run_checkpoints, run_info
 from dgn_engine.storage.runs.log import LogContents, LogLine, event_of, read_log
+from dgn_engine.storage.runs.log_summary import (
+    CONTINUED,
+    LogSummary,
+    Outcome,
+    lines_before,
+    scan_summary,
+    summarise,
+)
 
-Status = Literal["running", "finished", "stopped", "diverged", "failed", "interrupted"]
-_ENDS: dict[str, Status] = {
-    Finished.__name__: "finished",
-    Diverged.__name__: "diverged",
-    Failed.__name__: "failed",
-    "Closed": "stopped",
-}
-_GOES_ON = (Measured.__name__, RunContinued.__name__)
+Status = Outcome | Literal["running"]
 
 
 class RunReader:
@@ -71,15 +69,28 @@ class RunReader:
             ) from None
 
     @cached_property
+    def summary(self) -> LogSummary:
+        """What the log says as a whole; none of its lines is held."""
+        path = self.root / folder_layout.LOG
+        try:
+            read = "log" in self.__dict__  # what was read already is not read again
+            return summarise(self.log.lines) if read else scan_summary(path)
+        except OSError as error:
+            raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+        except ValueError as error:
+            raise UserError(f"{path} makes no sense: {error}.") from None
+
+    @cached_property
     def lines(self) -> tuple[LogLine, ...]:
         """The lines that count: where the run went on from a checkpoint, what came after it then
         does not.
         """
         kept: list[LogLine] = []
         for line in self.log.lines:
-            if line.name == RunContinued.__name__:
-                first = line.fields.get("lines", line.seq)
-                kept = [one for one in kept if one.seq < first]
+            if line.name == CONTINUED:
+                first = lines_before(line)
+                while kept and kept[-1].seq >= first:
+                    kept.pop()
             kept.append(line)
         return tuple(kept)
 
@@ -167,25 +178,18 @@ class RunReader:
     @property
     def step(self) -> int:
         """The last step that something is known of."""
-        steps = [line.fields.get("step", 0) for line in self.lines[-50:]]
-        steps += [one.step for one in self.checkpoints[-1:]]
-        return max((step for step in steps if isinstance(step, int)), default=0)
+        return max(self.summary.step, *(one.step for one in self.checkpoints[-1:]), 0)
 
     @property
     def diverged_at(self) -> int | None:
         return next((event.step for event in self.events if isinstance(event, Diverged)), None)
 
     @property
-    def outcome(self) -> Status:
+    def outcome(self) -> Outcome:
         """How the run ended, by what it wrote; 'stopped' before its end by somebody's will,
         'interrupted' where it says nothing of an end.
         """
-        for line in reversed(self.lines):
-            if line.name in _ENDS:
-                return _ENDS[line.name]
-            if line.name in _GOES_ON:
-                break
-        return "interrupted"
+        return self.summary.outcome
 
     @property
     def status(self) -> Status:

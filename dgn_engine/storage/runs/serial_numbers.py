@@ -6,16 +6,17 @@ lines and frames came before it, and would count later ones as its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dgn_engine.storage.inner_path import FilePath, InnerPath, inside
+from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import read_regular
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.log import LogLine
 from dgn_engine.storage.runs.manifest import Manifest
+from dgn_engine.storage.runs.run_ranges import is_count
 
 _MOST = 1 << 53  # what claims more is damaged
 
@@ -54,7 +55,7 @@ def find_next_numbers(folder: FilePath, manifest: Manifest, log: Iterable[LogLin
 def _numbers(tables: Iterable[Mapping[str, Any]], name: str) -> Iterator[int]:
     for table in tables:
         number = table.get(name)
-        if isinstance(number, int) and 0 <= number < _MOST:
+        if isinstance(number, int) and is_count(number, _MOST - 1):
             yield number
 
 
@@ -62,8 +63,8 @@ def _states(checkpoints: InnerPath) -> Iterator[Mapping[str, Any]]:
     """Of all checkpoints, sound or not, as far as they can be read."""
     for path in checkpoints.entries():
         try:
-            state = json.loads(read_regular(path / folder_layout.STATE))
-        except (OSError, ValueError, RecursionError):
+            state = parse_json(read_regular(path / folder_layout.STATE))
+        except (OSError, ValueError):
             continue
         if isinstance(state, dict):
             yield state

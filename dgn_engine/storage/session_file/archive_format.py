@@ -5,8 +5,6 @@ Free of torch and of everything that opens files: the confined reader imports it
 
 from __future__ import annotations
 
-from typing import Any
-
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.runs.folder_layout import Kind
 
@@ -19,8 +17,6 @@ FOLDER = "run/"
 JSON = 4 << 20  # bytes of one JSON file
 LOG = 256 << 20  # bytes of a log
 LINE = 1 << 20  # bytes of one of its lines
-DEPTH = 30  # lists and objects in each other
-NODES = 400_000  # values in one JSON file
 
 _TOP: dict[str, Kind] = {ABOUT: "json", MANIFEST: "json"}
 _SIGNATURE = b"PK\x03\x04"
@@ -38,23 +34,3 @@ def looks_like_session(start: bytes) -> bool:
     name is.
     """
     return start.startswith(_SIGNATURE) and start[30 : 30 + len(ABOUT)] == ABOUT.encode()
-
-
-def too_deep(tree: Any) -> bool:
-    """Whether a parsed JSON value is nested deeper, or holds more, than any of ours. No recursion:
-    it may be hostile.
-    """
-    level, seen = [tree], 0
-    for _ in range(DEPTH):
-        seen += len(level)
-        if seen > NODES:
-            return True
-        level = [
-            inner
-            for value in level
-            if isinstance(value, (dict, list))
-            for inner in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return False
-    return True

@@ -6,7 +6,6 @@ What lies in that folder afterwards was checked twice, as files and as a run.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import threading
@@ -21,9 +20,11 @@ from dgn_engine.storage.atomic_write import PART, make_folders, sync_folder, syn
 from dgn_engine.storage.checkpoints.checkpoint_reader import ask_child
 from dgn_engine.storage.checkpoints.contents import plain
 from dgn_engine.storage.checkpoints.wire import read_head
+from dgn_engine.storage.plain_data import parse_json
 from dgn_engine.storage.regular_files import FILE, open_regular, read_regular
 from dgn_engine.storage.runs import folder_layout, run_info
 from dgn_engine.storage.runs.manifest import put_manifest, read_manifest
+from dgn_engine.storage.runs.run_ranges import is_count
 from dgn_engine.storage.runs.run_reader import RunReader
 from dgn_engine.storage.session_file import archive_format
 from dgn_engine.storage.session_file.untrusted_run import check_run, escape_words
@@ -139,12 +140,14 @@ def _without_nonsense(info: dict[str, Any]) -> dict[str, Any]:
 def _opened(name: str, folder: Path) -> UnpackedSession:
     run = folder / archive_format.FOLDER
     try:
-        about = json.loads(read_regular(folder / archive_format.ABOUT))
+        about = parse_json(read_regular(folder / archive_format.ABOUT))
+        if not is_count(about["step"]):
+            raise ValueError("a step")
         session = UnpackedSession(
             folder=run,
             file_name=name,
             name=plain(str(about["run"]), 120),
-            step=int(about["step"]),
+            step=about["step"],
             status=plain(str(about["status"]), 20),
             saved=plain(str(about["saved"]), 40),
             window=about["look"],
@@ -153,8 +156,10 @@ def _opened(name: str, folder: Path) -> UnpackedSession:
         raise UserError(f"{name} has {archive_format.ABOUT} that makes no sense.") from None
     try:
         info = run_info.read(run)
-    except UserError:
-        raise UserError(f"{name} holds a run whose {folder_layout.RUN} is not sound.") from None
+    except UserError as refusal:
+        _, nonsense, parts = str(refusal).partition(" makes no sense (")
+        why = f"makes no sense ({parts.partition(')')[0]})" if nonsense else "is not sound"
+        raise UserError(f"{name} holds a run whose {folder_layout.RUN} {why}.") from None
     try:
         run_info.write(run, escape_words(_without_nonsense(info)))
         (run / folder_layout.LOG).touch()

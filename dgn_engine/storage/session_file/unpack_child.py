@@ -18,7 +18,7 @@ from dgn_engine.storage.checkpoints.contents import UnreadableFile, plain
 from dgn_engine.storage.checkpoints.reader_child import serve
 from dgn_engine.storage.checkpoints.safetensors_file import looks_like_safetensors, read_safetensors
 from dgn_engine.storage.checkpoints.zip_archive import START, ZipArchive, checked_zip
-from dgn_engine.storage.plain_data import to_plain
+from dgn_engine.storage.plain_data import parse_json, to_plain
 from dgn_engine.storage.regular_files import digest
 from dgn_engine.storage.runs import folder_layout
 from dgn_engine.storage.session_file import archive_format
@@ -109,14 +109,11 @@ def _json(archive: ZipArchive, name: str) -> Any:
     if len(content) > archive_format.JSON:
         raise UnreadableFile(f"has {name} of unreasonable size")
     try:
-        tree = json.loads(bytes(content))
-    except (ValueError, RecursionError) as error:
+        return parse_json(bytes(content))
+    except ValueError as error:
         raise UnreadableFile(
             f"has {name} that is not sound JSON ({plain(str(error), 80)})"
         ) from None
-    if archive_format.too_deep(tree):
-        raise UnreadableFile(f"has {name} that is nested too deep or holds too much")
-    return tree
 
 
 if __name__ == "__main__":

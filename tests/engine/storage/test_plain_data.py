@@ -13,7 +13,7 @@ import pytest
 
 from dgn_engine.config import RunConfig
 from dgn_engine.errors import UserError
-from dgn_engine.storage.plain_data import from_plain, to_plain
+from dgn_engine.storage.plain_data import from_plain, parse_json, to_plain
 
 
 class Place(NamedTuple):
@@ -99,3 +99,43 @@ def test_a_configuration_spells_itself() -> None:
 def test_what_is_nothing_of_the_kind_is_refused(kind: Any, plain: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         from_plain(kind, plain)
+
+
+@pytest.mark.parametrize("number", [1 << 64, -(1 << 63) - 1, 10**4000])
+def test_a_whole_number_beyond_64_bits_is_refused(number: int) -> None:
+    with pytest.raises(ValueError, match="beyond all numbers"):
+        from_plain(Stone, {"weight": number})
+    assert from_plain(Stone, {"weight": (1 << 64) - 1}).weight == (1 << 64) - 1
+
+
+@pytest.mark.parametrize("size", ["1" * 41, "x", "", "0x10", "half"])
+def test_a_word_is_a_number_only_where_it_is_a_short_one(size: str) -> None:
+    with pytest.raises(TypeError, match="is no number"):
+        from_plain(Leaf, {"size": size})
+
+
+DEEP = "[" * 31 + "]" * 31
+PARSED: dict[str, tuple[str, str]] = {
+    "too deep": (DEEP, "nested too deep"),
+    "far too deep": ("[" * 100_000, "nested too deep"),
+    "deep tables": ('{"a":' * 31 + "1" + "}" * 31, "nested too deep"),
+    "too many values": ("[" + "1," * 400_000 + "1]", "holds too much"),
+    "too many lists": ("[" + "[]," * 200_000 + "[]]", "holds too much"),
+    "a key twice": ('{"a": 1, "b": {"c": 1, "c": 2}}', "given twice"),
+    "half a character": ('["\\ud800"]', "surrogates"),
+    "half a character for a key": ('{"\\udfff": 1}', "surrogates"),
+    "no JSON": ("{", "Expecting"),
+    "a number without end": ("9" * 5000, "digits"),
+}
+
+
+@pytest.mark.parametrize("kind", PARSED)
+def test_json_that_is_none_of_ours_is_refused(kind: str) -> None:
+    text, why = PARSED[kind]
+    with pytest.raises(ValueError, match=why):
+        parse_json(text.encode())
+
+
+def test_json_as_deep_as_ours_may_be_is_taken() -> None:
+    assert parse_json(("[" * 29 + "1" + "]" * 29).encode())
+    assert parse_json(b'{"a": [1, null, NaN, "\\ud83d\\ude00"]}')["a"][3] == "\U0001f600"

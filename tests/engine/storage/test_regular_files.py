@@ -153,12 +153,12 @@ def test_nothing_is_written_through_a_link(name: str, run: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("thing", THINGS)
-def test_results_and_indices_that_are_no_files_are_told_of_or_passed_over(
+def test_results_and_old_indices_that_are_no_files_are_told_of_or_passed_over(
     thing: str, run: Path
 ) -> None:
     put(thing, run / RESULTS)
     put(thing, run / PROGRESS)
-    put(thing, run.parent / index.FILE)
+    put(thing, run.parent / "index.sqlite")
     with pytest.raises(UserError):
         document.read(run)
     with pytest.raises(UserError):

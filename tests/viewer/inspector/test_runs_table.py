@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from dgn_engine.protocol.commands import (
 )
 from dgn_engine.protocol.frames import Reading
 from dgn_engine.protocol.run_list import RecordedRun, RunCurves, RunsListed
+from dgn_engine.storage.runs.index import list_runs
 from dgn_viewer.inspector.pages.run_table import COLUMNS, NAME, size_in_words, words_of
 from dgn_viewer.inspector.pages.runs_page import RunsPage, why_not
 from dgn_viewer.scene.elements import OVERLAYS
@@ -37,6 +40,8 @@ from dgn_viewer.scene.overlaid import (
 )
 from dgn_viewer.scene.panel_spec import OverlaidRun, Series, View
 from dgn_viewer.style.theme import LIGHT
+from tests.faults import hostile_runs
+from tests.viewer.inspector.listed_rows import show_every_cell
 from tests.viewer.panels.pictures import LABELS, drawn
 from tests.viewer.panels.pictures import run as begun
 
@@ -65,6 +70,23 @@ def cells(page: RunsPage, title: str) -> list[str]:
     column = TITLES.index(title)
     rows = range(page.shown.rowCount())
     return [str(page.shown.index(row, column).data()) for row in rows]
+
+
+def test_hostile_runs_are_rows_that_hide_no_other(page: RunsPage, tmp_path: Path) -> None:
+    hostile_runs.make_honest(tmp_path / "runs" / "honest")
+    kinds = hostile_runs.kinds()
+    chosen = random.Random(7).sample(sorted(kinds), 40)
+    made = hostile_runs.make_all(tmp_path / "runs", {kind: kinds[kind] for kind in chosen})
+    show_every_cell(page, list_runs(str(tmp_path / "runs")))
+    assert page.runs.rowCount() == 1 + len(made)
+    assert "honest" in {run.name for run in page.runs.runs}
+
+
+def test_a_damaged_run_says_why_in_its_row(page: RunsPage) -> None:
+    why = "log.jsonl cannot be read: it is a folder."
+    page.show_runs(RunsListed("runs", (a_run("a", "damaged", trouble=why),)))
+    page.table.setCurrentIndex(page.shown.index(0, NAME))
+    assert page.message.text() == f"This run is damaged: {why}"
 
 
 def test_a_row_says_what_a_run_was_and_what_came_of_it(page: RunsPage) -> None:

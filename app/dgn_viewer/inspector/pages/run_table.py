@@ -76,10 +76,16 @@ COLUMNS: tuple[RunColumn, ...] = (
 )  # fmt: skip
 
 
+def trouble_in_words(run: RecordedRun) -> str:
+    """Why a damaged run cannot be read, or what to do; without a full stop."""
+    repair = f"'dgn runs repair {run.name}' keeps what is sound"
+    return run.trouble.removesuffix(".") or repair
+
+
 def words_of(run: RecordedRun, now: float) -> tuple[str, str]:
     """What it is, and its status: 'DL · fc · digits · seed 0', 'stopped at step 1,200 · …'."""
     if run.status == "damaged":
-        return run.name, f"damaged: 'dgn runs repair {run.name}' keeps what is sound"
+        return run.name, f"damaged: {trouble_in_words(run)}"
     headline = f"{run.regime} · {run.net} · {run.data} · seed {run.seed}"
     total = f" of {run.total_steps:,}" if run.total_steps else ""
     best = f" · best {100 * run.best:.1f} %" if run.best == run.best else ""

@@ -28,6 +28,7 @@ from dgn_viewer.inspector.pages.run_table import (
     RunFilter,
     RunTable,
     size_in_words,
+    trouble_in_words,
     words_of,
 )
 from dgn_viewer.style.stylesheet import icon
@@ -339,7 +340,7 @@ def why_not(run: RecordedRun) -> str:
     if run.status == "running":
         return "This run is being written now, here or by another program."
     if run.status == "damaged":
-        return f"This run is damaged; 'dgn runs repair {run.name}' keeps what is sound."
+        return f"This run is damaged: {trouble_in_words(run)}."
     return ""
 
 

@@ -13,6 +13,8 @@ from dgn_engine.cli import main
 from dgn_engine.errors import UserError
 from dgn_engine.protocol.events import Measured, ProbeScalars
 from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs.log import LogLine
+from dgn_engine.storage.runs.log_summary import summarise
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorded_curves import fold_scalars, read_curves
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -86,13 +88,13 @@ def test_the_list_as_json_has_the_rows_of_the_window(
 
 def test_the_time_of_a_run_leaves_out_what_lies_before_it_goes_on() -> None:
     lines = [
-        index.LogLine(0, 100.0, "Measured", {}),
-        index.LogLine(1, 104.0, "Closed", {}),
-        index.LogLine(2, 9000.0, "RunContinued", {}),
-        index.LogLine(3, 9003.0, "Measured", {}),
-        index.LogLine(4, 9001.0, "Measured", {}),  # the clock was set back
+        LogLine(0, 100.0, "Measured", {}),
+        LogLine(1, 104.0, "Closed", {}),
+        LogLine(2, 9000.0, "RunContinued", {}),
+        LogLine(3, 9003.0, "Measured", {}),
+        LogLine(4, 9001.0, "Measured", {}),  # the clock was set back
     ]
-    assert index._seconds(lines) == 7.0
+    assert summarise(lines).seconds == 7.0
 
 
 def test_curves_are_of_the_examples_that_were_read_last() -> None:

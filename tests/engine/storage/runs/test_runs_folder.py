@@ -118,7 +118,7 @@ def test_zeros_at_the_end_of_a_log_are_cut_off_and_in_it_are_named(tmp_path):
     lines[1] = bytes(len(lines[1]))
     path.write_bytes(b"\n".join(lines))
     log = read_log(path)
-    assert (log.damaged, log.missing) == ((2,), ((1, 1),))
+    assert (log.damaged, log.missing) == (((2, 2),), ((1, 1),))
     path.write_bytes(fill_gaps(log))
     again = read_log(path)
     assert (again.damaged, again.missing) == ((), ())

@@ -22,7 +22,7 @@ from dgn_engine.protocol.events import (
 )
 from dgn_engine.protocol.frames import Frame, Reading
 from dgn_engine.storage.plain_data import to_plain
-from dgn_engine.storage.runs import folder_layout, index
+from dgn_engine.storage.runs import folder_layout, index, list_cache
 from dgn_engine.storage.runs.manifest import verify
 from dgn_engine.storage.runs.recorder import Recorder
 from dgn_engine.storage.runs.run_folder import RunFolder
@@ -387,7 +387,7 @@ def test_runs_are_listed_and_the_index_is_made_anew_when_it_is_damaged(tmp_path,
     }
     assert first["two"].seed == 7
     assert first["one"].best > 0.1
-    damage(tmp_path / index.FILE)
+    damage(list_cache.cache_file(tmp_path))
     assert repr({entry.name: entry for entry in index.read_index(tmp_path)}) == repr(first)
     damage(tmp_path / "one" / folder_layout.RUN)
     held = RunFolder(tmp_path / "three")

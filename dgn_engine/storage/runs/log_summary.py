@@ -1,0 +1,156 @@
+"""What the log of a run says as a whole, read in one go and without holding its lines."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from dgn_engine.protocol import events
+from dgn_engine.protocol.events import Event
+from dgn_engine.storage.inner_path import FilePath
+from dgn_engine.storage.runs.log import LogLine, LogScan, event_of
+from dgn_engine.storage.runs.run_ranges import LAST, is_count
+
+Outcome = Literal["finished", "stopped", "diverged", "failed", "interrupted"]
+ENDS: Mapping[str, Outcome] = {
+    "Finished": "finished",
+    "Diverged": "diverged",
+    "Failed": "failed",
+    "Closed": "stopped",
+}
+CONTINUED = "RunContinued"
+GOES_ON = ("Measured", CONTINUED)
+RECENT = 50  # lines that say how far a run came
+_CHANGES = ("RegimeSwapped", "Rewired", CONTINUED, "RecordingPaused", "RecordingResumed", "Failed")
+_DECODED = frozenset((*_CHANGES, *ENDS, "Measured"))
+_MOST = 100_000  # changes
+
+
+class ScoreAt(NamedTuple):
+    """A test accuracy, NaN where none is known, and the step that had it first."""
+
+    step: int = 0
+    accuracy: float = math.nan
+
+
+@dataclass(frozen=True)
+class LogSummary:
+    """Only lines that count, but for `seconds`, which is the time of all of them.
+
+    `step`: of its last lines; `regime`: the last that it was changed to, '' where it never was;
+    `best`: in that regime, `best_of_all`: in any; `changes`: swaps, orders and what happened to the
+    recording, in order.
+    """
+
+    outcome: Outcome
+    step: int
+    regime: str
+    best: ScoreAt
+    best_of_all: ScoreAt
+    last: ScoreAt
+    seconds: float
+    changes: tuple[Event, ...]
+
+
+def summarise(lines: Iterable[LogLine]) -> LogSummary:
+    """Of every line of a log in order; raises `ValueError` where it holds more changes than any
+    run has.
+    """
+    fold = _Fold()
+    for line in lines:
+        fold.take(line)
+    return fold.summary()
+
+
+def scan_summary(path: FilePath) -> LogSummary:
+    """Of a log that is read for it; raises `OSError` too."""
+    return summarise(LogScan(path, _DECODED))
+
+
+def lines_before(line: LogLine) -> int:
+    """How many lines still count when a run goes on; all where that is not said."""
+    first = line.fields.get("lines", line.seq)
+    return first if is_count(first) else line.seq
+
+
+class _Fold:
+    """Test scores lie in arrays: a run of a million epochs has a million of them."""
+
+    def __init__(self) -> None:
+        self._outcome: Outcome = "interrupted"
+        self._seconds = 0.0
+        self._at: float | None = None
+        self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)  # number, step
+        self._changes: list[tuple[int, Event]] = []
+        self._tested, self._steps, self._scores = array("q"), array("q"), array("d")
+
+    def take(self, line: LogLine) -> None:
+        if self._at is not None and line.name != CONTINUED:
+            self._seconds = min(LAST, self._seconds + max(0.0, line.at - self._at))
+        self._at = line.at
+        if line.name == CONTINUED:
+            self._forget(lines_before(line))
+        if line.name in ENDS:
+            self._outcome = ENDS[line.name]
+        elif line.name in GOES_ON:
+            self._outcome = "interrupted"
+        step = line.fields.get("step", 0)
+        self._recent.append((line.seq, step if is_count(step) else 0))
+        if line.name in _DECODED:
+            self._note(line)
+
+    def _note(self, line: LogLine) -> None:
+        event = event_of(line)
+        if isinstance(event, events.Measured):
+            if event.test_accuracy is not None:
+                self._tested.append(line.seq)
+                self._steps.append(event.step)
+                self._scores.append(event.test_accuracy)
+        elif event is not None and line.name in _CHANGES:
+            if len(self._changes) >= _MOST:
+                raise ValueError(f"more than {_MOST:,} changes")
+            self._changes.append((line.seq, event))
+
+    def _forget(self, first: int) -> None:
+        """Lines from this number on do not count any more."""
+        place = bisect_left(self._tested, first)
+        for column in (self._tested, self._steps, self._scores):
+            del column[place:]
+        while self._changes and self._changes[-1][0] >= first:
+            self._changes.pop()
+        while self._recent and self._recent[-1][0] >= first:
+            self._recent.pop()
+
+    def summary(self) -> LogSummary:
+        swaps = [pair for pair in self._changes if isinstance(pair[1], events.RegimeSwapped)]
+        regime, since = "", 0
+        if swaps:
+            number, swap = swaps[-1]
+            assert isinstance(swap, events.RegimeSwapped)
+            regime, since = swap.after, bisect_left(self._tested, number)
+        return LogSummary(
+            outcome=self._outcome,
+            step=max((step for _, step in self._recent), default=0),
+            regime=regime,
+            best=self._best(since),
+            best_of_all=self._best(0),
+            last=self._score(len(self._scores) - 1) if self._scores else ScoreAt(),
+            seconds=self._seconds,
+            changes=tuple(event for _, event in self._changes),
+        )
+
+    def _best(self, first: int) -> ScoreAt:
+        """The first of the highest from this place on."""
+        best, highest = -1, -1.0
+        for place in range(first, len(self._scores)):
+            if highest < self._scores[place] <= 1.0:
+                best, highest = place, self._scores[place]
+        return ScoreAt() if best < 0 else self._score(best)
+
+    def _score(self, place: int) -> ScoreAt:
+        return ScoreAt(self._steps[place], self._scores[place])

@@ -1,0 +1,26 @@
+"""Where this program keeps what is the user's: data, and a cache that may go at any time."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_PROGRAM = "dgn-viewer"
+
+
+def user_data() -> Path:
+    """The user's data folder for this program (it need not exist)."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / _PROGRAM
+
+
+def user_cache() -> Path:
+    """The user's cache folder for this program (it need not exist)."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base else Path.home() / ".cache") / _PROGRAM
