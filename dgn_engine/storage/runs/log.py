@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from dgn_engine.protocol import events, file_events
@@ -243,12 +244,13 @@ class LogWriter:
 class LogScan:
     """The sound lines of a log one after the other, in order; none of them is held.
 
-    `decoded`: the names of the lines that have their fields (None: all); others have only their
-    step. What is wrong with the log, as in `LogContents`, is known when all lines were taken.
-    Iterating raises `OSError`.
+    `decoded`: the names of the lines that have their fields, and what stands in those of them that
+    are not wanted all the same; others have only their step. None: all lines have their fields.
+    What is wrong with the log, as in `LogContents`, is known when all lines were taken. Iterating
+    raises `OSError`.
     """
 
-    def __init__(self, path: FilePath, decoded: frozenset[str] | None = None) -> None:
+    def __init__(self, path: FilePath, decoded: Mapping[str, bytes] | None = None) -> None:
         self._path = path
         self._decoded = decoded
         self.damaged: list[tuple[int, int]] = []
@@ -278,7 +280,7 @@ class LogScan:
         if self._decoded is None or (found := _HEAD.match(raw)) is None:
             return decode_line(raw)
         name = found[3].decode()
-        if name in self._decoded or name == _LOST:
+        if name == _LOST or (name in self._decoded and self._decoded[name] not in raw):
             return decode_line(raw)
         fields = {} if found[4] is None else {"step": int(found[4])}
         sound = _checked_head(raw) is not None
@@ -317,7 +319,7 @@ def decode_line(raw: bytes) -> LogLine | None:
     if head is None:
         return None
     try:
-        tree = json.loads(head + b"}")
+        tree = json.loads((head + b"}").decode())
         seq, at, name = tree.pop("seq"), tree.pop("at"), tree.pop("event")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
@@ -340,7 +342,7 @@ def event_of(line: LogLine) -> Event | None:
     kind = LOGGED.get(line.name)
     if kind is None:
         return None
-    known = {item.name for item in dataclasses.fields(kind)}
+    known = _fields_of(line.name)
     values = {name: value for name, value in line.fields.items() if name in known}
     try:
         event: Event = from_plain(kind, values)
@@ -348,6 +350,11 @@ def event_of(line: LogLine) -> Event | None:
     except (TypeError, ValueError):
         return None
     return event
+
+
+@cache  # because a log has a hundred thousand lines
+def _fields_of(word: str) -> frozenset[str]:
+    return frozenset(item.name for item in dataclasses.fields(LOGGED[word]))
 
 
 def _end(line: LogLine) -> int:

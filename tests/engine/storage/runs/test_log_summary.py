@@ -103,7 +103,7 @@ def test_lines_that_are_passed_over_are_checked_all_the_same(tmp_path: Path) -> 
     content = bytearray(b"".join(map(encode_line, lines)))
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content) + b"torn")
-    whole, quick = read_log(path), LogScan(path, frozenset())
+    whole, quick = read_log(path), LogScan(path, {})
     heads = [(line.seq, line.at, line.name) for line in quick]
     assert heads == [(line.seq, line.at, line.name) for line in whole.lines]
     assert len(quick.damaged) == 1
