@@ -7,9 +7,10 @@ read all seeds of a cell with `Grid`.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from dgn_engine.config import RunConfig
 from dgn_engine.experiments._claims import Sample
@@ -100,6 +101,8 @@ class TrainedCell:
     def answers(self, at: Literal["best", "last"]) -> list[Mask] | None:
         """Which test examples each run answered right; None where one of them has no record."""
         known = [run.answers for run in self.runs if run.answers is not None]
+        if not known:
+            return None
         found = [one.best if at == "best" else one.last for one in known]
         whole = len(found) == len(self.runs) and len({len(mask) for mask in found}) == 1
         return found if whole else None
@@ -228,32 +231,39 @@ def contrast(*terms: Term, at: Literal["best", "last"] = "best") -> Sample:
         terms: cells of the same seeds, with their coefficients.
         at: the accuracies: at the best test score of each run, or at its last.
     """
-    accuracies = [cell.best if at == "best" else cell.last for _, cell in terms]
-    weighted = zip(*accuracies, strict=True)
-    values = [
-        sum(coefficient * value for (coefficient, _), value in zip(terms, seed, strict=True))
-        for seed in weighted
+    scored = [
+        _Scored(coefficient, cell, cell.best if at == "best" else cell.last)
+        for coefficient, cell in terms
     ]
-    sizes = {cell.test_examples for _, cell in terms}
-    sets = [[term for term in terms if term[1].test_examples == size] for size in sizes]
-    least = max(map(one_image, sizes), default=0.0)
-    variance = sum(_test_variance(part, at) for part in sets)
-    return Sample(tuple(values), test_variance=max(variance, least))
+    coefficients = [one.coefficient for one in scored]
+    weighted = zip(*(one.accuracies for one in scored), strict=True)
+    values = tuple(sum(map(operator.mul, coefficients, seed)) for seed in weighted)
+    sets: dict[int, list[_Scored]] = {}
+    for one in scored:
+        sets.setdefault(one.cell.test_examples, []).append(one)
+    least = max(map(one_image, sets), default=0.0)
+    variance = sum(_test_variance(some, size, at) for size, some in sets.items())
+    return Sample(values, test_variance=max(variance, least))
 
 
-def _test_variance(terms: Sequence[Term], at: Literal["best", "last"]) -> float:
-    """Of cells that were tested on one set of examples."""
-    answers = [cell.answers(at) for _, cell in terms]
+class _Scored(NamedTuple):
+    """A term of a contrast with its accuracies in percent, one for each seed."""
+
+    coefficient: float
+    cell: TrainedCell
+    accuracies: list[float]
+
+
+def _test_variance(terms: Sequence[_Scored], size: int, at: Literal["best", "last"]) -> float:
+    """Of cells that were tested on one set of `size` examples."""
+    answers = [one.cell.answers(at) for one in terms]
     known = [masks for masks in answers if masks is not None]
     if len(known) == len(terms):
         return paired_variance(
-            [(coefficient, masks) for (coefficient, _), masks in zip(terms, known, strict=True)]
+            [(one.coefficient, masks) for one, masks in zip(terms, known, strict=True)]
         )
-    means = [
-        (coefficient, _mean(cell.best if at == "best" else cell.last) / 100)
-        for coefficient, cell in terms
-    ]
-    return binomial_variance(means, terms[0][1].test_examples)
+    means = [(one.coefficient, _mean(one.accuracies) / 100) for one in terms]
+    return binomial_variance(means, size)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -40,7 +40,7 @@ from dgn_engine.experiments._dual_networks import (
     fc_on_mnist,
     until_learnt,
 )
-from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, training
+from dgn_engine.experiments._grid import Grid, TrainedCell, contrast, gate_source, minus, training
 from dgn_engine.experiments._power import Design
 from dgn_engine.experiments._published import comparable, printed
 from dgn_engine.sweep.unit import Training
@@ -279,7 +279,7 @@ def _worst(cells: Cells, regime: str) -> Sample:
         for seen, order in ((key[1], key[2]) for key in cells if key[0] == regime)
         if order != IDENTITY
     ]
-    gaps = [contrast((1.0, order), (-1.0, identity)).values for order, identity in pairs]
+    gaps = [minus(order.best, identity.best) for order, identity in pairs]
     chosen = [
         min(range(len(pairs)), key=lambda pair: sum(gaps[pair]) - gaps[pair][seed])
         for seed in range(len(gaps[0]))

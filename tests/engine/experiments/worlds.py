@@ -57,10 +57,11 @@ def judged(
     draws: int = DRAWS,
 ) -> tuple[dict[str, float], list[Claim]]:
     """How often each claim was held, by its words, and the claims of the last draw."""
+    findings = find(name).findings
     random, held = np.random.default_rng(20261123), Counter[str]()
     claims: tuple[Claim, ...] = ()
     for _ in range(draws):
-        claims = find(name).findings(request, MadeUpResults(*draw(random))).claims
+        claims = findings(request, MadeUpResults(*draw(random))).claims
         held.update(_words(claim) for claim in claims if claim.verdict == "held")
     return {_words(claim): held[_words(claim)] / draws for claim in claims}, list(claims)
 
