@@ -1,0 +1,30 @@
+"""An inspector by itself, and its form of a run."""
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from dgn_engine.protocol.commands import (
+    Command,
+)
+from dgn_engine.protocol.events import (
+    EngineReady,
+)
+from dgn_viewer.inspector.inspector_column import Inspector
+from dgn_viewer.inspector.pages.run_page import RunPage
+from tests.viewer.inspector.inspected import CATALOGUE, tell
+
+
+@pytest.fixture
+def inspector(qtbot: QtBot, sent: list[Command]) -> Inspector:
+    column = Inspector(sent.append)
+    qtbot.addWidget(column)
+    column.resize(column.sizeHint())
+    column.show()
+    return column
+
+
+@pytest.fixture
+def form(inspector: Inspector) -> RunPage:
+    tell(inspector, EngineReady(CATALOGUE, "2.13"))
+    inspector.show_run_settings()
+    return inspector.run_page
