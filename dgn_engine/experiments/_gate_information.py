@@ -49,6 +49,7 @@ from dgn_engine.training.metrics import TestPass
 RANDOM = {"FL": "FR-II", "FL-linear": "FR-linear"}
 """The regime of copied gates, and that of random gates that are made in the same way."""
 ITSELF = "file"
+INTERVAL = "Fieller, 95 %, over seeds; the chance error of the test set is not in it"
 _GATES, _RANDOM_GATES = "its gates", "random gates"
 
 
@@ -234,7 +235,7 @@ def _findings(
     ]
     details = {
         "own": {"percent": share.own, "regime": own["regime"], "test_examples": own["examples"]},
-        "share": {**asdict(share), "defined": share.bounded, "interval": "Fieller, 95 %"},
+        "share": {**asdict(share), "defined": share.bounded, "interval": INTERVAL},
         "left_out": left_out,
         "converged": converged,
         "kinds": {
@@ -329,8 +330,9 @@ def _remarks(name: str, config: RunConfig, own: Mapping[str, Any]) -> Iterator[s
     )
     yield (
         "A seed draws a value network's first weights, the order of its examples and, in its pair, "
-        f"the random gates; the gates of {name} are those of one network. So the interval says "
-        "nothing about other networks, nor about other test examples."
+        f"the random gates; the gates of {name} are those of one network. So the interval is "
+        "over seeds alone: it says nothing about other networks, and the chance error of the "
+        f"{own['examples']:,} test examples is not in it."
     )
     if own["soft"]:
         yield f"The gates of {name} are soft ({own['regime']}); they are held as hard ones."

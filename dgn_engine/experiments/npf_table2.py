@@ -122,6 +122,8 @@ def findings(request: Request, results: UnitResults) -> Findings:
     if request.quick:
         remark = "said of GCONV with Adam on CIFAR-10, which --full trains"
         judged.append(judge("npf-2", f"{SAID_OF}: ReLU − FL; within ±1", UNMEASURED, remark))
+        remark = f"printed of FC with {WIDTH} units and of networks on CIFAR-10: --full trains them"
+        judged.append(judge(AS_PRINTED, "ReLU − FL of the other rows", UNMEASURED, remark))
     return Findings(
         tuple(rows), tuple(judged), tuple(figures), tuple(remarks), columns=tuple(COLUMNS)
     )

@@ -19,6 +19,7 @@ from dgn_engine.experiments import (
     duality_48,
     duality_noise,
     effective_request,
+    theory_ntk_npk,
 )
 from dgn_engine.experiments._published import claim_ids
 from dgn_engine.experiments.report import document, experiment_list
@@ -45,6 +46,10 @@ def test_an_experiment_runs_three_steps_and_makes_its_report(
 ) -> None:
     experiment = EXPERIMENTS[name]
     monkeypatch.setattr(duality_48, "EIGHT", duality_48.EIGHT[:2])  # of 8: the rest is alike
+    monkeypatch.setattr(theory_ntk_npk, "WIDTHS", dict.fromkeys(theory_ntk_npk.WIDTHS, (4, 8, 16)))
+    monkeypatch.setattr(theory_ntk_npk, "SPREAD_WIDTHS", (8, 16))
+    monkeypatch.setattr(theory_ntk_npk, "SPREAD_DEPTHS", (3, 4))
+    monkeypatch.setattr(theory_ntk_npk, "WIDE", 16)
     monkeypatch.setattr(duality_noise, "LEVELS", (0, 75))  # of four levels
     monkeypatch.setattr(duality_noise, "FALLS", {75: duality_noise.FALLS[75]})
 
@@ -156,14 +161,21 @@ def test_the_choices_of_the_authors_code_are_all_said(name: str) -> None:
         assert wanted in said.replace("no biases", "")
 
 
-@pytest.mark.parametrize("executor", ["serial", "packed"])
+WORKERS = {"serial": 0, "packed": 1}  # a process loads torch: one does
+
+
+@pytest.mark.parametrize("executor", WORKERS)
 def test_a_step_that_diverges_is_reported_and_the_others_give_the_cell(
     executor: str, tmp_path: Path
 ) -> None:
     """FL of a ReLU network that diverged before it left any gates counts as diverged."""
     asked = Request(epochs=1, seeds=1, only="SGD", steps=(0.1, 500.0), train_limit=96, device="cpu")
     task = ReproductionTask("npf-table2", EXPERIMENTS["npf-table2"], asked, tmp_path)
-    made = reproduce(task, find_executor(executor, plan_of(task).units), lambda *_: None)
+    made = reproduce(
+        task,
+        find_executor(executor, plan_of(task).units, workers=WORKERS[executor]),
+        lambda *_: None,
+    )
     assert made.state == "done"
     states = {unit.id: unit.state for unit in made.units}
     assert states["fc-sgd-500-ReLU-s0"] == states["fc-sgd-500-FL-s0"] == "diverged"

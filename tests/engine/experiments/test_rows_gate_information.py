@@ -147,6 +147,8 @@ def test_the_answer_is_the_share_of_the_accuracies_after_the_last_epoch(tmp_path
     told = " ".join(found.remarks)
     assert "the gates of x.pt are those of one network" in told
     assert "nothing about other networks" in told
+    assert "the chance error of the 360 test examples is not in it" in told
+    assert "the test set is not in it" in found.details["share"]["interval"]
     assert "360 test examples of digits" in told
     assert "soft (DL); they are held as hard ones" in told
 
